@@ -90,6 +90,13 @@ def moment(text: str, now: Optional[float] = None) -> float:
         ) from None
 
 
+def moment_or_delay(text: str, now: Optional[float] = None) -> float:
+    """Return seconds since 1970 for a time as in `moment`, or for a duration from now, such as 2h."""
+    word = text.strip()
+    is_duration = word[:1].isdigit() and word[-1:].isalpha()
+    return moment(f"+{word}" if is_duration else word, now)
+
+
 def cores_milli(text: str) -> int:
     """Return thousandths of a core for a number of cores, such as 4 or 0.5."""
     return math.ceil(_positive(text, "a number of cores", "write 4 or 0.5") * 1000)

@@ -80,6 +80,8 @@ class Reason(str, enum.Enum):
     SERVICE = "service"
     """The service of the job has ended it, because another replica takes its place or fewer are wanted."""
     UNHEALTHY = "unhealthy"
+    DRAINED = "drained"
+    """The drain of a node has ended the job, because the job may not be queued again."""
 
 
 class NodeState(str, enum.Enum):

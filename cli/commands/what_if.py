@@ -23,6 +23,7 @@ from cli.registry import application, examples
 from cli.spec.edit_fields import changes_of
 from cli.spec.spec_builder import spec_of
 from cli.spec.submit_options import EditOptions, SubmitOptions
+from wire import amounts
 from wire.api.forecasts import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
 from wire.http.client import Client
 
@@ -118,10 +119,31 @@ def release(jobs: Jobs, within: Within = None, output: Output = Format.TABLE) ->
     return _answer(WhatIf(release=tuple(job.id for job in found)), output, within)
 
 
-@app.command(epilog=examples("corral what-if drain gpu01", "corral what-if drain gpu01 gpu02 -o json"))
-def drain(nodes: Nodes, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Show which jobs would start later if these nodes were drained."""
-    return _answer(WhatIf(drain=tuple(nodes)), output, within)
+@app.command(
+    epilog=examples(
+        "corral what-if drain gpu01",
+        "corral what-if drain gpu01 --by 18:00",
+        "corral what-if drain gpu01 gpu02 -o json",
+    )
+)
+def drain(
+    nodes: Nodes,
+    by: Annotated[
+        float | None,
+        option(
+            "--by",
+            "WHEN",
+            "Empty the nodes only by this time, as 'corral nodes drain --by' does (18:30 or 2h).",
+            parser=amounts.moment_or_delay,
+        ),
+    ] = None,
+    within: Within = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """Show which jobs would start later if these nodes were drained. With --by, also show the running jobs
+    that would be moved or ended.
+    """
+    return _answer(WhatIf(drain=tuple(nodes), drain_by=by), output, within)
 
 
 @app.command(epilog=examples("corral what-if resume gpu01", "corral what-if resume gpu01:3"))

@@ -10,7 +10,7 @@ from cli.spec.job_options import OPTIONS
 from wire.agent.frames import Checkpoint, NumaFacts
 from wire.api.forecasts import Explanation
 from wire.api.jobs import Held, JobDetail, JobView, Moved, Preempted
-from wire.api.nodes import NodeView
+from wire.api.nodes import NodeView, TimedDrainView
 from wire.api.reasons import Ousted, Why
 from wire.api.reports import Foreseen
 from wire.job.gangs import MemberFailure
@@ -204,6 +204,7 @@ def of_node(node: NodeView) -> Facts:
         ("node", node.name),
         ("state", node.state_word + (f" ({node.why})" if node.why else "")),
         ("since", clock(node.since) if node.since else ""),
+        ("drain", "" if node.drain is None else "\n".join(drain_lines(node.drain))),
         ("cpus", f"{cores(node.cpu_free_milli)} of {cores(node.cpu_milli)} free"),
         ("memory", f"{memory(node.memory_free_mib)} of {memory(node.memory_mib)} free"),
         ("scratch", f"{memory(node.scratch_free_mib)} of {memory(node.scratch_mib)} free"),
@@ -216,6 +217,20 @@ def of_node(node: NodeView) -> Facts:
         ("agent", node.version),
         *((f"jobs: {topic}", printable(text)) for topic, text in node.handling.items()),
     ]
+
+
+def drain_lines(drain: TimedDrainView) -> list[str]:
+    """Return the time of a drain, and one line for each job on the node."""
+    lines = [f"to be empty by {clock(drain.empty_by)}{f' ({printable(drain.why)})' if drain.why else ''}"]
+    for each in drain.jobs:
+        job = f"job {each.label} ({printable(each.name, 40)}, {printable(each.user, 40)})"
+        then = {
+            "ends": "ends before, at its time limit",
+            "moved": "continues on other nodes; it is told to stop",
+            "ended": "is ended; it is told to stop",
+        }.get(each.how, each.how)
+        lines.append(f"{job} {then} at {clock(each.at)}" if each.how != "ends" else f"{job} {then}")
+    return lines
 
 
 def _numa(numa: NumaFacts) -> str:

@@ -42,6 +42,10 @@ def show(answer: WhatIfAnswer, output: Format) -> int:
             print_note(
                 f"Job {ousted.label} ({ousted.name}, {ousted.user}) is preempted for {ousted.by}: {lost}."
             )
+        for leaving in answer.leaving[:SHOWN]:
+            print_note(f"Job {leaving.label} ({leaving.name}, {leaving.user}) is {leaving.how}.")
+        if len(answer.leaving) > SHOWN:
+            print_note(f"{len(answer.leaving) - SHOWN} more jobs would be moved or ended.")
         if len(answer.preempted) > SHOWN:
             print_note(f"{len(answer.preempted) - SHOWN} more jobs would be preempted.")
         if answer.passed_over:

@@ -31,6 +31,7 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under
 from controller.core.preemption.preemptor import NO_GUARDS, NotAbovePriority, Preemptor
 from controller.core.rebalance.rebalancer import Rebalancer
+from controller.core.rebalance.timed_drains import TimedDrains
 from controller.core.services.health import HealthHandler
 from controller.core.services.reconciler import ServiceReconciler
 from controller.core.state.apply import apply
@@ -111,7 +112,8 @@ class Engine:
         self._user_commands = users = UserCommands(context)
         self._reservations = reservations = ReservationCommands(context)
         self._agent_reports = agents = self.agent_reports_type(context)
-        operators = OperatorCommands(context)
+        self.timed_drains = TimedDrains(state, cycles, pipeline.rebalance, stopper, record, order)
+        operators = OperatorCommands(context, self.timed_drains)
         self.services = services = ServiceReconciler(context, users)
         # A handler returns None if the input was accepted and there are no job ids to return. The reply is
         # then DONE.
@@ -215,7 +217,8 @@ class Engine:
         """Handle everything that is due, then run a scheduling pass.
 
         1. If a plugin failed in the last pass and is called again now, clear the cached results of plugins.
-        2. Begin and end reservations. Record the projects that have used 80 % or 100 % of their budgets.
+        2. Begin and end reservations, and stop the jobs on nodes that are to be empty soon. Record the
+           projects that have used 80 % or 100 % of their budgets.
         3. Act on due timers of jobs, such as begin times and restart delays, and on decided dependencies.
         4. Queue and end replicas of services.
         5. Run a scheduling pass of each profile. Each event of a pass is applied before the pass continues.
@@ -226,6 +229,8 @@ class Engine:
             self.profile_cycles.ask_again()
         if self.state.reservations.by_name:
             self._reservations.begin_and_end_due(now)
+        if self.timed_drains.next_at <= now:
+            self.timed_drains.run(now)
         for standing, percent in self.state.budgets.due(now):
             used = events.BudgetReached(now, standing.project, standing.month, percent, standing.text)
             self._record(used)
@@ -291,6 +296,7 @@ class Engine:
             self.profile_cycles.again_at,
             self.services.next_at,
             self.state.budgets.next_at,
+            self.timed_drains.next_at,
         )
         return min(self.state.reservations.next_at, *of_parts)
 

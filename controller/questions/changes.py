@@ -61,7 +61,7 @@ def changes_of(question: WhatIf, engine: Engine, user: str, asker: Requester | N
         *(inputs.Preempt(job, user, question.stay_held) for job in question.preempt),
         *(inputs.Hold(job, user, asker) for job in question.hold),
         *(inputs.Release(job, user, asker) for job in question.release),
-        *(inputs.Drain(node, user, WHY) for node in question.drain),
+        *(inputs.Drain(node, user, WHY, question.drain_by) for node in question.drain),
         *(each for node in question.resume for each in _resumed(node, engine, user)),
         *(inputs.CancelReservation(name, user) for name in question.cancel_reservations),
         *(inputs.Reserve(spec, user) for spec in question.reserve),

@@ -16,6 +16,7 @@ from controller.questions.engine_copy import EngineCopy, FirstPart
 from controller.questions.explanation import easing_view, victim_view
 from controller.questions.processes import Fork
 from wire.api.forecasts import Easing, Shift, WhatIf, WhatIfAnswer
+from wire.api.nodes import LeavingJob
 from wire.api.reasons import Why
 from wire.names import JobState
 
@@ -51,6 +52,7 @@ def what_if(
         yield WhatIfAnswer(now, (), len(before_it.queued), problems, as_of=engine_copy.seq)
         return
     changes = changes_of(question, engine, user, asker)
+    leaving = _leaving(engine, question)
     first = first_in_queue(engine, now, FirstPart.JOBS) if only_first else []
 
     def ahead(engine: Engine, changes: list[Input]) -> Forecast:
@@ -75,11 +77,24 @@ def what_if(
     if before is None:
         before = Forecast({}, (), False, known_until=now)
     answer = _compare(before_it, before, after, engine, now)
+    answer = replace(answer, leaving=leaving)
     answer = replace(answer, as_of=engine_copy.seq, passed_over=other.passed_over if other else ())
     if reason is not None:
         why, eased = reason.result(engine_copy.deadline + engine_copy.spare_s / 2) or (None, None)
         answer = replace(answer, why=why, easings=eased or (), complete=answer.complete and eased is not None)
     yield answer
+
+
+def _leaving(engine: Engine, question: WhatIf) -> tuple[LeavingJob, ...]:
+    """Return the running jobs that the drains with a time would move or end."""
+    if question.drain_by is None:
+        return ()
+    return tuple(
+        each.view
+        for node in map(engine.state.nodes.get, question.drain)
+        if node is not None
+        for each in engine.timed_drains.to_stop(node, question.drain_by)
+    )
 
 
 def _why_not_at_once(

@@ -464,9 +464,10 @@ class EngineMachine(RuleBasedStateMachine):
         self.harness.tell(inputs.ApplyConfig("digest", "root", pipeline, tuple(changed)))
         self.agents.obey(self.harness)
 
-    @rule(name=st.sampled_from(NODES), drain=st.booleans())
-    def drain(self, name: str, drain: bool) -> None:
-        self.harness.tell(inputs.Drain(name, "root", "why") if drain else inputs.Resume(name, "root"))
+    @rule(name=st.sampled_from(NODES), drain=st.booleans(), within=st.sampled_from([None, 30.0, 3_600.0]))
+    def drain(self, name: str, drain: bool, within: float | None) -> None:
+        by = None if within is None else self.harness.now + within
+        self.harness.tell(inputs.Drain(name, "root", "why", by) if drain else inputs.Resume(name, "root"))
 
     @rule(
         name=st.sampled_from(NODES),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
 from wire.api.jobs import JobView
+from wire.api.nodes import LeavingJob
 from wire.api.reasons import Ousted, Why
 from wire.api.tenants import ShareWeight
 from wire.cluster.quota import Quota
@@ -143,6 +144,8 @@ class WhatIf:
     nodes: tuple[MoreNodes, ...] = ()
     config: Optional[ConfigFile] = None
     marks: tuple[MarkEdit, ...] = ()
+    drain_by: Optional[float] = None
+    """The time by which the nodes in `drain` are to be empty; None: they are drained at once."""
 
 
 @dataclass(frozen=True)
@@ -215,3 +218,5 @@ class WhatIfAnswer:
     """The number of jobs in `later` whose start a complete forecast gives only without the changes."""
     now_known: int = 0
     """The number of jobs in `sooner` whose start a complete forecast gives only with the changes."""
+    leaving: tuple[LeavingJob, ...] = ()
+    """The running jobs that a drain with a time would move or end."""

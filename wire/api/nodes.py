@@ -153,6 +153,45 @@ class GpuList:
 
 
 @dataclass(frozen=True)
+class NodeDrain:
+    """The body of the request to drain a node. With `empty_by`, a time in seconds since 1970, jobs that end
+    before that time may still start, and jobs that still run then are moved or ended. With `dry_run` nothing
+    changes, and the answer shows what would happen.
+    """
+
+    why: str = ""
+    empty_by: Optional[float] = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class LeavingJob:
+    """A job on a node that is to be empty by a given time.
+
+    `how` is `ends` if its time limit ends it before, `moved` if it continues on other nodes, and `ended` if
+    it may not be queued again. `at` is the latest end of a job that `ends`. Any other job is told to stop at
+    `at`.
+    """
+
+    job: int
+    label: str
+    name: str
+    user: str
+    how: str
+    at: float
+
+
+@dataclass(frozen=True)
+class TimedDrainView:
+    """A drain with a time: the node is to be empty at `empty_by`. `jobs` has the jobs on it now."""
+
+    empty_by: float
+    by: str
+    why: str = ""
+    jobs: tuple[LeavingJob, ...] = ()
+
+
+@dataclass(frozen=True)
 class NodeView:
     """One node. For a node that does not report, the fields have the last known values."""
 
@@ -180,12 +219,16 @@ class NodeView:
     """The labels of the jobs in `jobs`, in the same order: 17, or 12_3 for an element of array 12."""
     switches: tuple[str, ...] = ()
     """The network switches above the node, the widest first; empty without [topology]."""
+    drain: Optional[TimedDrainView] = None
+    """The drain with a time that has not come yet; None if there is none."""
 
     @property
     def state_word(self) -> str:
         """Return the state of the node as shown to users. A drained node is `draining` until its last job has
-        ended.
+        ended, and a node with a drain with a time is `draining` until that time.
         """
+        if self.drain is not None and self.state is NodeState.UP:
+            return "draining"
         return "draining" if self.state is NodeState.DRAINED and self.jobs else self.state.value
 
 

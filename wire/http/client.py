@@ -25,7 +25,17 @@ from wire.api.jobs import (
     SubmitRequest,
     Submitted,
 )
-from wire.api.nodes import GpuList, HostKey, NodeAction, NodeList, NodeMarks, NodeRequest, NodeView, Preflight
+from wire.api.nodes import (
+    GpuList,
+    HostKey,
+    NodeAction,
+    NodeDrain,
+    NodeList,
+    NodeMarks,
+    NodeRequest,
+    NodeView,
+    Preflight,
+)
 from wire.api.rebalance import Rebalanced, RebalanceRequest, RebalanceView
 from wire.api.reports import BudgetReport, EstimateReport, FairnessReport, StintList, UsageList, WasteReport
 from wire.api.services import ScaleRequest, ServiceList, ServiceView
@@ -220,9 +230,14 @@ class Client:
     def gpus(self) -> GpuList:
         return self._get(GpuList, "/v1/gpus")
 
-    def drain(self, name: str, why: str = "") -> NodeView:
-        """Drain a node: it gets no new jobs, and running jobs continue."""
-        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/drain", NodeAction(why))
+    def drain(
+        self, name: str, why: str = "", empty_by: Optional[float] = None, dry_run: bool = False
+    ) -> NodeView:
+        """Drain a node: it gets no new jobs, and running jobs continue. With `empty_by`, jobs that end before
+        that time may still start, and jobs that still run then are moved or ended.
+        """
+        body = NodeDrain(why, empty_by, dry_run)
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/drain", body)
 
     def resume(self, name: str) -> NodeView:
         """Let a drained node get new jobs again."""

@@ -8,16 +8,18 @@ from typing import Annotated
 
 import typer
 
-from cli import completion
+from cli import completion, exit_codes
 from cli.commands.nodes import join, labels_and_taints
 from cli.exit_codes import CommandError
 from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
 from cli.output import detail_views
+from cli.output.confirmation import confirmed
 from cli.output.formats import Format, Output, write, write_data, write_facts
 from cli.output.stderr import print_note
 from cli.output.table_columns import gpu_table, node_table, process_table, processes_of
 from cli.registry import application, examples
+from wire import amounts
 from wire.api.nodes import NodeView
 from wire.http.client import Client
 from wire.text import counted
@@ -75,18 +77,54 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
     return 0
 
 
-@app.command(epilog=examples("corral nodes drain gpu01 --why 'new fan'", "corral nodes drain gpu01 gpu02"))
+@app.command(
+    epilog=examples(
+        "corral nodes drain gpu01 --why 'new fan'",
+        "corral nodes drain gpu01 --by 18:00 --dry-run",
+        "corral nodes drain gpu01 gpu02 --by 2h --yes",
+    )
+)
 def drain(
     names: Names,
     why: Annotated[
         str, option("--why", "TEXT", "Reason why the nodes are drained, shown to all users.")
     ] = "",
+    by: Annotated[
+        float | None,
+        option(
+            "--by",
+            "WHEN",
+            "Empty the nodes by this time (18:30, 2030-05-01T08:00 or 2h from now). Until then jobs that end "
+            "before it still start there, so the nodes are not idle meanwhile. At that time the jobs that "
+            "still run there continue on other nodes from their checkpoints. Those that may not be "
+            "preempted end. The owners are warned at once.",
+            parser=amounts.moment_or_delay,
+        ),
+    ] = None,
+    yes: Annotated[bool, switch("--yes -y", "Do not ask for confirmation if --by would end jobs.")] = False,
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Drain nodes: running jobs continue, but no new job starts on these nodes."""
+    """Drain nodes: running jobs continue, but no new job starts on these nodes.
+
+    With --by, list the jobs that would be moved or ended, and ask for confirmation if jobs would be ended.
+    """
     client = Client()
-    return _each(names, client.node if dry_run else lambda name: client.drain(name, why), output)
+    if by is None:
+        return _each(names, client.node if dry_run else lambda name: client.drain(name, why), output)
+    if dry_run:
+        return _each(names, lambda name: client.drain(name, why, by, True), output)
+    if not yes:
+        asked = [client.drain(name, why, by, True) for name in dict.fromkeys(names)]
+        ended = [
+            each.label for node in asked if node.drain for each in node.drain.jobs if each.how == "ended"
+        ]
+        if ended:
+            for node in asked:
+                _note_leaving(node)
+            if not confirmed(f"{counted(len(ended), 'job')} would be ended. Drain?"):
+                return exit_codes.FAILED
+    return _each(names, lambda name: client.drain(name, why, by), output)
 
 
 @app.command(epilog=examples("corral nodes resume gpu01", "corral nodes resume gpu01:3"))
@@ -162,7 +200,17 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> i
     else:
         for name, node in done:
             print_note(_line(name, node))
+            if ":" not in name:
+                _note_leaving(node)
     return refusals[0] if refusals else 0
+
+
+def _note_leaving(node: NodeView) -> None:
+    """Print what happens to the jobs on a node that has a drain with a time; nothing for other nodes."""
+    if node.drain is None:
+        return
+    for line in detail_views.drain_lines(node.drain):
+        print_note(f"  {line}")
 
 
 def _line(name: str, node: NodeView) -> str:

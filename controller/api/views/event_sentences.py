@@ -207,6 +207,17 @@ def _node_added(facts: Facts) -> str:
     return f"node {facts['node']}{where} was added by {facts.get('by') or 'the configuration'}"
 
 
+def _node_drained(facts: Facts) -> str:
+    empty_by = facts.get("empty_by")
+    when = "" if empty_by is None else f", which is to be empty in {duration(empty_by - facts['at'])}"
+    return f"{facts['by']} drained node {facts['node']}{when}{_because(facts['why'])}"
+
+
+def _end_warned(facts: Facts) -> str:
+    left = duration(max(0.0, facts["ends_at"] - facts["at"]))
+    return f"job {facts['job']} is told to stop in {left}{_because(facts['detail'])}"
+
+
 def _node_joined(facts: Facts) -> str:
     gpus = facts["facts"]["gpus"]
     named = ((gpu.get("label") or str(gpu["index"]), gpu["model"]) for gpu in gpus)
@@ -321,7 +332,9 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "NodeWentAway": lambda facts: f"node {facts['node']} is away{_because(facts['why'])}",
     "NodeWentDown": "node {node} is down: its agent has been silent for too long",
     "NodeDeclaredLost": "{by} declared node {node} lost",
-    "NodeDrained": lambda facts: f"{facts['by']} drained node {facts['node']}{_because(facts['why'])}",
+    "NodeDrained": _node_drained,
+    "DrainBegan": "node {node} is drained now: the time by which it was to be empty has come",
+    "EndWarned": _end_warned,
     "NodeResumed": "{by} resumed node {node}",
     "GpuHealthRecorded": lambda facts: f"GPU {_gpu(facts)} is {facts['health']}{_because(facts['why'])}",
     "HealthChanged": lambda facts: (

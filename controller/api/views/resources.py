@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from controller.core.cluster.network_tree import NetworkTopology
 from controller.core.cluster.node_table import ABSENT
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.nodes import Node, TimedDrain
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.lifecycle.gpu_health_handler import out_of_service_text
@@ -16,7 +16,7 @@ from controller.core.model.job import Job, Move
 from controller.core.state.state import State
 from wire.agent.frames import GpuFacts, GpuHold, GpuProcess, GpuSample, GpuUse
 from wire.api.jobs import Held, JobView, Moved
-from wire.api.nodes import GpuShare, GpuView, NodeView
+from wire.api.nodes import GpuShare, GpuView, NodeView, TimedDrainView
 from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
 
@@ -234,6 +234,16 @@ def node_view(
         numa=node.facts.numa,
         switches=() if topology is None else topology.path(columns.labels[row]),
     )
+
+
+def timed_drain_view(engine: Engine, node: Node, drain: TimedDrain | None) -> TimedDrainView | None:
+    """Return the API's view of a drain with a time, with what happens to each job on the node; None if
+    `drain` is None.
+    """
+    if drain is None:
+        return None
+    jobs = tuple(each.view for each in engine.timed_drains.leaving(node, drain.empty_by))
+    return TimedDrainView(drain.empty_by, drain.by, drain.why, jobs)
 
 
 def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:

@@ -31,6 +31,17 @@ NO_FACTS = NodeFacts(cpu_milli=0, memory_mib=0)
 NO_HEIRS: Mapping[int, int] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class TimedDrain:
+    """A drain by the operator `by` with a time: the node is to be empty at `empty_by`. Until then the node
+    takes jobs that end before that time.
+    """
+
+    empty_by: float
+    by: str
+    why: str = ""
+
+
 @dataclass(slots=True)
 class Node:
     """One cluster node. `held` has the allocation of each job that holds resources on the node."""
@@ -43,6 +54,8 @@ class Node:
     down: bool = False
     """True if the node has been disconnected for so long that its state is DOWN."""
     drained: bool = False
+    timed_drain: TimedDrain | None = None
+    """The drain with a time that has not come yet; None if there is none."""
     why: str = "never connected"
     since: float = 0.0
     boot_id: str = ""

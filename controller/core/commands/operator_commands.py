@@ -14,6 +14,7 @@ from controller.core.framework.unfiltered_constraints import (
 from controller.core.lifecycle.stop import jobs_to_evict
 from controller.core.model import events, inputs
 from controller.core.model.inputs import DONE, Refusal, Reply
+from controller.core.rebalance.timed_drains import TimedDrains
 from wire.cluster.quota import Quota
 from wire.cluster.quota import quota_problems as problems_of_quota
 from wire.names import GpuHealth, Reason
@@ -25,7 +26,8 @@ class OperatorCommands:
     nothing.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, timed_drains: TimedDrains) -> None:
+        self._timed_drains = timed_drains
         self._state = context.state
         self._pipeline = context.pipeline
         self._stopper = context.stopper
@@ -109,13 +111,18 @@ class OperatorCommands:
             self._stopper.stop(job, Reason.EVICTED, why, now)
 
     def drain(self, given: inputs.Drain, now: float) -> Reply:
-        self._record(events.NodeDrained(given.node, now, given.why, given.by))
+        """Drain a node at once, or by the time `empty_by` (see TimedDrains)."""
+        if given.empty_by is not None and given.empty_by <= now:
+            hint = "Leave the time out to drain the node at once."
+            return Refusal("invalid", "the time is in the past", "empty_by", hint)
+        self._record(events.NodeDrained(given.node, now, given.why, given.by, given.empty_by))
+        self._timed_drains.warn(self._state.nodes.by_name[given.node], now)
         return DONE
 
     def resume(self, given: inputs.Resume, now: float) -> Reply:
         """Let jobs be placed on a drained node again."""
         node = self._state.nodes.by_name[given.node]
-        if not node.drained:
+        if not node.drained and node.timed_drain is None:
             out = [gpu.number for gpu in node.facts.gpus if node.health_of(gpu) is not GpuHealth.OK]
             hint = f"GPU {out[0]} takes no jobs: corral nodes resume {given.node}:{out[0]}" if out else ""
             return Refusal("conflict", f"node {given.node} is not drained", "node", hint)

@@ -77,7 +77,7 @@ class ReservationCommands:
         """Begin and end the reservations that are due. The engine calls this before each scheduling pass."""
         reservations = self._state.reservations
         while reservations.next_at <= now:
-            each = min(reservations, key=lambda one: (one.next_change, one.spec.name))
+            each = min(reservations.by_name.values(), key=lambda one: (one.next_change, one.spec.name))
             if each.began:
                 self._record(ReservationEnded(now, each.spec.name, each.next_start(now)))
             else:
@@ -139,7 +139,7 @@ def _overlapping(state: State, spec: ReservationSpec, node: Node) -> Reservation
     if spec.maintenance:
         return None
     mine = Reservation(spec, (), spec.starts_at, "")
-    for each in state.reservations:
+    for each in state.reservations.by_name.values():
         if node.name in each.nodes and _meet(mine, each):
             return each
     return None

@@ -174,10 +174,9 @@ def reservation_blocker(
         key=lambda each: (each.next_change, each.spec.name),
     )
     counts = f"fits on {counted(int(np.count_nonzero(fits)), 'node')}, of which {left} are not reserved: "
-    name = f"reservation {printable(first.spec.name)!r}"
     if first.began:
-        return counts + f"{name} lasts for another {duration(first.ends_at - now)}"
-    begins = f"{name} begins in {duration(first.starts_at - now)}"
+        return counts + f"{first.title} lasts for another {duration(first.ends_at - now)}"
+    begins = f"{first.title} begins in {duration(first.starts_at - now)}"
     if job.limit == NEVER:
         return counts + f"{begins}, and the job has no time limit"
     return counts + f"{begins}, and the job may hold them for {duration(job.span)}"

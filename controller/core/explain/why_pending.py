@@ -379,6 +379,20 @@ def _moving(state: State, job: Job) -> str:
     return f"is moved to {', '.join(last.to)}{why} ({move_cause(last.kind, last.proposal)}): {then}"
 
 
+def _drain_text(state: State, job: Job, now: float) -> str:
+    """Return a sentence about the drain with a time for which the running job will be stopped; empty if there
+    is none.
+    """
+    for member in job.running if state.reservations.drained_nodes else ():
+        node = state.nodes.by_name[member.allocation.node]
+        drain = node.timed_drain
+        if drain is not None and job.latest_end > drain.empty_by and job.stopping is None:
+            why = f" ({printable(drain.why)})" if drain.why else ""
+            left = duration(max(0.0, drain.empty_by - now))
+            return f"node {node.name} is to be empty in {left}{why}, so the job is told to stop before"
+    return ""
+
+
 def _state_text(state: State, job: Job, now: float) -> str:
     if job.reason is Reason.MOVING:
         return _moving(state, job)
@@ -389,6 +403,9 @@ def _state_text(state: State, job: Job, now: float) -> str:
     nodes = ", ".join(member.allocation.node for member in job.staying)
     if job.idle_since is not None:
         return f"running on {nodes}; {idle_text(job, now)}"
+    drained = _drain_text(state, job, now)
+    if drained:
+        return f"running on {nodes}; {drained}"
     silent = [state.nodes.by_name[member.allocation.node] for member in job.running]
     silent = [node for node in silent if not node.up]
     if silent:

@@ -157,7 +157,7 @@ def forecast(
             return Forecast(starts, decisions, True, tuple(plans))
         following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
         ends = ahead.state.releases and ahead.state.releases[0][0] < NEVER
-        due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at)
+        due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at, ahead.timed_drains.next_at)
         # Count the steps in which only operators' reservations begin or end. The forecast ends after a number
         # of such steps, because recurring reservations never stop.
         idle_turns += not (ends or due < NEVER)
@@ -201,7 +201,7 @@ def _end_due(engine: Engine, moment: float) -> None:
 def _end(engine: Engine, job: Job, moment: float) -> None:
     """Report to the engine that a job has ended on all its nodes."""
     why = PREEMPTED if job.stopping is Reason.PREEMPTED and job.stop_by == job.expected_end else ""
-    code = 9 if job.stopping is Reason.EVICTED else 0
+    code = 9 if job.stopping in (Reason.EVICTED, Reason.DRAINED) else 0
     over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=code, why=why)
     nodes = [member.allocation.node for member in job.running]
     engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(nodes, over)), moment)

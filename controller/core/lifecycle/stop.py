@@ -13,7 +13,7 @@ from controller.core.lifecycle import move_rollback
 from controller.core.model import events
 from controller.core.model.effects import Effect, SendToNode
 from controller.core.model.events import Event
-from controller.core.model.exit_outcome import PREEMPTED, SHRUNK
+from controller.core.model.exit_outcome import SHRUNK
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placer
 from controller.core.state.state import State
@@ -62,8 +62,8 @@ class Stopper:
         grace, saving, why = job.spec.grace_s, 0.0, "cancelled"
         if job.stopping is Reason.MEMBER_FAILED:
             why = "member_failed"
-        elif job.stopping is Reason.PREEMPTED:
-            why = PREEMPTED
+        elif job.stopping in (Reason.PREEMPTED, Reason.DRAINED):
+            why = job.stopping.value
             grace = max(grace, self._schedulers.guards_of(job).grace_s)
             saving = job.spec.checkpoint_s if job.spec.saves else 0.0
         elif job.stopping in (Reason.EVICTED, Reason.IDLE, Reason.REQUEUED):

@@ -321,6 +321,19 @@ class IdleEnded(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class EndWarned(JobEvent):
+    """The owner of the running job was warned that the attempt will be stopped at `ends_at`, for `reason`.
+
+    `detail` names the cause, such as the drain of a node.
+    """
+
+    attempt: int
+    ends_at: float
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class HealthChanged(JobEvent):
     """A running attempt has become healthy or unhealthy by its health checks. `why` is the last failure."""
 
@@ -410,8 +423,12 @@ class MovePlanned(JobEvent):
 
 
 def move_cause(kind: str, proposal: str) -> str:
-    """Return the text that names why a job is moved: a preemption, or a rebalancing proposal."""
-    return PREEMPTION if kind == PREEMPTION else f"rebalancing {proposal}"
+    """Return the text that names why a job is moved: a preemption, a drain with a time, or a rebalancing
+    proposal.
+    """
+    if not proposal:
+        return PREEMPTION if kind == PREEMPTION else f"{kind} of its node"
+    return f"rebalancing {proposal}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -570,10 +587,22 @@ class NodeDeclaredLost(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeDrained(NodeEvent):
-    """The node was drained: no job is placed on it any more. Running jobs continue."""
+    """The node was drained: no job is placed on it any more. Running jobs continue.
+
+    With `empty_by` the node takes jobs that end before that time, and the jobs that still run on it then are
+    moved or ended.
+    """
 
     why: str
     by: str
+    empty_by: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrainBegan(NodeEvent):
+    """The time has come by which the node was to be empty (`empty_by` of NodeDrained). No job is placed on it
+    any more.
+    """
 
 
 @dataclass(frozen=True, slots=True)

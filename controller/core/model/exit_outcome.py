@@ -82,6 +82,9 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     if job.stopping is Reason.SERVICE:
         detail = job.stopped_by
         return JobEnded(job.id, now, JobState.CANCELLED, Reason.SERVICE, detail, first.code, first.signal)
+    if job.stopping is Reason.DRAINED:
+        detail = f"ended by {job.stopped_by}"
+        return JobEnded(job.id, now, JobState.CANCELLED, Reason.DRAINED, detail, first.code, first.signal)
     if job.stopping is Reason.DEADLINE:
         return JobEnded(
             job.id,

@@ -166,9 +166,12 @@ class MarkNode(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Drain(NodeCommand):
-    """Drain a node: place no more jobs on it."""
+    """Drain a node: place no more jobs on it. With `empty_by`, jobs that end before that time may still
+    start, and the jobs that still run then are moved or ended.
+    """
 
     why: str = ""
+    empty_by: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,10 @@ class Job:
     """All moves of the job by the rebalancer."""
     replica: Replica | None = None
     """The place of the job in its service; None for a job that was submitted."""
+    warned_end: float | None = None
+    """The end at the time limit of which the owner was warned last; None if there was no warning in this
+    attempt.
+    """
     healthy: bool | None = None
     """The last result of the attempt's health checks; None before the first result and without checks."""
 

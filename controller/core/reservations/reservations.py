@@ -12,10 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.core.cluster.node_table import Bools
-from controller.core.cluster.nodes import Nodes
+from controller.core.cluster.nodes import Node, Nodes
 from controller.core.model.job import NEVER
-from wire.cluster.reservation import ReservationSpec
+from wire.cluster.reservation import LONGEST_S, ReservationSpec
+from wire.text import printable
 
+DRAIN_PREFIX = "drain/"
+"""The names of drains begin with this. Names of operators' reservations have no slash."""
 AHEAD = 8
 """The planning of starts considers this many next occurrences of a recurring reservation."""
 
@@ -32,6 +35,15 @@ class Reservation:
     """The start of the active or the next occurrence."""
     by: str
     began: bool = False
+    drain: bool = False
+    """True: not a reservation of an operator, but a drain with a time, which begins at `starts_at`."""
+
+    @property
+    def title(self) -> str:
+        """The reservation in a sentence, such as `reservation 'fans'` or `the drain of node gpu01`."""
+        if self.drain:
+            return f"the drain of node {self.nodes[0]}"
+        return f"reservation {printable(self.spec.name)!r}"
 
     @property
     def ends_at(self) -> float:
@@ -99,24 +111,46 @@ class Reservation:
 
 
 class Reservations:
-    """All active and future reservations."""
+    """All active and future reservations, and the drains with a time.
+
+    A drain with a time bars its node from that time on, like a reservation for maintenance without an end. So
+    all code that plans starts around reservations also plans around drains. Only operators' reservations are
+    in `by_name`; loops over the object itself include the drains.
+    """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Reservation] = {}
+        self._drains: dict[str, Reservation] = {}
         self.version = 0
         """Increases with every change."""
         self._rows: dict[str, tuple[int, list[int]]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.by_name)
+        return bool(self.by_name or self._drains)
 
     def __iter__(self) -> Iterator[Reservation]:
-        return iter(self.by_name.values())
+        yield from self.by_name.values()
+        yield from self._drains.values()
+
+    @property
+    def drained_nodes(self) -> Iterable[str]:
+        """The names of the nodes that are to be empty at a time that has not come yet."""
+        return self._drains
+
+    def follow_drain(self, node: Node) -> None:
+        """Keep the drain of a node in agreement with `Node.timed_drain`."""
+        name, drain = f"{DRAIN_PREFIX}{node.name}", node.timed_drain
+        if drain is not None:
+            spec = ReservationSpec(name, drain.empty_by, LONGEST_S, (node.name,), why=drain.why)
+            self._drains[node.name] = Reservation(spec, (node.name,), drain.empty_by, drain.by, drain=True)
+        elif self._drains.pop(node.name, None) is None:
+            return
+        self._changed(name)
 
     @property
     def next_at(self) -> float:
-        """The next time at which any reservation begins or ends; NEVER without reservations."""
-        return NEVER if not self.by_name else min((each.next_change for each in self), default=NEVER)
+        """The next time at which an operator's reservation begins or ends; NEVER if there is none."""
+        return min((each.next_change for each in self.by_name.values()), default=NEVER)
 
     def add(self, reservation: Reservation) -> None:
         """Add a reservation, or replace the one with the same name."""

@@ -18,7 +18,7 @@ from typing import Any
 from controller.core.cluster.gpu_health import GpuCondition
 from controller.core.cluster.labels_and_taints import NodeOverrides
 from controller.core.cluster.licences import licences_in_use
-from controller.core.cluster.nodes import JUST_STARTED, Node
+from controller.core.cluster.nodes import JUST_STARTED, Node, TimedDrain
 from controller.core.model.events import (
     AS_IT_IS,
     Allocation,
@@ -112,6 +112,8 @@ class JobRecord(JobFields):
     """The operator that holds the job. Only the row of such a job has this field."""
     replica: Replica | None = None
     """The place of the job in its service. Only the row of a replica has this field."""
+    warned_end: float | None = None
+    """See Job. Only the row of a job with a warning has this field."""
     healthy: bool | None = None
     """The result of the health checks. Only the row of a running job with a result has this field."""
 
@@ -147,6 +149,8 @@ class NodeRecord(NodeFields):
     """
 
     health: tuple[GpuRecord, ...] = ()
+    timed_drain: TimedDrain | None = None
+    """The drain with a time. Only the row of a node with such a drain has this field."""
 
 
 NO_PREEMPTION = PreemptionRecord()
@@ -177,6 +181,8 @@ def _job_row(job: Job, spec: str | None) -> JobRow:
         body["operator_hold"] = job.operator_hold
     if job.replica is not None:
         body["replica"] = encode(job.replica)
+    if job.warned_end is not None:
+        body["warned_end"] = job.warned_end
     if job.healthy is not None:
         body["healthy"] = job.healthy
     return JobRow(
@@ -265,6 +271,7 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
         operator_hold=record.operator_hold,
         replica=record.replica,
         healthy=record.healthy,
+        warned_end=record.warned_end,
         claim=preemption.claim,
         claim_quality=preemption.claim_quality,
         claim_from=preemption.claim_from,
@@ -281,6 +288,8 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
 def node_row(node: Node) -> NodeRow:
     body = _encode_node_fields(node)
     body["health"] = [{"uuid": uuid, **_encode_condition(each)} for uuid, each in sorted(node.health.items())]
+    if node.timed_drain is not None:
+        body["timed_drain"] = encode(node.timed_drain)
     return NodeRow(node.name, node.state.value, dumps(body))
 
 
@@ -293,7 +302,7 @@ def load_node(row: NodeRow) -> Node:
     health = {
         gpu.uuid: GpuCondition(*(getattr(gpu, name) for name in _CONDITION_FIELDS)) for gpu in record.health
     }
-    return Node(row.name, **copied, health=health)
+    return Node(row.name, **copied, health=health, timed_drain=record.timed_drain)
 
 
 def restore_state(
@@ -322,6 +331,8 @@ def restore_state(
 
 def insert_jobs(state: State, jobs: Iterable[Job]) -> None:
     """Add jobs to a state that already has its nodes, and update all counters and indexes for them."""
+    for node in state.nodes.by_name.values():
+        state.reservations.follow_drain(node)
     ended = []
     for job in jobs:
         state.index(job)

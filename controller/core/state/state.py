@@ -263,7 +263,7 @@ class State:
     @property
     def bars_nodes(self) -> bool:
         """True if an operator's reservation or the quota of a GPU model may keep a job from using a node."""
-        return bool(self.reservations.by_name or self.quotas.models)
+        return bool(self.reservations or self.quotas.models)
 
     def nodes_at_model_quota(self, job: Job) -> Bools | None:
         """Return True for each node that the job cannot use because its tenants have no quota left for the
@@ -301,15 +301,15 @@ class State:
         return found
 
     def reserved_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return True for each node that the job cannot use because of an operator's reservation; None if
-        there are no reservations.
+        """Return True for each node that the job cannot use because of an operator's reservation or a drain
+        with a time; None if there are none.
 
         The job cannot use a node if it could still run there when the reservation begins, and the reservation
         does not admit the job. The job is assumed to start at `now`, or up to `later_s` seconds later. A
         replica of a service leaves a node before a reservation begins, so it may use nodes whose reservation
         does not begin soon.
         """
-        if not self.reservations.by_name:
+        if not self.reservations:
             return None
         length = (job.span if job.replica is None else 2 * MOVE_BEFORE_S) + later_s
         return self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, length)

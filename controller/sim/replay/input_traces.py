@@ -258,6 +258,8 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.PredictionOutlived,
         events.PriorityInherited,
         events.DeadlineAtRisk,
+        events.DrainBegan,
+        events.EndWarned,
         events.PreemptionDropped,
         events.PreemptionPlanned,
         events.ReservationBegan,

@@ -201,6 +201,15 @@ TOLD: list[tuple[Event, str]] = [
     (events.NodeWentDown("a", 1.0), "node a is down: its agent has been silent for too long"),
     (events.NodeDeclaredLost("a", 1.0, "bob"), "bob declared node a lost"),
     (events.NodeDrained("a", 1.0, "", "bob"), "bob drained node a"),
+    (
+        events.NodeDrained("a", 1.0, "fan", "bob", 7_201.0),
+        "bob drained node a, which is to be empty in 2h00m: fan",
+    ),
+    (events.DrainBegan("a", 1.0), "node a is drained now: the time by which it was to be empty has come"),
+    (
+        events.EndWarned(7, 1.0, 1, 61.0, Reason.DRAINED, "the drain of node a"),
+        "job 7 is told to stop in 1m00s: the drain of node a",
+    ),
     (events.NodeResumed("a", 1.0, "bob"), "bob resumed node a"),
     (
         events.GpuHealthRecorded("a", 1.0, "GPU-1", GpuHealth.CORDONED, "Xid 79"),

@@ -87,6 +87,31 @@ async def test_gpu_idle_time_begins_with_its_job_and_ends_with_load(api: Running
     assert await idle() == [None, None], "nobody knows"
 
 
+async def test_drain_with_a_time_names_the_jobs_and_what_happens_to_them(api: RunningController) -> None:
+    await api.join("gpu01", gpus=8)
+    moved = await api.submit(gpus=1, name="free")
+    ended = await api.submit(gpus=1, preemptible=False)
+    short = await api.submit(gpus=1, time_limit_s=600)
+    await api.placed(short)
+    by = api.daemon.now() + 3_600
+    fates = {moved: "moved", ended: "ended", short: "ends"}
+    before = api.daemon.seq
+    _, tried = await api.post("/v1/nodes/gpu01/drain", {"empty_by": by, "dry_run": True})
+    assert {each["job"]: each["how"] for each in tried["drain"]["jobs"]} == fates
+    _, answer = await api.post("/v1/what-if", {"drain": ["gpu01"], "drain_by": by})
+    assert {each["job"]: each["how"] for each in answer["leaving"]} == {moved: "moved", ended: "ended"}
+    assert api.daemon.seq == before
+    status, node = await api.post("/v1/nodes/gpu01/drain", {"why": "fan", "empty_by": by})
+    assert (status, node["state"], node["drain"]["why"]) == (200, "up", "fan")
+    assert {each["job"]: each["how"] for each in node["drain"]["jobs"]} == fates
+    _, reservations = await api.get("/v1/reservations")
+    assert reservations["reservations"] == []
+    status, problem = await api.post("/v1/nodes/gpu01/drain", {"empty_by": 5.0})
+    assert (status, problem["where"]) == (400, "empty_by")
+    _, node = await api.post("/v1/nodes/gpu01/resume", {})
+    assert node["drain"] is None
+
+
 async def test_drain_and_resume(api: RunningController) -> None:
     await api.join("gpu01")
     status, node = await api.post("/v1/nodes/gpu01/drain", {"why": "new fans"})

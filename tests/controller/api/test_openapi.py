@@ -69,4 +69,4 @@ async def test_openapi_statuses_follow_from_path_and_body(api: RunningController
             assert ("413" in operation["responses"]) == ("requestBody" in operation)
     drain = document["paths"]["/v1/nodes/{node}/drain"]["post"]
     body = drain["requestBody"]["content"]["application/json"]["schema"]
-    assert body == {"$ref": "#/components/schemas/NodeAction"}, "the handler's second parameter"
+    assert body == {"$ref": "#/components/schemas/NodeDrain"}, "the handler's second parameter"

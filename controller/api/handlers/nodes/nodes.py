@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.api.server.errors import rejected
 from controller.api.server.request import Call
-from controller.api.views.resources import node_view
-from controller.core.cluster.nodes import Node
+from controller.api.views.resources import node_view, timed_drain_view
+from controller.core.cluster.nodes import Node, TimedDrain
 from controller.core.model import inputs
 from controller.daemon import Daemon
-from wire.api.nodes import GpuList, NodeAction, NodeList, NodeMarks, NodeView
+from wire.api.nodes import GpuList, NodeAction, NodeDrain, NodeList, NodeMarks, NodeView, TimedDrainView
 
 
 async def listing(call: Call) -> NodeList:
@@ -29,12 +31,25 @@ async def gpus(call: Call) -> GpuList:
     return GpuList(tuple(gpu for node in nodes for gpu in node.gpus), call.daemon.seq)
 
 
-async def drain(call: Call, action: NodeAction) -> NodeView:
-    """Drain a node: it gets no new jobs, and running jobs continue."""
-    _check_reason(action)
+async def drain(call: Call, body: NodeDrain) -> NodeView:
+    """Drain a node: it gets no new jobs, and running jobs continue.
+
+    With `empty_by`, jobs that end before that time may still start, and jobs that still run then are moved or
+    ended.
+    """
+    _check_reason(body)
     node = await call.node()
-    await call.ask(inputs.Drain(node.name, call.caller.user, action.why))
+    if body.dry_run:
+        view = live_view(call.daemon, node)
+        return view if body.empty_by is None else replace(view, drain=_drain_view(call, node, body))
+    await call.ask(inputs.Drain(node.name, call.caller.user, body.why, body.empty_by))
     return live_view(call.daemon, node)
+
+
+def _drain_view(call: Call, node: Node, body: NodeDrain) -> TimedDrainView | None:
+    """Return the drain that the request would make."""
+    assert body.empty_by is not None
+    return timed_drain_view(call.daemon.engine, node, TimedDrain(body.empty_by, call.caller.user, body.why))
 
 
 async def resume(call: Call, _: NodeAction) -> NodeView:
@@ -67,7 +82,7 @@ async def resume_gpu(call: Call, _: NodeAction) -> NodeView:
     return live_view(call.daemon, node)
 
 
-def _check_reason(action: NodeAction) -> None:
+def _check_reason(action: NodeAction | NodeDrain) -> None:
     if len(action.why) > 500:
         raise rejected("invalid", "must be at most 500 characters", "why")
 
@@ -89,4 +104,5 @@ def live_view(daemon: Daemon, node: Node) -> NodeView:
     agents, name = daemon.agents, node.name
     idle = agents.idle_gpus.since(name, daemon.now())
     readings, processes = agents.readings.get(name, {}), agents.processes.get(name, ())
-    return node_view(daemon.state, node, readings, processes, idle, daemon.engine.pipeline.network)
+    view = node_view(daemon.state, node, readings, processes, idle, daemon.engine.pipeline.network)
+    return replace(view, drain=timed_drain_view(daemon.engine, node, node.timed_drain))

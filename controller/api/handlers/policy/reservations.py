@@ -14,7 +14,7 @@ async def listing(call: Call) -> ReservationList:
     """List current and future reservations of nodes, in the order of their start."""
     await call.daemon.settled()
     state = call.daemon.state
-    found = sorted(state.reservations, key=lambda each: (each.starts_at, each.spec.name))
+    found = sorted(state.reservations.by_name.values(), key=lambda each: (each.starts_at, each.spec.name))
     return ReservationList(tuple(_view(state, each) for each in found), call.daemon.seq)
 
 

@@ -170,6 +170,11 @@ def _idle_ended(state: State, event: events.IdleEnded) -> None:
         job.reason = Reason.NONE
 
 
+def _end_warned(state: State, event: events.EndWarned) -> None:
+    if event.reason is Reason.TIME_LIMIT:
+        state.jobs[event.job].warned_end = event.ends_at
+
+
 def _health_changed(state: State, event: events.HealthChanged) -> None:
     state.jobs[event.job].healthy = event.healthy
 
@@ -208,7 +213,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job.started_at = job.placed_at = job.quality = job.predicted_s = job.planned_s = None
     job.foreseen = ()
     state.assign_profile(job)
-    job.idle_since = job.idle_until = job.healthy = None
+    job.idle_since = job.idle_until = job.healthy = job.warned_end = None
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
     before = job.wait
     wait = replace(
@@ -264,6 +269,7 @@ APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
     events.IdleNoted: _idle_noted,
     events.IdleEnded: _idle_ended,
     events.HealthChanged: _health_changed,
+    events.EndWarned: _end_warned,
     events.StopRequested: _stop_requested,
     events.JobShrunk: _job_shrunk,
     events.JobGrew: _job_grew,

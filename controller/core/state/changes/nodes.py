@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.core.cluster.gpu_health import GpuCondition
 from controller.core.cluster.labels_and_taints import NodeOverrides
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.nodes import Node, TimedDrain
 from controller.core.model import events
 from controller.core.state.state import State
 from wire.names import GpuHealth
@@ -31,7 +31,10 @@ def _node_marked(state: State, event: events.NodeMarked) -> None:
 
 
 def _node_removed(state: State, event: events.NodeRemoved) -> None:
-    state.nodes.remove(state.nodes.by_name[event.node])
+    node = state.nodes.by_name[event.node]
+    node.timed_drain = None
+    state.reservations.follow_drain(node)
+    state.nodes.remove(node)
     state.host_keys.pop(event.node, None)
     state.offqueue.leave(event.node, event.at, state.shares)
 
@@ -77,13 +80,29 @@ def _node_declared_lost(state: State, event: events.NodeDeclaredLost) -> None:
 
 def _node_drained(state: State, event: events.NodeDrained) -> None:
     node = state.nodes.by_name[event.node]
-    node.drained, node.why, node.since = True, event.why, event.at
+    if event.empty_by is None:
+        node.drained, node.why, node.since, node.timed_drain = True, event.why, event.at, None
+    else:
+        node.timed_drain = TimedDrain(event.empty_by, event.by, event.why)
+    state.reservations.follow_drain(node)
+    state.nodes.refresh(node)
+
+
+def _drain_began(state: State, event: events.DrainBegan) -> None:
+    node = state.nodes.by_name[event.node]
+    assert node.timed_drain is not None
+    node.drained, node.why, node.since = True, node.timed_drain.why, event.at
+    node.timed_drain = None
+    state.reservations.follow_drain(node)
     state.nodes.refresh(node)
 
 
 def _node_resumed(state: State, event: events.NodeResumed) -> None:
     node = state.nodes.by_name[event.node]
-    node.drained, node.why, node.since = False, "", event.at
+    if node.drained:
+        node.drained, node.why, node.since = False, "", event.at
+    node.timed_drain = None
+    state.reservations.follow_drain(node)
     state.nodes.refresh(node)
 
 
@@ -105,6 +124,7 @@ APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
     events.NodeWentDown: _node_went_down,
     events.NodeDeclaredLost: _node_declared_lost,
     events.NodeDrained: _node_drained,
+    events.DrainBegan: _drain_began,
     events.NodeResumed: _node_resumed,
     events.GpuHealthRecorded: _gpu_health_recorded,
 }

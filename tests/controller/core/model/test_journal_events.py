@@ -29,6 +29,8 @@ def _holds(written: object, frozen: object) -> bool:
     """Whether the written entry has all fields of the frozen one with the same values; it may have more."""
     if isinstance(written, dict) and isinstance(frozen, dict):
         return all(name in written and _holds(written[name], value) for name, value in frozen.items())
+    if isinstance(written, list) and isinstance(frozen, list):
+        return len(written) == len(frozen) and all(map(_holds, written, frozen))
     return written == frozen
 
 

@@ -61,7 +61,15 @@ def test_a_state_starts_from_old_rows() -> None:
 def test_every_field_of_a_job_is_in_its_row_or_follows_from_the_row() -> None:
     """A new field of Job that no row has would be lost by a restart."""
     columns = {"id", "user", "state", "submitted_at", "ended_at", "key", "array", "spec"}
-    body = names(JobFields) | {"members", "wait", "profile", "operator_hold", "replica", "healthy"}
+    body = names(JobFields) | {
+        "members",
+        "wait",
+        "profile",
+        "operator_hold",
+        "replica",
+        "healthy",
+        "warned_end",
+    }
     preemption = names(PreemptionRecord) - {"history"} | {"preemptions"}
     derived = {"ask", "unstarted", "unended"}
     assert names(Job) == columns | body | preemption | derived
@@ -71,4 +79,4 @@ def test_every_field_of_a_job_is_in_its_row_or_follows_from_the_row() -> None:
 def test_every_field_of_a_node_is_in_its_row_or_follows_from_the_row() -> None:
     from_jobs = {"held", "claims", "leaving"}
     since_the_start = {"up", "slots", "row", "last_placement"}
-    assert names(Node) == names(NodeFields) | {"name", "health"} | from_jobs | since_the_start
+    assert names(Node) == names(NodeFields) | {"name", "health", "timed_drain"} | from_jobs | since_the_start

@@ -1,0 +1,198 @@
+"""Empties nodes by a given time (`corral nodes drain --by`): warns, moves or ends the jobs that still run
+there.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from controller.core.backfill.profile_cycles import ProfileCycles
+from controller.core.cluster.nodes import Node, TimedDrain
+from controller.core.lifecycle.stop import Stopper
+from controller.core.model import events
+from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.events import Event, MovePlanned
+from controller.core.model.job import NEVER, Job
+from controller.core.preemption.guards import may_move
+from controller.core.preemption.preemptor import grace_of
+from controller.core.rebalance.move_search import MoveSearch
+from controller.core.rebalance.proposals import DRAIN, RebalanceRules
+from controller.core.state.state import State
+from wire.agent.frames import Note
+from wire.api.nodes import LeavingJob
+from wire.names import Reason
+from wire.text import duration
+
+
+class Departure(enum.Enum):
+    """What happens to a job on a node that is to be empty by a given time."""
+
+    ENDS = "ends"
+    """The job has certainly ended by then, because of its time limit."""
+    MOVED = "moved"
+    """The job saves its state if it can, and continues on other nodes, at once or when nodes are free."""
+    ENDED = "ended"
+    """The job saves its state if it can, and ends, because it may not be queued again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepartingJob:
+    """A job on a node that is to be empty by a given time. `at` is its latest end for ENDS, and otherwise the
+    time at which it is told to stop.
+    """
+
+    job: Job
+    how: Departure
+    at: float
+
+    @property
+    def view(self) -> LeavingJob:
+        """The job for users."""
+        job = self.job
+        return LeavingJob(job.id, job.label, job.name, job.user, self.how.value, self.at)
+
+
+class TimedDrains:
+    """Carries out drains with a time. The times are in `Node.timed_drain`; this object keeps no data.
+
+    1. From the drain on, `Reservations` bars the node to each job that could still run at the time. Jobs that
+       end before still start there. Replicas of services move as before a reservation.
+    2. At the drain, `warn` records a warning for each job that will be stopped, and writes it to its log and
+       its terminals.
+    3. A job that would still run at the time is told to stop so early that its checkpoint and its grace are
+       over at the time. An elastic job gives up only the node. A job that may be preempted continues on other
+       nodes: on free nodes, which are kept for it, or when the queue has nodes for it. Any other job ends
+       with the reason DRAINED.
+    4. At the time, the node is drained like any drained node.
+
+    Invariant: a job is stopped only if its time limit allows it to run longer than the time.
+    Cost: O(jobs on nodes with such a drain) for each step, and one placement for each moved job.
+
+    Example: gpu01 is to be empty by 18:00. Job 7 ends at 17:30 at the latest, and job 8 has no time limit and
+    needs 60 s for a checkpoint and 60 s of grace. A job of 2 hours starts there at 15:00, and not at 16:30.
+    Job 8 is warned at once, and told to save its state at 17:58.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        cycles: ProfileCycles,
+        rules: RebalanceRules,
+        stopper: Stopper,
+        record: Callable[[Event], None],
+        order: Callable[[Effect], None],
+    ) -> None:
+        self._state = state
+        self._cycles = cycles
+        self._rules = rules
+        self._stopper = stopper
+        self._record = record
+        self._order = order
+
+    @property
+    def next_at(self) -> float:
+        """The time at which a job is to be told to stop, or a node is to be empty; NEVER without drains."""
+        if not self._state.reservations.drained_nodes:
+            return NEVER
+        return min((at for node, drain in self._drains() for at in self._moments(node, drain)), default=NEVER)
+
+    def _drains(self) -> list[tuple[Node, TimedDrain]]:
+        nodes = [self._state.nodes.by_name[name] for name in sorted(self._state.reservations.drained_nodes)]
+        return [(node, node.timed_drain) for node in nodes if node.timed_drain is not None]
+
+    def _moments(self, node: Node, drain: TimedDrain) -> Iterator[float]:
+        yield drain.empty_by
+        yield from (each.at for each in self.to_stop(node, drain.empty_by))
+
+    def leaving(self, node: Node, empty_by: float) -> Iterator[DepartingJob]:
+        """Yield the jobs on the node that are not being stopped, lowest id first, and what happens to them if
+        the node is to be empty at `empty_by`.
+        """
+        for job in [self._state.jobs[number] for number in sorted(node.held)]:
+            if job.stopping is not None or job.members[node.name].leaving:
+                continue
+            if job.latest_end <= empty_by:
+                yield DepartingJob(job, Departure.ENDS, job.latest_end)
+                continue
+            guards = self._cycles.guards_of(job)
+            requeues = job.replica is not None or (job.spec.preemptible and guards.preemptible)
+            how = Departure.MOVED if requeues or job.spare(node.name) else Departure.ENDED
+            yield DepartingJob(job, how, empty_by - grace_of(job, guards))
+
+    def to_stop(self, node: Node, empty_by: float) -> list[DepartingJob]:
+        """Return the jobs on the node that do not end before the time `empty_by`."""
+        return [each for each in self.leaving(node, empty_by) if each.how is not Departure.ENDS]
+
+    def warn(self, node: Node, now: float) -> None:
+        """Warn the owners of the jobs on the node that will be stopped for its drain."""
+        drain = node.timed_drain
+        if drain is None:
+            return
+        for each in self.to_stop(node, drain.empty_by):
+            job, cause = each.job, _cause(node.name, drain)
+            self._record(
+                events.EndWarned(
+                    job.id, now, job.attempt, each.at, Reason.DRAINED, f"{cause}; it is then {each.how.value}"
+                )
+            )
+            text = f"{cause}: the job is told to stop in {duration(max(0.0, each.at - now))}, and is then "
+            for member in job.running:
+                self._order(
+                    SendToNode(member.allocation.node, Note(job.id, job.attempt, text + each.how.value))
+                )
+
+    def run(self, now: float) -> None:
+        """Stop the jobs whose time has come, and drain the nodes whose time has come."""
+        for node, drain in self._drains():
+            for each in self.to_stop(node, drain.empty_by):
+                if each.at <= now:
+                    self._stop(each, node.name, drain, now)
+            if drain.empty_by <= now:
+                self._record(events.DrainBegan(node.name, now))
+
+    def _stop(self, leaving: DepartingJob, node: str, drain: TimedDrain, now: float) -> None:
+        job, cause = leaving.job, _cause(node, drain)
+        until = now + grace_of(job, self._cycles.guards_of(job))
+        if job.spare(node):
+            self._record(
+                events.JobShrunk(job.id, now, job.attempt, (node,), cause, job.unsaved(now, (node,)))
+            )
+            self._stopper.send_leave(job, node)
+            return
+        self._stopper.unclaim(job, cause, now)
+        if leaving.how is Departure.ENDED:
+            self._stopper.stop(job, Reason.DRAINED, cause, now, until)
+        elif job.replica is None and self._move(job, node, now):
+            self._stopper.stop(job, Reason.PREEMPTED, cause, now, until)
+        else:
+            self._stopper.stop(job, Reason.EVICTED, cause, now, until)
+
+    def _move(self, job: Job, node: str, now: float) -> bool:
+        """Keep free nodes for the job, to which it is moved. Return False if it fits on none now."""
+        if not may_move(job):
+            return False
+        search = MoveSearch(self._state, self._cycles.placer_of(job), self._rules, now, 1, [])
+        found = search.move(job)
+        if found is None:
+            return False
+        self._record(
+            MovePlanned(
+                job.id,
+                now,
+                job.attempt,
+                found.target,
+                found.quality,
+                proposal="",
+                kind=DRAIN,
+                gpu_hours=found.gpu_hours,
+                until=found.until,
+                node=node,
+            )
+        )
+        return True
+
+
+def _cause(node: str, drain: TimedDrain) -> str:
+    return f"the drain of node {node}" + (f" ({drain.why})" if drain.why else "")
