@@ -58,7 +58,8 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
         os.close(trusted_paths.open_directory(str(chosen.state_dir), make=True))
         _refuse_former_jobs(chosen, store, new_cluster)
         daemon = Daemon(chosen, pipeline, store)
-        # Exclude the loaded objects from garbage collection, because they stay in memory until the end.
+        # Exclude the objects that exist now from garbage collection, because they stay in use until the
+        # process ends.
         gc.freeze()
         return asyncio.run(_serve(daemon))
     except StoreFailure as failure:
@@ -91,8 +92,8 @@ def _refuse_former_jobs(config: Config, store: Store, new_cluster: bool) -> None
 
 
 def _raise_descriptor_limit(wanted: int) -> None:
-    """Raise the limit of open file descriptors, so that it suffices for `wanted` API connections, files
-    and agents."""
+    """Raise this process's limit of open files so that `wanted` API connections, the agents' connections and
+    the controller's files fit in it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     need = 2 * wanted + 1_024
     if soft != resource.RLIM_INFINITY and soft < need:

@@ -1,4 +1,5 @@
-"""Publishes commits to subscribers. A slow subscriber does not delay the others."""
+"""Passes each commit (a group of journal entries that were written together) to subscribers, such as event
+streams. A slow subscriber does not delay the others."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ MAX_PENDING_COMMITS = 4_096
 
 
 class Lagged(Exception):
-    """Raised in a subscriber that was too slow and missed commits. The subscriber must read the journal from
-    the last entry that it got.
+    """Raised in a subscriber that read too slowly, so that commits were dropped. The subscriber must read the
+    journal entries after the last one that it received.
     """
 
 
@@ -32,8 +33,8 @@ class Commit:
 
 
 class Subscription:
-    """An asynchronous iterator over the commits since subscribe(). It ends at close() or when the feed
-    closes."""
+    """An asynchronous iterator that yields each commit made after subscribe(). The iteration ends when the
+    subscription or the feed is closed."""
 
     def __init__(self, feed: CommitFeed) -> None:
         self._feed = feed
@@ -79,7 +80,7 @@ class CommitFeed:
         self._listeners: set[Subscription] = set()
 
     def subscribe(self) -> Subscription:
-        """Return a subscription to all commits from now on."""
+        """Return a subscription that receives each commit from now on."""
         listener = Subscription(self)
         self._listeners.add(listener)
         return listener

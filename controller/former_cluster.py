@@ -1,14 +1,14 @@
-"""Finds jobs of another cluster on this host before a new cluster begins here.
+"""Finds jobs that another cluster left on this host, before a controller starts with an empty store.
 
 If the store is empty although jobs run on this host, the state directory was lost, or a wrong one is
-configured. The new controller does not know these jobs. Its agents would end them, and new jobs would get the
-same job numbers. Therefore the controller refuses to start unless the operator agrees.
+configured. The store does not contain these jobs. The agents would end them, and new jobs would get the same
+job ids. Therefore the controller refuses to start, unless the operator starts it with --new-cluster.
 
 1. Look in each configured spool (the directory of an agent) on this host for attempts of a controller with
    another store.
 2. Read the environment of each process on this host, and find processes of attempts in these spools.
-3. If there are any, refuse to start and list them. If the operator agrees, end these processes and rename
-   these spools.
+3. If there are any, refuse to start and list them. With --new-cluster, end these processes and rename these
+   spools.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MARK = b"CORRAL_SPOOL="
 
 @dataclass(frozen=True, slots=True)
 class FormerProcess:
-    """A process of a job that the store does not know."""
+    """A process of a job that is not in the store."""
 
     pid: int
     attempt: str
@@ -54,7 +54,7 @@ class FormerCluster:
         return bool(self.processes or self.spools)
 
     def refusal(self, store: str) -> StoreRefused:
-        """Return the error that names these processes and spools. `store` is the location of the empty
+        """Return the error with which the controller refuses to start. `store` is the location of the empty
         store."""
         found = [str(each) for each in self.processes[:SHOWN]]
         if len(self.processes) > SHOWN:
@@ -69,14 +69,17 @@ class FormerCluster:
 
 
 def find(spools: Iterable[Path], store_id: str) -> FormerCluster:
-    """Find processes and spools of another cluster among those that the controller's user may read."""
+    """Return the attempts' processes and the spools of other clusters, as far as the controller's user may
+    read them. `spools` are the configured spools, and `store_id` is the id of the empty store.
+    """
     real = [Path(os.path.realpath(spool)) for spool in spools]
     foreign = [spool for spool in real if _is_foreign(spool, store_id)]
     return FormerCluster(tuple(_processes(real)), tuple(foreign))
 
 
 def end_jobs(spools: Iterable[Path], store_id: str) -> list[str]:
-    """End the processes and rename the spools of the former cluster. Returns a line of text for each step."""
+    """Kill the processes and rename the spools that find() returns. Returns a line of text about each of
+    them."""
     spools, done = list(spools), []
     deadline = time.monotonic() + PATIENCE_S
     while (found := find(spools, store_id)).processes:

@@ -1,5 +1,5 @@
-"""Applies another configuration to a running controller, and keeps the earlier one so that it can be
-restored."""
+"""Applies another configuration to a running controller, and stores the earlier one, so that an operator can
+restore it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ReloadPlan:
 
     @property
     def decides(self) -> bool:
-        """Whether a changed table affects the engine's scheduling decisions."""
+        """Whether a key has changed that affects scheduling decisions and takes effect without a restart."""
         return any(each.live and each.key.partition(".")[0] in DECIDING for each in self.changes)
 
 
@@ -98,7 +98,8 @@ class ConfigReload:
         adopt(self.daemon.config)
 
     def begin(self) -> None:
-        """Pass the digest of the configuration and its nodes to the engine when the controller starts."""
+        """Pass the configuration's digest (hash), and the nodes in it, to the engine at the controller's
+        start."""
         config, applied = self.daemon.config, self.daemon.state.config
         self._save_text(config.source.text)
         self.follow(_set_log_level)
@@ -109,19 +110,18 @@ class ConfigReload:
             self.daemon.tell(given)
 
     def plan(self, text: str | None = None) -> ReloadPlan:
-        """Return the changes that a configuration would make. Without `text`, read the controller's file.
-
-        Raises ConfigRefused if the configuration has problems.
+        """Return the configuration in `text`, or in the controller's file if `text` is None, and the keys
+        that it would change. Raise ConfigRefused if the configuration has problems.
         """
         running = self.daemon.config
         read = check_config(self.file, text, allowed=running.plugin_files)
         return ReloadPlan(read, in_effect(running, read), build_pipeline(read), differences(running, read))
 
     async def apply(self, text: str | None, by: str) -> tuple[ReloadPlan, tuple[str, ...]]:
-        """Apply a configuration. Returns its changes, and messages about steps that failed. Without `text`,
-        read the file.
+        """Apply the configuration in `text`, or in the controller's file if `text` is None. `by` is the user.
 
-        Raises ConfigRefused, ConfigNotWritable, and the errors of Daemon.ask.
+        Returns the changes, and a message about each step that failed. Raises ConfigRefused,
+        ConfigNotWritable, and the errors of Daemon.ask.
         """
         async with self._one_at_a_time:
             plan = self.plan(text)
@@ -201,8 +201,8 @@ class ConfigReload:
         return tuple(notes)
 
     async def _remove(self, name: str, by: str) -> str:
-        """Remove a node that scheduler.toml no longer names. Returns a message if the node must stay because
-        it has jobs, otherwise "".
+        """Remove a node that is no longer in scheduler.toml. A node with jobs is only drained, and a message
+        about this is returned; otherwise the result is "".
         """
         reply = await self.daemon.remove_node(name, by)
         if not isinstance(reply, Refusal):
@@ -213,8 +213,9 @@ class ConfigReload:
         return f"{reply.message}; it is drained. 'corral nodes remove {name}' once they have ended."
 
     def _save_text(self, text: str) -> tuple[str, ...]:
-        """Save the text of the former configuration, so that it can be restored. Returns a message if that
-        fails.
+        """Store the text of the configuration that was just applied, next to the text of the one before.
+
+        Returns a message if the text cannot be written; otherwise nothing.
         """
         try:
             self._applied_texts.keep(text)

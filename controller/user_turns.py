@@ -1,5 +1,5 @@
-"""Serves requests of different users in turn, so that many requests of one user do not delay those of
-others."""
+"""Serves waiting requests of different users in turn, so that many requests of one user do not delay those of
+other users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TurnRefused(Exception):
 
 
 class UserTurns:
-    """Limits how many requests are served at the same time. A request that is being served has a turn.
+    """Limits how many requests are served at the same time. A turn is the permission to serve one request.
 
     1. While a turn is free, the next request gets it at once.
     2. Further requests wait in a separate line for each user.
@@ -45,8 +45,8 @@ class UserTurns:
         """The waiting requests by user. The first user has waited longest since the last turn."""
 
     def resize(self, more: int) -> None:
-        """Add `more`, which may be negative, to the number of requests that are served at the same time.
-        Requests that are being served continue.
+        """Change the greatest number of requests that are served at the same time by `more`, which may be
+        negative. Requests that are being served continue.
         """
         self._free += more
         self._give()

@@ -115,7 +115,8 @@ class AgentLinks:
         link.open(self.on_frame)
 
     async def close_link(self, name: str) -> None:
-        """Close the connection to a node, because the node is removed or will be reached in another way."""
+        """Close the connection to a node that is removed or gets another connection. The reports of its agent
+        are deleted from memory."""
         if name in self.links:
             self._begin_silence(name)
         link = self.links.pop(name, None)
@@ -126,15 +127,17 @@ class AgentLinks:
             await link.close()
 
     async def remove_node(self, name: str) -> None:
-        """Close the connection to the agent of a removed node, and delete the reports of the agent from
+        """Close the connection to the agent of a removed node, and delete all data about the node from
         memory."""
         await self.close_link(name)
         self._silent_since.pop(name, None)
         self._gpu_owners.release(name)
 
     def send(self, order: SendToNode) -> None:
-        """Send an order to its node. Without a connection the order is dropped; after the next hello of the
-        agent, the engine makes the order again.
+        """Send an order, such as to start an attempt, to the agent of its node.
+
+        If the agent is not connected, the order is dropped. The engine makes the order again when the agent
+        has connected and sent its hello.
         """
         link = self.links.get(order.node)
         if link is not None:
@@ -144,7 +147,8 @@ class AgentLinks:
         """Close and reopen the connections to all agents, so that each sends a hello and all its reports
         again.
 
-        The node named by `later` is connected only after `later_s` seconds; `why` is recorded as the reason.
+        The node `later` is connected only after `later_s` seconds, and `why` is recorded as the reason of its
+        disconnection.
         """
         for link in self.links.values():
             await link.close()

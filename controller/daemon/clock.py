@@ -30,15 +30,15 @@ class WallClock:
         self._measured_at = time.monotonic()
 
     def now(self) -> float:
-        """Return the current time in seconds since 1970. Each call advances the clock."""
+        """Return the current time in seconds since 1970; never less than an earlier call returned."""
         measured_at = time.monotonic()
         self._latest = max(time.time(), self._latest + (measured_at - self._measured_at) / 2)
         self._measured_at = measured_at
         return self._latest
 
     def continue_from(self, at: float) -> None:
-        """From now on, never return a time before `at`, which is the time of the newest journal entry. Log a
-        warning if the system clock shows an earlier time.
+        """Make now() return `at` or a later time. `at` is the time of the newest journal entry. Log a warning
+        if the system clock is far behind it.
         """
         self._latest = max(self._latest, at)
         behind = self._latest - time.time()

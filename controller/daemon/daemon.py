@@ -222,8 +222,8 @@ class Daemon:
             path.rename(path.with_name(f"{path.name}.imported"))
 
     def reconfigure(self, config: Config) -> None:
-        """Use another configuration in the daemon and its connections and watchers. The engine has already
-        applied it."""
+        """Apply a configuration, which the engine uses already, to the other parts: connections to agents,
+        answers to questions, background tasks."""
         pipeline, waiting = self.engine.pipeline, config.scheduler.waiting
         self.config = config
         self.hosts.config = config
@@ -337,8 +337,8 @@ class Daemon:
         self._schedule_rebalance()
 
     async def _estimate_starts(self) -> list[inputs.NoteStart]:
-        """Return estimated starts of a few waiting jobs; an empty list if too many other questions are being
-        answered."""
+        """Return inputs with the estimated starts of a few waiting jobs. The list is empty if no job waits,
+        or if the replica answers too many other questions."""
         if not len(self.state.queue) or self._store_failure is not None:
             return []
         with suppress(QuestionRefused):
@@ -356,11 +356,11 @@ class Daemon:
     def _take_batch(self) -> list[PendingInput]:
         most = MAX_BATCH
         if self._single_inputs:
-            # While searching for the input that crashed the engine, run a scheduling pass after each input,
-            # because a bad input may crash only the pass that follows it.
+            # An input has crashed the engine, and the inputs are processed one by one to find it. Run a pass
+            # after each, because the input may make only the next pass crash.
             most, self._single_inputs, self._next_pass = 1, self._single_inputs - 1, 0.0
-        # Process a new configuration in a batch of its own. The engine continues with a copy of its state, so
-        # changes by other inputs must be on disk first.
+        # End the batch before a new configuration. To apply it, the engine is built again from a copy of its
+        # state, which must contain only changes that are on disk.
         for index, (given, _) in enumerate(islice(self._inbox, most)):
             if isinstance(given, inputs.ApplyConfig):
                 most = max(1, index)
@@ -528,5 +528,6 @@ def _refuse(batch: Iterable[PendingInput], failure: Exception) -> None:
     for _, future in batch:
         if future is not None and not future.done():
             future.set_exception(failure)
-            # Mark the exception as retrieved. Otherwise asyncio logs a warning if the caller no longer waits.
+            # Read the exception once. Otherwise asyncio logs a warning if no caller waits for the future any
+            # more.
             future.exception()

@@ -1,5 +1,5 @@
-"""Builds the engine from the rows in the store. This is done at the start, and after inputs whose changes
-could not be committed."""
+"""Builds the engine from the rows in the store: when the controller starts, and when changes of the engine's
+state could not be committed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from controller.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The engine with the state of the last commit, and other values that the daemon needs to continue from
-    it."""
+    """An engine with the state of the last commit, and other values from the store with which the daemon
+    continues."""
 
     engine: Engine
     nodes_lost: tuple[str, ...]
@@ -39,7 +39,8 @@ def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
     with _without_garbage_collection():
         loaded = store.load()
         state = State(pipeline.order, keep_ended, pipeline.sharing)
-        # Set the quotas before the jobs are loaded, because a later change puts every job in its queue again.
+        # Set the quotas before the jobs are loaded. Setting them later would sort every waiting job into the
+        # queue a second time.
         state.set_quota_config(pipeline.rules)
         nodes_lost = restore_state(state, [*loaded.jobs, *loaded.ended], loaded.nodes, loaded.notes)
         state.next_job = max(state.next_job, loaded.next_job)

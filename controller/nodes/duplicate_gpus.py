@@ -1,5 +1,5 @@
-"""Refuses a node that reports a GPU of another node. Otherwise a host that joined under two names would offer
-its GPUs twice."""
+"""Refuses a node that reports a GPU of another node. Otherwise the GPUs of a host with two node names would
+be counted twice."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from wire.text import printable
 
 
 class GpuOwners:
-    """Records for each GPU UUID the node that reported it. The record stays while the node has no
-    connection."""
+    """Records for each GPU UUID the node that reported it. The record is kept while the node is
+    disconnected."""
 
     def __init__(self, nodes: Mapping[str, Iterable[str]]) -> None:
         self._gpus = {node: frozenset(uuids) for node, uuids in nodes.items()}
         self._owners = {uuid: node for node, uuids in self._gpus.items() for uuid in uuids}
 
     def claim(self, node: str, uuids: Iterable[str]) -> str:
-        """Record the GPUs of a node. Returns "", or the reason for a refusal if another node has already
-        reported one of them.
+        """Record the GPUs of a node and return "". If another node has already reported one of the GPUs,
+        return the reason to refuse the node instead.
         """
         had, wanted = self._gpus.get(node, frozenset()), frozenset(uuids)
         for uuid in sorted(wanted - had):

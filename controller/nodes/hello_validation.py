@@ -1,5 +1,5 @@
-"""Checks the hardware that an agent reports in its first message (hello), because the engine needs valid
-amounts and GPU UUIDs.
+"""Checks the hardware that an agent reports in its first message (hello): amounts must be possible, and GPU
+UUIDs valid.
 """
 
 from __future__ import annotations

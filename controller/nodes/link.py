@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkLost:
-    """Passed to the FrameHandler, which handles the frames (messages) of an agent, when the connection to the
-    agent is lost. `why` is the reason.
+    """Says that the connection to an agent is lost, and why. The FrameHandler gets this object in place of a
+    frame (message) of the agent.
     """
 
     why: str
@@ -38,7 +38,7 @@ class LogMissing(Exception):
 
 
 class NodeLink(Protocol):
-    """The connection to the agent of one node, which is opened again whenever it is lost."""
+    """The connection to the agent of one node. After a loss, it connects again."""
 
     name: str
 
@@ -53,8 +53,8 @@ class NodeLink(Protocol):
         """
 
     def session(self) -> AgentSession:
-        """Return the session (exchange of messages) on the current connection, to read logs and run commands.
-        Raises NodeAway if there is no connection.
+        """Return the session on the present connection, with methods to read logs and to run commands. Raises
+        NodeAway if the agent is not connected.
         """
 
     async def close(self) -> None:

@@ -47,21 +47,21 @@ class LinkFactory:
         )
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
-        """Check whether a host can become a node. `host_key` is accepted in place of the pinned key, but is
-        not pinned."""
+        """Check whether a host can become a node. If `host_key` is not empty, the host must have this key,
+        and not the pinned one. It is not pinned."""
         shared = self.config.cluster.shared
         return await preflight(name, host, self.connector, host_key, shared, self._cluster)
 
     def _intervals(self) -> tuple[float, float]:
-        """Return the seconds between pings, and the seconds without a message after which an agent counts
-        as lost."""
+        """Return two times in seconds: between two pings, and without a message until an agent counts as
+        lost."""
         ping_s = self.config.scheduler.beat_s
         return ping_s, MISSED_PINGS * ping_s
 
 
 def changed_links(old: Config, new: Config) -> list[str]:
-    """Return the nodes that are in both configurations and whose agents need other command line arguments, so
-    that the agents must be restarted.
+    """Return the nodes whose agents must be restarted, because the new configuration gives them other command
+    line arguments. Nodes that are in only one of the configurations are left out.
     """
     both = [name for name in new.nodes if name in old.nodes]
     if shared_arguments(old) != shared_arguments(new):
@@ -75,5 +75,5 @@ def shared_arguments(config: Config) -> tuple[object, ...]:
 
 
 def _arguments(config: Config, name: str) -> NodeSection:
-    # Ignore labels and taints, because a change of them changes no argument of the agent.
+    # Leave out labels and taints, because they are not in the agent's arguments.
     return config.nodes[name].model_copy(update={"labels": {}, "taints": []})

@@ -41,8 +41,8 @@ class LocalLink(ReconnectingLink):
         self._arguments = agent_arguments(name, host, "", jobs, cluster)
 
     async def connect(self) -> AgentPipes:
-        """Start the agent in a process session of its own, so that Ctrl-C in the controller's terminal
-        does not stop it."""
+        """Start the agent as a subprocess, and return the pipes to it. The subprocess has a separate session
+        (setsid), so that Ctrl-C in the controller's terminal does not stop it."""
         try:
             process = await asyncio.create_subprocess_exec(
                 self._python,
@@ -84,7 +84,7 @@ class AgentPipes:
         return self._in.transport.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        # If the agent has ended, its pipe is already closing, and close() would fail.
+        # Do not close the pipe of an agent that has ended: it is closing already, and close() would fail.
         if not self._in.transport.is_closing():
             self._in.close()
         try:

@@ -34,11 +34,10 @@ async def preflight(
     shared: Sequence[str] = (),
     cluster: str = "",
 ) -> Preflight:
-    """Check a host over SSH, without making it a node. `trusted` is a host key to accept instead of the
-    pinned one.
+    """Check over SSH whether the host could become the node `name`. The host does not become a node.
 
-    `shared` contains directories that should have the same content on the host and on the controller's
-    machine.
+    `trusted` is a host key to accept in place of the pinned one. `shared` contains directories that should be
+    the same on the host and on the controller's machine, such as network file systems.
     """
     checks: list[Check] = []
     boot_id = ""
@@ -54,7 +53,7 @@ async def preflight(
                 checks.append(Check("host key", "ok", fingerprint(key)))
                 checks.append(Check("login", "ok", f"as {connection.get_extra_info('username')}"))
                 with marker_files(shared) as (marked, lacking):
-                    asked, boot_id = await _ask(name, host, connection, marked, cluster)
+                    asked, boot_id = await _checks_on_host(name, host, connection, marked, cluster)
                     checks += [*asked, *lacking]
     except HostKeyUnknown as unknown:
         key = unknown.key
@@ -71,8 +70,8 @@ async def preflight(
         key = changed.key
         checks.append(Check("host key", "failed", str(changed)))
     except CannotConnect as error:
-        # Find the check that failed: "login" if the host refused the keys, "connection" if an earlier check
-        # has passed, otherwise "reachable".
+        # Name the check that failed: "login" if the host refused the keys, "connection" if the connection
+        # broke after an earlier check had passed, and "reachable" otherwise.
         place = (
             "login" if isinstance(error, AuthenticationFailed) else "connection" if checks else "reachable"
         )
@@ -99,12 +98,18 @@ def _reachable(connection: asyncssh.SSHClientConnection) -> Check:
     return Check("reachable", "ok", printable(str(version), 80))
 
 
-async def _ask(
-    name: str, host: HostSpec, connection: asyncssh.SSHClientConnection, marked: Sequence[str], cluster: str
+async def _checks_on_host(
+    name: str,
+    host: HostSpec,
+    connection: asyncssh.SSHClientConnection,
+    marker_paths: Sequence[str],
+    cluster: str,
 ) -> tuple[list[Check], str]:
-    """Run the checks that need a login. Returns their results, and the boot id of the host ("" if unknown).
+    """Start the agent on the host in its check mode. Returns the results of its checks, and the boot id of
+    the host ("" if unknown).
 
-    If the agent cannot be started or does not answer, return only this failed check.
+    `marker_paths` are the files of marker_files(), for which the agent looks. If the agent cannot be started
+    or does not answer, the result is only one failed check.
     """
     made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:
@@ -113,7 +118,7 @@ async def _ask(
         remedy = error.remedy.replace("HOST", parse_ssh_address(host.ssh).words())
         return [Check(error.check, "failed", str(error), remedy)], ""
     arguments = agent_arguments(name, host, started.home, cluster=cluster)
-    arguments += [word for path in marked for word in ("--shared", path)]
+    arguments += [word for path in marker_paths for word in ("--shared", path)]
     asked_at = time.time()
     started.send_options([*arguments, "--check"])
     said = b"\n"
@@ -139,8 +144,9 @@ async def _ask(
 
 
 def _time(theirs: float, asked_at: float) -> Check:
-    """Compare the clock of the host with the controller's clock. `theirs` is the host's time, read after
-    `asked_at` and before now.
+    """Return the result of comparing the host's clock with the controller's clock.
+
+    `theirs` is the time of the host, read after the controller's time `asked_at` and before this call.
     """
     now = time.time()
     apart = asked_at - theirs if theirs < asked_at else theirs - now if theirs > now else 0.0

@@ -21,7 +21,7 @@ class CannotConnect(Exception):
 
 
 class ReconnectingLink(ABC):
-    """A NodeLink that connects again after a loss. A subclass opens the channel to the agent.
+    """Base class of connections to agents. It connects again after each loss; subclasses define how.
 
     1. Open a channel (`connect`) and run a session on it until the connection is lost.
     2. Report the loss to the handler (`LinkLost`). Report failures with the same reason only once, so that a
@@ -91,8 +91,8 @@ class ReconnectingLink(ABC):
         try:
             why = await session.run(self._ping_s, self._silence_s)
         finally:
-            # The agent was connected in between, so report the loss of the connection even if the loss before
-            # had the same reason.
+            # The agent was connected, so report the new loss even if its reason is the same as that of the
+            # loss before.
             if session.greeted:
                 self._reported = None
             self._session = None
@@ -106,8 +106,8 @@ class ReconnectingLink(ABC):
 
 
 def _report_crash(task: asyncio.Task[None]) -> None:
-    """Log the exception that ended the task of a connection. Without this it would go unnoticed, because no
-    caller awaits the task."""
+    """Log the exception with which the task of a connection ended, if any. No other code awaits the task, so
+    the exception would not be seen otherwise."""
     if not task.cancelled() and (error := task.exception()) is not None:
         context = {"message": f"the {task.get_name()} failed", "exception": error, "task": task}
         task.get_loop().call_exception_handler(context)

@@ -123,8 +123,8 @@ class AgentSession:
         self._outgoing.append(pack(frame))
 
     def flush(self) -> None:
-        """Write the queued frames to the channel. End the session if the agent leaves too many bytes
-        unread."""
+        """Write the queued frames to the channel. End the session if too many written bytes are unread by the
+        agent."""
         data, self._outgoing = b"".join(self._outgoing), []
         if self._cut.done():
             return
@@ -142,11 +142,10 @@ class AgentSession:
     async def read_log(
         self, job: int, attempt: int, stream: str, offset: int, follow: bool
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the pieces of a log from byte `offset` on. Raises NodeAway or LogMissing. Close the generator
-        to stop.
+        """Yield the bytes of a log from byte `offset` on. Raises NodeAway or LogMissing.
 
-        If the caller reads too slowly, the agent is ordered to stop sending. When the caller has read all
-        pieces that have arrived, the rest of the log is requested.
+        Closing the generator stops the agent's sending. If the caller reads too slowly, the agent is told to
+        pause. When the caller has read all bytes that have arrived, the rest of the log is requested.
         """
         while True:
             self._requests += 1
@@ -165,8 +164,8 @@ class AgentSession:
                     self.send(StopReading(request.request))
 
     def open_shell(self, order: OpenShell) -> ExecSession:
-        """Run a command in the allocation of an attempt. Returns the ExecSession, which transfers the
-        command's input and output.
+        """Make the session of a command in the allocation of an attempt (`corral exec`). The session starts
+        the command and transfers its input and output.
         """
         for number in [number for number, command in self._commands.items() if command.closed]:
             del self._commands[number]
@@ -192,8 +191,8 @@ class AgentSession:
         return "the agent ended"
 
     def _take(self, line: bytes) -> str:
-        """Handle one frame (message) of the agent. Returns the reason if the session must end, otherwise
-        ""."""
+        """Handle one line (a frame) of the agent. Returns the reason if the session must end because of the
+        frame, otherwise ""."""
         try:
             frame = unpack(line)
         except Malformed as error:
@@ -259,7 +258,8 @@ class _LogChunks:
         self._news = asyncio.Event()
 
     def take(self, chunk: LogChunk) -> bool:
-        """Add a chunk. Returns True if too many chunks are unread, so that the agent must stop sending."""
+        """Add a chunk that has arrived. Returns True if the caller has left so many chunks unread that the
+        agent must stop sending."""
         if self.stopped or self.ended:
             return False
         if chunk.error:

@@ -12,10 +12,11 @@ from wire.api.nodes import Check
 
 @contextmanager
 def marker_files(folders: Sequence[str]) -> Iterator[tuple[list[str], list[Check]]]:
-    """Create a temporary file in each directory for the length of the block. The agent on the host then looks
-    for these files.
+    """Create a file with a random name in each directory, and remove the files at the end of the `with`
+    block.
 
-    Returns the paths of the files, and a failed check for each directory in which none can be created.
+    Yields the paths of the files, and a result for each directory in which the controller cannot create one.
+    If the agent on a host finds a file, the host has the same directory.
     """
     made: list[str] = []
     lacking: list[Check] = []

@@ -27,8 +27,8 @@ WHY = "what if"
 
 @dataclass(frozen=True, slots=True)
 class OtherPolicy:
-    """The scheduling policy (pipeline) of another configuration. `passed_over` names the changed tables of
-    scheduler.toml that a forecast ignores."""
+    """The scheduling policy (pipeline) of another configuration, for a forecast. `passed_over` names the
+    changed tables of scheduler.toml that have no effect on a forecast."""
 
     pipeline: Pipeline
     passed_over: tuple[str, ...]

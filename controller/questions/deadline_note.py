@@ -1,4 +1,5 @@
-"""Answers after a submit with a deadline: whether the plan meets the deadline, and if not, what would."""
+"""Tells after the submit of a job with a deadline whether the job will meet it, and if not, which change
+would help."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ class Remedy:
 
 
 def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
-    """Yield a sentence on whether the plan meets the deadline of a job that was just submitted, and then the
-    same sentence with a change that would meet it. Nothing is yielded if the job has no deadline.
+    """Yield a sentence that says whether a job that was just submitted will meet its deadline. If not, yield
+    the sentence again with a change that would help. Nothing is yielded if the job has no deadline.
 
     1. Forecast the latest start of the job, assuming that jobs use their full time limits. If it is not after
        the job's latest start, the plan meets the deadline.
@@ -80,8 +81,9 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
 
 
 def _start(engine_copy: EngineCopy, number: int, first: tuple[Input, ...], copy: Engine) -> float | None:
-    """Return the latest start of the job after these inputs; NEVER if it does not start, and None if the
-    forecast was not ready in time. A job that has not started by its latest start ends without a start.
+    """Return the time at which the job starts at the latest, if the inputs `first` are applied to `copy`.
+
+    NEVER if the job does not start in time to meet its deadline. None if the forecast was not ready in time.
     """
     ahead = with_run_times(copy, predicted=False)
     found = forecast(

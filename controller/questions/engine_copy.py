@@ -28,11 +28,11 @@ class QuestionRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EngineCopy:
-    """The copy of the engine for one question. It contains all journal entries up to `seq`; its time is
-    `now`.
+    """A copy of the engine for one question. Its state includes all journal entries up to number `seq`, and
+    its time is `now`.
 
-    The copy belongs to the process that answers the question, so this process may change it. The answer is
-    due at `deadline`.
+    Only the process that answers the question uses the copy, so the process may change it. The answer must be
+    ready at `deadline`.
     """
 
     engine: Engine
@@ -49,8 +49,8 @@ class EngineCopy:
         return time.monotonic() < self.deadline
 
     def on_copy(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
-        """Call `work` in a forked process, with a copy of the engine. Returns the result, or None if it is
-        not ready by the deadline."""
+        """Return the result of work(engine), called in a forked process, so that the engine here does not
+        change. None if the result is not ready by the deadline."""
         return Fork(lambda: work(engine)).result(self.deadline)
 
 

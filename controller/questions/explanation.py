@@ -28,15 +28,17 @@ from wire.names import JobState, Reason
 
 
 def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanation]:
-    """Yield answers why a job waits and when it starts. Each answer contains more than the one before it.
+    """Yield answers that say why a job waits and when it starts. Each answer contains more than the one
+    before.
 
-    1. In forked copies of this process: find the changes that would start the job now, and its likely start
-       if jobs run as long as predicted.
-    2. In this process: find why no job is preempted for it, then its latest start, assuming that jobs use
-       their full time limits and grace. A held job is treated as released now. If there is no start, give the
-       reason.
-    3. In another copy: find the reason why the job still waits just before its latest start.
-    4. Yield an answer after each step. The last answer contains everything that was found in time.
+    1. In forked copies of this process, find the changes that would start the job now, and the likely start
+       of the job, assuming that jobs run as long as predicted.
+    2. In this process, find why no job is preempted for the waiting job. Yield an answer with this reason.
+    3. Find the latest start of the job, assuming that jobs use their full time limits and grace. A held job
+       is treated as released now. If there is no start, find out why. Yield an answer with the result.
+    4. If a quota, a share limit or the queue's hours keep the job from starting, find in another forked copy
+       the reason why it still waits just before its latest start.
+    5. Yield a last answer with everything that was found in time.
     """
     engine, now, number = engine_copy.engine, engine_copy.now, view.id
     engine.state.estimates = engine.state.estimates.read_only()
@@ -84,7 +86,9 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
 
 
 def _ends_expected(engine: Engine) -> bool:
-    """Return whether some jobs are expected to end before their time limits."""
+    """Return whether predicted run times exist, so that some jobs are expected to end before their time
+    limits.
+    """
     if engine.state.estimates.runs:
         return True
     planned = engine.pipeline.estimating.default_s < NEVER
@@ -115,9 +119,9 @@ def easing_view(engine: Engine, label: str, eased: Suggestion, now: float) -> Ea
 
 
 def _waits_last(engine_copy: EngineCopy, number: int) -> str:
-    """Return the reason why a job above a quota or share limit waits just before its start; "" if unknown.
+    """Return the reason that is the last one to keep a job from starting, such as a quota; "" if unknown.
 
-    The function computes two forecasts, which takes twice as long as one.
+    Two forecasts are needed: one finds the start of the job, and the other the reason just before this start.
     """
     found = engine_copy.on_copy(engine_copy.engine, lambda _: _start_of(engine_copy, number, predicted=False))
     start = None if found is None else found.starts.get(number)

@@ -20,8 +20,8 @@ LENGTH = struct.Struct("!Q")
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Message to the replica: inputs that the controller has committed, each with the time when it was
-    handled."""
+    """Message to the replica: the inputs whose events the controller has committed, each with the time at
+    which the engine handled it."""
 
     handled: tuple[tuple[Input, float], ...]
     seq: int
@@ -71,8 +71,8 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Message from the replica: the process for a question has ended; `failure` is set if it crashed or
-    was killed."""
+    """Message from the replica: the process that answered a question has ended. `failure` is the reason if
+    the process crashed or was killed."""
 
     number: int
     failure: str = ""
@@ -108,8 +108,8 @@ def unpack(message: bytes) -> Any:
 
 
 def digest_of(events: Iterable[Event]) -> int:
-    """Return a checksum over the kind, job, node and time of each event, by which controller and replica
-    compare their states."""
+    """Return a checksum of the kinds, jobs, nodes and times of these events. If the controller and the
+    replica compute different checksums, their states differ."""
     digest = 0
     for event in events:
         name = event.job if isinstance(event, JobEvent) else getattr(event, "node", "")

@@ -46,11 +46,10 @@ def rename(name: str) -> None:
 
 
 def detach(keep: int) -> None:
-    """Detach this forked process from its parent's files, except stdout, stderr and the descriptor `keep`.
+    """Redirect all file descriptors of this forked process to /dev/null, except stdout, stderr and `keep`.
 
-    The other descriptors are redirected to /dev/null and not closed. If one were closed, a new file could get
-    its number. A Python object of the parent's old file would then close the new file when the object is
-    freed.
+    The descriptors are not closed, because a new file could then get the number of a closed one. When Python
+    frees the object of the old file, it would close the new file.
     """
     empty = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/proc/self/fd"):
@@ -69,9 +68,10 @@ def detach(keep: int) -> None:
 
 
 def leave_a_core() -> None:
-    """Stop using one of the CPU cores, if there are several, so that it is free for the parent.
+    """If there are several CPU cores, exclude the first from this process, so that it is free for the parent.
 
-    A higher nice value is not enough: with three questions on two cores, a submit waited 38 ms (p95).
+    A higher nice value would not be enough: with it, and three questions on two cores, a submit took 38 ms
+    (95th percentile).
     """
     _, *others = sorted(os.sched_getaffinity(0))
     if others:
@@ -79,8 +79,8 @@ def leave_a_core() -> None:
 
 
 def limit(seconds: float, more_mib: int) -> None:
-    """Limit the CPU time (seconds) and memory (MiB) that this process may use in addition to the amounts that
-    it has used so far.
+    """Limit the CPU time and the memory of this process: at most `seconds` of CPU time and `more_mib` MiB of
+    memory in addition to those that it has used so far.
     """
     used = sum(os.times()[:2])
     most = int(used + seconds) + 1

@@ -56,7 +56,7 @@ log = logging.getLogger("corral.questions")
 
 @dataclass(slots=True)
 class AnswerProcess:
-    """A process that answers a question, and the part of the answer that has arrived from it."""
+    """A process that answers a question, and the bytes of its answer that have arrived."""
 
     pid: int
     number: int
@@ -123,8 +123,8 @@ class Replica:
                         return DRIFTED
 
     def _take(self, order: Committed | QuestionAsked | QuestionDropped) -> bool:
-        """Handle a message from the controller. Return False if the state of the engine's copy differs from
-        the state of the controller.
+        """Handle a message from the controller. Return False if the replica must end, because its state
+        differs from the controller's state.
         """
         match order:
             case Committed():

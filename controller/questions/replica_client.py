@@ -83,8 +83,8 @@ class ReplicaLink:
     async def ask(
         self, work: Callable[..., Iterator[T]], arguments: tuple[Any, ...], now: float, budget_s: float
     ) -> T | None:
-        """Ask a question. Returns the last answer that arrives within the time budget, or None if none
-        arrives."""
+        """Let the replica call `work` with a copy of the engine and `arguments`. Returns the last answer that
+        arrives within `budget_s` seconds, or None if none arrives."""
         self._number += 1
         number, latest = self._number, None
         inbox = self._inboxes[number] = asyncio.Queue()
@@ -186,11 +186,11 @@ class ReplicaClient:
         within_s: float | None = None,
         keep_replica: bool = True,
     ) -> T | None:
-        """Call `work(engine_copy, *arguments)`, which yields answers, each more complete than the one before.
-        Return the last answer that it yields in time; None if it yields no answer in time.
+        """Call `work(engine_copy, *arguments)` in a separate process. It yields answers, each more complete
+        than the one before. Return the last answer that it yields in time; None if it yields none.
 
-        The work runs in a separate process on a copy of the state, which includes all inputs committed so
-        far. If `keep_replica` is False, the replica ends after the answer, unless other questions use it.
+        The copy of the engine includes all inputs that were committed before the call. If `keep_replica` is
+        False, the replica ends after the answer, unless other questions use it.
         """
         async with _turn(self._line, user):
             return await self._answer(work, arguments, now, self.rules.within(within_s), keep=keep_replica)
@@ -198,8 +198,8 @@ class ReplicaClient:
     async def ask_briefly(
         self, user: str, work: Callable[..., Iterator[T]], *arguments: Any, now: Callable[[], float]
     ) -> T | None:
-        """Ask a question that needs no forecast, such as why a job waits. It is answered without waiting for
-        questions that need forecasts."""
+        """Ask a short question that needs no forecast, such as why a job waits. Such questions do not wait
+        for questions that need forecasts. The result is as for ask()."""
         async with _turn(self._brief, user):
             return await self._answer(work, arguments, now, BRIEF_S, keep=True)
 
@@ -232,14 +232,14 @@ class ReplicaClient:
         controller's.
         """
         if any(isinstance(given, ApplyConfig) for given, _ in handled):
-            # Plugin objects of the new configuration cannot be sent to a running replica. End it; the next
-            # replica is forked with these objects.
+            # End the replica, because the plugins of the new configuration cannot be sent to it. The next
+            # replica is forked from this process, which has these plugins.
             self.forget()
         elif self._link is not None and not self._link.lost and handled:
             self._link.send(Committed(tuple(handled), seq, digest_of(events)))
 
     def reconfigure(self, config: Config) -> None:
-        """Use the limits of another configuration from now on."""
+        """Use another configuration. The replica ends, and the next question starts a new one."""
         rules = QuestionRules.of(config)
         self._line.resize(rules.at_once - self.rules.at_once)
         self.rules, self._config = rules, config
@@ -276,8 +276,8 @@ class ReplicaClient:
         ours, theirs = socket.socketpair()
         with theirs:
             reader, writer = await asyncio.open_connection(sock=ours)
-            # Wait until all changes are on disk, and then fork without another await. Otherwise a batch of
-            # inputs could begin in between.
+            # Wait until all changes are on disk. Do not await between this line and the fork, because a new
+            # batch of inputs could change the engine's state meanwhile.
             await self._settled()
             pid = begin(theirs, self._engine(), self._config, self._seq(), self.rules.memory_mib)
             self._link = ReplicaLink(pid, reader, writer)

@@ -18,8 +18,8 @@ MOST_JOBS = 20
 
 
 def start_estimates(engine_copy: EngineCopy) -> Iterator[list[NoteStart]]:
-    """Yield start estimates for the oldest waiting jobs that have none: the latest and the likely start of
-    each.
+    """Yield start estimates for the oldest waiting jobs without an estimate: the latest and the likely start
+    of each job.
 
     1. In a forked copy of this process: forecast the likely starts, if run times can be predicted.
     2. In this process: forecast the latest starts. Each forecast ends when the starts of all these jobs are
@@ -43,7 +43,7 @@ def start_estimates(engine_copy: EngineCopy) -> Iterator[list[NoteStart]]:
 
 
 def jobs_to_sample(engine: Engine) -> list[Job]:
-    """Return the waiting jobs that were submitted first and have no start estimate."""
+    """Return up to MOST_JOBS waiting jobs without a start estimate, those with the lowest ids first."""
     waiting = (job for job in engine.state.live() if job.ready)
     fresh = (job for job in waiting if all(each.kind != LATEST for each in job.foreseen))
     return sorted(fresh, key=lambda job: job.id)[:MOST_JOBS]

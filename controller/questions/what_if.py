@@ -100,10 +100,9 @@ def _leaving(engine: Engine, question: WhatIf) -> tuple[LeavingJob, ...]:
 def _why_not_at_once(
     engine_copy: EngineCopy, engine: Engine, changes: list[Input]
 ) -> tuple[Why | None, tuple[Easing, ...]]:
-    """Return the reason why the first job that the changes submit would wait, and further changes that would
-    start this job now.
+    """Return why the first job that `changes` submit would wait, and further changes that would start it now.
 
-    If the job would start at once, return None and no changes.
+    If the job would start at once, return None and no further changes.
     """
     first, now = engine.state.next_job, engine_copy.now
     for each in changes:
@@ -139,7 +138,7 @@ class NamedJob:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJobs:
-    """The queued and held jobs before the changes are applied."""
+    """The queued and held jobs before the proposed changes. Jobs with ids from `next_job` on are new."""
 
     queued: list[NamedJob]
     held: list[NamedJob]
@@ -154,7 +153,8 @@ class WaitingJobs:
 
 @dataclass(slots=True)
 class ShiftTotals:
-    """Counts and lists jobs whose start differs between the two forecasts, and sums the differences."""
+    """Counts and lists the jobs that start later or sooner with the proposed changes, and sums the
+    seconds."""
 
     now: float
     until: float
@@ -175,14 +175,12 @@ class ShiftTotals:
     sooner_s: float = 0.0
 
     def add(self, job: NamedJob, before: Forecast, after: Forecast) -> None:
-        """Compare the starts of one job in the two forecasts.
+        """Compare the starts of one job in the forecasts `before` and `after` the changes.
 
-        1. A job that has no start in either forecast counts in `unknown` if a forecast is incomplete. If both
-           forecasts are complete, it counts in `not_known`: it waits for a job without a time limit, for
-           example.
-        2. A job that has a start in only one forecast counts as if it started at the time `until` in the
-           other.
-        3. For all other jobs, the difference between the two starts is counted.
+        1. If neither forecast has a start of the job: count the job in `unknown` if a forecast is incomplete,
+           and otherwise in `not_known`. For example, the job waits for a job without a time limit.
+        2. If only one forecast has a start: treat the job as if it started at `until` in the other.
+        3. Count the job as unchanged, later or sooner, by the difference between the two starts.
         """
         was, becomes = (
             start if start and start.at <= self.until else None
@@ -227,8 +225,8 @@ class ShiftTotals:
 def _compare(
     there: WaitingJobs, before: Forecast, after: Forecast, changed: Engine, now: float
 ) -> WhatIfAnswer:
-    """Build the answer. It lists the jobs that the changes submit first, then the jobs with the largest
-    delays, then the jobs that start much earlier."""
+    """Return the answer. It lists the jobs that the changes submit, then the most delayed jobs, and then the
+    jobs that start earlier by the most."""
     until = min(before.known_until, after.known_until)
     tally = ShiftTotals(now, until)
     released = [job for job in there.held if job.id in after.starts]

@@ -34,10 +34,10 @@ def budget_rules_of(config: Config) -> BudgetRules:
 
 @lru_cache(maxsize=4)
 def calendar_of(time_zone: str) -> Calendar:
-    """Return the begins of the months from 1970 to 2120 in a time zone.
+    """Return the times at which the months from 1970 to 2120 begin in a time zone.
 
-    They are computed when the configuration is read, because the engine reads no files, and so that a replay
-    uses the same months.
+    The times are computed when the configuration is read, because the engine must not read the files with the
+    time zones, and because a replay must use the same months.
     """
     zone = ZoneInfo(time_zone)
     months = ((year, month) for year in range(FIRST_YEAR, LAST_YEAR + 1) for month in range(1, 13))
@@ -46,7 +46,7 @@ def calendar_of(time_zone: str) -> Calendar:
 
 
 def budgets_without_price(config: Config) -> Iterator[ConfigProblem]:
-    """Yield a warning for each budget of money that no use can reach, because GPU-hours have no price."""
+    """Yield a warning for each budget in money that can never be used up, because GPU-hours have no price."""
     section = config.budgets
     if section.gpu_hour or any(section.gpu_hour_per_model.values()):
         return

@@ -1,5 +1,5 @@
-"""Computes the most that users and operators may request (their ceilings) from [access.limits], and finds
-mistakes in this table.
+"""Computes from [access.limits] the greatest values (ceilings) that users and operators may request, such as
+the highest priority, and finds mistakes in this table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from controller.core.quota.ceilings import Ceiling, Ceilings
 
 
 def ceilings_of(config: Config) -> Ceilings:
-    """Return the most that users and operators may ask for ([access.limits])."""
+    """Return the greatest values, such as the highest priority, that users and operators may request."""
     section = config.access.limits
 
     def tables(found: Mapping[str, LimitSection]) -> dict[str, Ceiling]:
@@ -29,7 +29,8 @@ def ceilings_of(config: Config) -> Ceilings:
 
 
 def queue_priority_caps(config: Config) -> dict[str, int]:
-    """Return the highest priority that users may request in each queue that limits it, by queue."""
+    """Return, by queue, the highest priority that users may request. Queues that do not limit the priority
+    are left out."""
     older = {
         name: each.priority for name, each in config.access.limits.queues.items() if each.priority is not None
     }
@@ -45,10 +46,10 @@ def _ceiling(section: LimitSection) -> Ceiling:
 
 
 def _limits_of_all(config: Config) -> Ceiling:
-    """Return the most that all users may ask for, from [access.limits].
+    """Return the greatest values that any user may request, from [access.limits].
 
-    With `[backfill] deadlines = "lift"`, a job with a deadline can come before all other jobs. Therefore a
-    job may then have a deadline only if a table of [access.limits] allows it.
+    With `[backfill] deadlines = "lift"`, a job with a deadline can start before all other jobs. Therefore
+    users may then request a deadline only if a table of [access.limits] permits it.
     """
     usual = _ceiling(config.access.limits)
     return (

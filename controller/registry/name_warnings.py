@@ -65,7 +65,8 @@ def misspelt_projects(config: Config, _pipeline: Pipeline) -> Iterator[ConfigPro
 
 
 def _before(config: Config, one: tuple[Table, Key], other: tuple[Table, Key]) -> bool:
-    """Return whether the first of two keys, each with its table, is in another table earlier in the file."""
+    """Return whether `one` is on an earlier line of the file than `other`, and in another table. Each of them
+    is a key with its table."""
     (table, key), (other_table, other_key) = one, other
     lines = (config.source.line(key) or 0, str(key)), (config.source.line(other_key) or 0, str(other_key))
     return table != other_table and lines[0] < lines[1]
@@ -110,8 +111,8 @@ def _project_names(config: Config) -> Iterator[tuple[Table, Key, str]]:
 
 
 def _quota_names(config: Config) -> dict[str, Any]:
-    """Return the quota tables of users, projects and queues. Return nothing for a provider other than
-    "local", because its options may have another form.
+    """Return the quota tables of users, projects and queues. The result is empty if the quota provider is not
+    "local", because the options of other providers may have another form.
     """
     return config.quota.options if config.quota.provider == "local" else {}
 

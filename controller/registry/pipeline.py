@@ -78,8 +78,10 @@ class PipelineBuilder:
         self.problems = check_plugin_files(config)
 
     def make(self, kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
-        """Create a plugin. A plugin that is not built in is isolated, so that its failures do not stop the
-        scheduler. Return None after a failure to create it, which is recorded as a problem.
+        """Return a new plugin with these options. `key` is its position in scheduler.toml.
+
+        A plugin that is not built in is put in a wrapper, so that its failures do not stop the scheduler. If
+        the plugin cannot be created, record the problem and return None.
         """
         passes, options = self._on_error(kind, name, options, key)
         try:
@@ -110,16 +112,18 @@ class PipelineBuilder:
         return given == "pass", {each: value for each, value in options.items() if each != "on_error"}
 
     def _options(self, kind: str, name: str) -> list[str]:
-        """Return the names of a plugin's options; empty if the plugin cannot be loaded. `make` reports that
-        problem.
+        """Return the names of a plugin's options. The list is empty if the plugin cannot be loaded; make()
+        then reports the problem.
         """
         points = known_plugins(kind, self.config.plugin_files).get(name, ())
         loaded = load_plugin(points[0], METHODS[kind]) if points else ""
         return [] if isinstance(loaded, str) else [each.name for each in dataclasses.fields(loaded)]
 
     def policy(self, section: SchedulerSection, keys: Container[str], *above: str) -> dict[str, Any]:
-        """Create the plugins that the keys in `keys` of a [scheduler] table name. Return them as fields of a
-        Pipeline (all scheduling settings), by field name.
+        """Create the plugins in a [scheduler] table, and return them as fields of a Pipeline, by field name.
+
+        Only the keys in `keys` are read: for a profile, these are the keys that it sets. `above` is the
+        position of the table in scheduler.toml.
         """
         policy: dict[str, Any] = {}
         if any(key in keys for key in ("backfill", *BACKFILL_OPTIONS)):
@@ -153,9 +157,8 @@ class PipelineBuilder:
         return policy
 
     def preemption(self, section: PreemptionSection, keys: Container[str], *above: str) -> dict[str, Any]:
-        """Return the fields of a Pipeline (all scheduling settings) that a [preemption] table sets, by field
-        name.
-        """
+        """Return the fields of a Pipeline that a [preemption] table sets, by field name. The strategies are
+        included only if `keys` contains "strategies"."""
         policy: dict[str, Any] = {"guards": PreemptionGuards(**section.model_dump(exclude={"strategies"}))}
         if "strategies" in keys:
             made = tuple(
@@ -270,8 +273,8 @@ def check_config(
     1. Check the values of all keys. An invalid value is replaced by its default, so that step 2 can continue.
     2. Check the plugins and their options, and the keys that refer to other tables.
 
-    A running controller loads no further plugin files, because they are code. It sets `allowed` to the files
-    that it has already loaded; any other plugin file is a problem.
+    A running controller must not load more code. It passes the plugin files that it has loaded as `allowed`,
+    and any other plugin file is then a problem.
     """
     config, problems = load_with_problems(path, text)
     found = list(problems)
@@ -293,7 +296,8 @@ def check_config(
 
 
 def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaConfig:
-    """Return the queues, quotas, licences and request limits that scheduler.toml describes."""
+    """Return the queues, quotas, licences, budgets and request limits that scheduler.toml describes. `watch`
+    counts the failures of a quota provider that is not built in."""
     section = config.quota
     provider = make_plugin(
         "quota", section.provider, section.options, ("quota",), config.source, config.plugin_files
@@ -334,7 +338,7 @@ def _sharing(config: Config) -> FairshareConfig:
 
 
 def care_of(config: Config) -> GpuHealthPolicy:
-    """Return the settings for unhealthy GPUs from [gpus]."""
+    """Return the settings of [gpus] for GPU problems, health checks and resets."""
     section = config.gpus
     xids = {int(code): HealthAction(action) for code, action in section.xid.items()}
     rules = section.rules

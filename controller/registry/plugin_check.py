@@ -1,4 +1,5 @@
-"""Tries the plugins of a configuration with an example node, before a controller uses the configuration."""
+"""Calls the plugins of a configuration with an example node, to find plugins that fail before a controller
+uses them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _NODE = NodeFacts(cpu_milli=64_000, memory_mib=512 * 1024, gpus=(_GPU,))
 
 
 def failing_plugins(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return the plugins that fail when a one-GPU job is placed on the example node, each with its error."""
+    """Return a text with the name and the error of each plugin that fails when a job with one GPU is placed
+    on an example node."""
     engine = Engine(pipeline, State(pipeline.order, sharing=pipeline.sharing))
     engine.handle(inputs.AgentSaidHello("example", Hello("example", "0", "boot", "i", _NODE)), 0.0)
     engine.handle(inputs.Submit(JobSpec(command=("true",), gpus=1.0), "example"), 0.0)

@@ -74,8 +74,8 @@ def make_plugin(
     source: Source,
     files: Sequence[Path] = (),
 ) -> Any:
-    """Create a plugin with its options. `key` is the position of the plugin in scheduler.toml, for
-    messages.
+    """Return a new plugin with these options. Raise ConfigRefused if that fails. `key` is the position of the
+    plugin in scheduler.toml, for messages.
     """
 
     def refuse(message: str, hint: str = "") -> ConfigRefused:
@@ -95,8 +95,8 @@ def make_plugin(
     if isinstance(loaded, str):
         raise refuse(f"the {kind} {name!r} of {points[0].value} {loaded}")
     try:
-        # Parse the options from JSON, because pydantic then accepts a list for a tuple and a string for an
-        # enum.
+        # Pass the options to pydantic as JSON, because it then accepts a list where the plugin has a tuple,
+        # and a string where the plugin has an enum.
         given = json.dumps(options, default=str)
         return TypeAdapter(loaded).validate_json(given, strict=True, extra="forbid")
     except ValidationError as error:
@@ -129,8 +129,8 @@ def load_plugin(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> typ
 
 @functools.cache
 def installed_plugins(kind: str) -> dict[str, list[EntryPoint]]:
-    """Return the installed plugins of a kind, by name. If two plugins have one name, make_plugin refuses
-    them.
+    """Return the installed plugins of a kind, by name. A list with several plugins means that they have the
+    same name; make_plugin refuses such a name.
     """
     found: dict[str, dict[str, EntryPoint]] = {}
     for group in (f"corral.{kind}", *ALSO.get(kind, ())):

@@ -44,7 +44,7 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class ProjectPolicy:
-    """The part of the cluster that one project gets."""
+    """The share, the quota and the borrowing limit of one project."""
 
     project: str
     """The name of the project; "*" stands for each project that scheduler.toml does not name."""
@@ -59,7 +59,7 @@ class ProjectPolicy:
 
     @property
     def sentence(self) -> str:
-        """The share, the quota and the loan of the project, for operators."""
+        """The share of the project, its quota, and what it may borrow, as a text for operators."""
         parts = []
         if self.share is not None:
             of_gpus = "" if self.gpus is None else f" ({self.gpus:.1f} GPUs)"
@@ -168,8 +168,8 @@ def uses_shares(order: Order) -> bool:
 
 
 def quotas_of(config: Config, pipeline: Pipeline) -> Quotas:
-    """Return the quotas of the configuration, without the changes that operators make at run time. Limits
-    that are percentages are 0 GPUs if the number of GPUs is not known (see `cluster_gpus`).
+    """Return the quotas in scheduler.toml, without limits that operators have set with `corral quota`. A
+    limit in percent is 0 GPUs if the number of GPUs in the cluster is not known (see `cluster_gpus`).
     """
     quotas = Quotas(UsageCounters(pipeline.rules.window_s), gpu_counts(config) or GpuCounts())
     quotas.adopt(pipeline.rules)
@@ -177,9 +177,11 @@ def quotas_of(config: Config, pipeline: Pipeline) -> Quotas:
 
 
 def project_policies(config: Config, pipeline: Pipeline) -> tuple[ProjectPolicy, ...]:
-    """Return the share, quota and loan of each project in scheduler.toml, the largest share first. The last
-    entry is for the projects that scheduler.toml does not name, and is left out if jobs in such projects are
-    not accepted. Return nothing if scheduler.toml names no project and has no quota "*".
+    """Return the share, the quota and the borrowing limit of each project in scheduler.toml, the largest
+    share first.
+
+    The last entry, "*", is for all projects that are not in scheduler.toml. It is left out if jobs in such
+    projects are refused, or if scheduler.toml has no projects and no quota "*".
     """
     quotas, gpus, shares = quotas_of(config, pipeline), cluster_gpus(config), _shares(config)
     compared = any(uses_shares(each.order) for each in policies(pipeline))
@@ -221,8 +223,8 @@ def _divided(config: Config, names: Iterable[str], whole: float) -> dict[str, fl
 
 
 def queue_policies(config: Config, pipeline: Pipeline) -> tuple[QueuePolicy, ...]:
-    """Return a QueuePolicy for each queue, the highest priority first. The queue "default" is included,
-    because it exists without a table too. Return nothing if there are no tables of queues.
+    """Return the policy of each queue, the queue with the highest priority first. The queue "default" is
+    included even if it has no table. The result is empty if scheduler.toml has no table [queues.NAME].
     """
     rules, quotas = pipeline.rules.queues, quotas_of(config, pipeline)
     caps = queue_priority_caps(config)
@@ -245,8 +247,8 @@ def queue_policies(config: Config, pipeline: Pipeline) -> tuple[QueuePolicy, ...
 
 
 def preemption_sentences(config: Config, pipeline: Pipeline) -> tuple[str, ...]:
-    """Return a sentence for each preemption strategy: which jobs may preempt which other jobs. A sentence
-    about the strategy of a profile begins with the profile.
+    """Return a sentence for each preemption strategy that says which jobs may preempt which other jobs. If
+    the strategy belongs to a profile, the sentence begins with the name of the profile.
     """
     if not pipeline.profiles:
         highest = _highest_priority(config, ())
@@ -290,7 +292,7 @@ def _highest_priority(config: Config, queues: Sequence[str]) -> int:
     limits = config.access.limits
     tables = (limits, *limits.users.values(), *limits.projects.values())
     usual = max(each.priority for each in tables if each.priority is not None)
-    # The table of a queue comes before the tables of users and projects.
+    # A limit of the queue takes precedence over the limits of users and projects.
     caps = queue_priority_caps(config)
     of_queues = [caps.get(name) for name in queues] or [None, *caps.values()]
     return max(usual if each is None else each for each in of_queues)

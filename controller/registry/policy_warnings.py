@@ -1,5 +1,5 @@
-"""Finds keys of scheduler.toml that are valid but do not do what an operator may expect: ignored weights,
-limits without effect, and queues without a time limit.
+"""Warns about keys of scheduler.toml that are valid but probably a mistake: ignored weights, limits without
+effect, and queues without a time limit.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _TABLES = {"user": "users", "project": "projects", "queue": "queues"}
 
 
 def policy_warnings(config: Config, pipeline: Pipeline) -> tuple[ConfigProblem, ...]:
-    """Return all warnings about a configuration without problems, in the order of its lines. `pipeline` is
-    what `build_pipeline` has made from this configuration.
+    """Return all warnings about a valid configuration, in the order of its lines. `pipeline` is the result of
+    `build_pipeline` for this configuration.
     """
     found = [each for find in CHECKS for each in find(config, pipeline)]
     return tuple(sorted(found, key=lambda each: each.line or 0))
 
 
 def ignored_weights(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for weights and soft limits of shares if no order compares the usage of shares. The
-    preemption strategy "fair" uses weights, but no soft limits.
+    """Yield a warning for weights and soft limits of shares that have no effect, because no order of jobs
+    uses them. The preemption strategy "fair" uses weights too, but not soft limits.
     """
     if any(uses_shares(each.order) for each in policies(pipeline)):
         return
@@ -88,9 +88,10 @@ def unknown_models(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProble
 def unused_gpus(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning if the quotas of all named projects together are less than the GPUs of the cluster.
 
-    Borrowing does not help: a project can only borrow what another project leaves of its quota. There is no
-    warning if a named project, or the project of jobs without --project, has no quota of GPUs. If all quotas
-    are percentages, only the percentages are compared.
+    The GPUs above this sum always stay idle. Borrowing does not change that, because a project can borrow
+    only the unused quota of another project. There is no warning if a project in scheduler.toml, or the
+    project of jobs without --project, has no quota of GPUs. If all quotas are percentages, their sum is
+    compared with 100 %.
     """
     total, quotas = cluster_gpus(config), quotas_of(config, pipeline)
     if not any(quotas.rules.provider.names("project")):
@@ -153,8 +154,10 @@ def dead_loans(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
 
 
 def queues_without_limit(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for queues without a time limit. If [queues.default] has a time limit, there is no
-    warning, because another queue without one is probably intended, for example for services.
+    """Yield a warning that names the queues without a time limit, if the queue "default" is one of them.
+
+    Otherwise there is no warning, because a queue without a time limit is then probably intended, for example
+    for services.
     """
     found = {each.queue: each for each in queue_policies(config, pipeline)}
     unlimited = [name for name, each in found.items() if each.default_time_limit_s is None]
@@ -170,7 +173,8 @@ def queues_without_limit(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
 
 
 def dead_idle_rule(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning if idle jobs should be ended, but no job ever counts as idle."""
+    """Yield a warning for each key `idle` with an action for idle jobs while `idle_after_s` is 0, so that no
+    job counts as idle."""
     tables: dict[Key, tuple[str | None, IdlePolicy]] = {("gpus",): (config.gpus.idle, pipeline.idling)}
     for name, queue in config.queues.items():
         tables["queues", name] = queue.idle, pipeline.idling.of(name)
@@ -198,7 +202,7 @@ def dead_rebalancing(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProb
 
 
 def dead_strategies(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each preemption strategy whose options exclude every priority from 0 to 100."""
+    """Yield a warning for each preemption strategy whose options are such that it can preempt no job."""
     tables: list[tuple[Key, Any, int]] = [
         (("preemption", "strategies"), pipeline.strategies, len(config.preemption.strategies))
     ]
@@ -208,7 +212,8 @@ def dead_strategies(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
         table = ("profiles", profile.name, "preemption", "strategies")
         tables.append((table, profile.policy.strategies, len(own or ())))
     for key, strategies, count in tables:
-        # The last strategy may be the one of `[quota] reclaim`, which is not in the list of the file.
+        # Check only the strategies in scheduler.toml. The last one in `strategies` may come from the key
+        # `reclaim` of [quota].
         for index, strategy in enumerate(strategies[:count]):
             why = _never_preempts(strategy)
             if why:

@@ -14,8 +14,10 @@ LEAVE_ONE_OUT = "Leave one of them out."
 
 
 def project_rules_of(config: Config) -> ProjectRules:
-    """Return the declared projects with their members. Without `[scheduler] unknown_projects`, jobs in other
-    projects are refused if scheduler.toml has a table [projects.NAME].
+    """Return the declared projects with their members, and whether jobs in other projects are accepted.
+
+    If the key `unknown_projects` of [scheduler] is not set, such jobs are refused if scheduler.toml has a
+    table [projects.NAME], and accepted otherwise.
     """
     unknown = config.scheduler.unknown_projects or ("refuse" if config.projects else "open")
     return ProjectRules(
@@ -28,7 +30,8 @@ def project_rules_of(config: Config) -> ProjectRules:
 
 
 def named_projects(config: Config) -> set[str]:
-    """Return the names of all projects in scheduler.toml, with those that have only a weight or a limit."""
+    """Return the names of all projects in scheduler.toml, including those that occur only in a weight or
+    limit of a share."""
     fair = config.fair_share
     shares = {name.partition("/")[0] for name in (*fair.weights, *fair.soft_limits, *fair.hard_limits)}
     return (config.named_projects | (shares - config.organisations.keys())) - {ANY_NAME}
@@ -41,8 +44,8 @@ def open_projects(config: Config) -> list[str]:
 
 
 def project_problems(config: Config) -> list[ConfigProblem]:
-    """Return the mistakes in [projects]: keys that [fair_share] sets too, names with two meanings, users with
-    two default projects, and users that may not use their default project.
+    """Return the mistakes in [projects]: keys that [fair_share] also sets, names that are a project and an
+    organisation, users with two default projects, and users that may not use their default project.
     """
     return [*_share_problems(config), *_default_problems(config)]
 

@@ -1,4 +1,5 @@
-"""Computes the rules of the queues from [queues.NAME], and finds mistakes and dead keys in these tables."""
+"""Computes the rules of the queues from [queues.NAME], and finds mistakes, and keys without effect, in these
+tables."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def _start_hours(texts: Sequence[str], zone: str) -> StartHours:
 
 
 def idle_policy_of(config: Config) -> IdlePolicy:
-    """Return when GPUs count as idle and what happens to their jobs, by [gpus] and the tables of queues."""
+    """Return after how long GPUs count as idle, and what happens to jobs with idle GPUs, for each queue."""
     gpus = config.gpus
 
     def of_queue(section: QueueSection) -> IdlePolicy:
@@ -74,8 +75,9 @@ def idle_policy_of(config: Config) -> IdlePolicy:
 
 
 def queue_problems(config: Config) -> list[ConfigProblem]:
-    """Return the mistakes in [queues]: a priority that [access.limits.queues] sets differently, a default
-    project that the queue does not accept, and queues in `may_preempt` that do not exist.
+    """Return the mistakes in [queues]: a maximum priority that differs from the one in
+    [access.limits.queues], a default project that the queue does not accept, and queues in `may_preempt` that
+    do not exist.
     """
     return [*_priority_problems(config), *_project_problems(config), *_unknown_queues(config)]
 
@@ -130,8 +132,8 @@ def dead_preemption_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
 
 
 def dead_exemptions(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each value of `exempt` from which jobs of the queue cannot be exempt, because no
-    such quota and no such charge exists.
+    """Yield a warning for each value in the key `exempt` of a queue that has no effect, because there are no
+    quotas of users and projects, or because no usage is charged to shares.
     """
     provider = pipeline.rules.provider
     quotas = any(
@@ -153,7 +155,8 @@ def dead_exemptions(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
 
 
 def hours_without_zone(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for the first queue with start hours if the time zone of the hours is not set."""
+    """Yield a warning, at the first queue with the key `hours`, if the time zone of these hours is not
+    set."""
     if "time_zone" in config.scheduler.model_fields_set:
         return
     for name, each in config.queues.items():

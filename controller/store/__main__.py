@@ -1,6 +1,8 @@
-"""`python -m controller.store`: verifies a store in a separate process. The URL is the first line of stdin.
+"""`python -m controller.store`: verifies a store in a separate process, and prints JSON lines with the
+progress and the report.
 
-The URL is not an argument, because it can contain a password. Progress and the report are lines of JSON.
+The database URL is read from the first line of stdin. It is not an argument, because it can contain a
+password.
 """
 
 from __future__ import annotations

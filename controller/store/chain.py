@@ -21,8 +21,8 @@ class Head(NamedTuple):
 
 
 class ChainBroken(NamedTuple):
-    """Returned by a check that found a journal entry which does not fit into the hash chain. `before` is the
-    last good entry, `how` the reason.
+    """The result of a check that found an entry which does not fit into the hash chain. `before` is the last
+    entry that fits, and `how` says what is wrong.
     """
 
     before: Head
@@ -43,8 +43,8 @@ def link(before: bytes, entry: JournalEntry) -> bytes:
     """
     node = entry.node
     spelled = (
-        # Add 0.0 to the time, so that the hash stays the same after reading: the database returns an int as a
-        # float and -0.0 as 0.0.
+        # Add 0.0, which turns an int into a float, and -0.0 into 0.0. The database does the same, so that an
+        # entry that is read back has the same hash.
         f"{entry.seq} {entry.at + 0.0!r} {entry.job} {len(entry.kind)} {None if node is None else len(node)} "
         f"{entry.kind}{node or ''}{entry.body}"
     )
@@ -52,8 +52,9 @@ def link(before: bytes, entry: JournalEntry) -> bytes:
 
 
 def follow(head: Head, entries: Iterable[tuple[JournalEntry, bytes]]) -> Head | ChainBroken:
-    """Check the hash chain of journal entries that follow the entry `head`. Returns the last entry, or
-    ChainBroken if an entry does not fit.
+    """Check that the hashes of `entries`, which follow the entry `head`, continue the hash chain.
+
+    Returns number and hash of the last entry, or ChainBroken at the first entry whose hash does not fit.
     """
     for entry, stored in entries:
         if entry.seq != head.seq + 1:

@@ -48,5 +48,5 @@ class StoreAway(StoreUnavailable):
 
 
 class StoreBroken(StoreFailure):
-    """The store can no longer be used, or it is unknown whether the last commit is durable. The controller
-    must be restarted."""
+    """The store is damaged, or it is unknown whether the last commit is durable. The controller must be
+    restarted."""

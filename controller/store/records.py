@@ -1,5 +1,5 @@
-"""Converts row objects (JobRow and others) to values for the database and back. A checksum protects each
-row."""
+"""Converts row objects, such as JobRow, to the column values of the database and back. Each row has a
+checksum, with which damage is found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
 """The columns of a job that can change. An update writes only these columns, so most indexes stay
 unchanged."""
 
-# The columns of each table have the same names and order as the fields of the row class. The last columns are
+# The columns of each table have the names and the order of the fields of its row class, followed by the
 # checksums.
 ENTRIES = select(tables.journal)
 JOBS = select(tables.jobs)
@@ -39,7 +39,7 @@ class Unsealed(Exception):
 
 
 def entry_record(entry: JournalEntry, digest: bytes) -> Record:
-    """Return the column values of a journal entry with this hash."""
+    """Return the column values of a journal entry. `digest` is its hash."""
     return _values(entry) | {"hash": digest}
 
 
@@ -49,11 +49,10 @@ def job_record(job: JobRow) -> Record:
 
 
 def job_change(job: JobRow) -> Record:
-    """Return the parameters of an UPDATE statement for those columns of a job that can change after the
-    submit.
+    """Return the parameters of an UPDATE statement for the columns of a job that can change after the submit.
 
-    The parameter for the job's id is named `job` and not `id`, because SQLAlchemy reserves the names of
-    columns.
+    The parameter with the job's id is named `job`, because SQLAlchemy does not permit the names of columns,
+    such as `id`, here.
     """
     changed = {name: getattr(job, name) for name in CHANGING if name != "seal"}
     return changed | {"job": job.id, "seal": _job_seal(job)}
@@ -75,8 +74,8 @@ def read_entry(row: Sequence[Any]) -> tuple[JournalEntry, bytes]:
 def read_job(row: Sequence[Any], texts: dict[str, str] | None = None) -> JobRow:
     """Return the job in a row of the query JOBS. Raise Unsealed if one of its checksums does not match.
 
-    `texts` collects the JSON texts of all jobs read so far, so that equal texts share one string, to save
-    memory.
+    `texts` saves memory. It contains the JSON texts of the jobs read before, so that jobs with equal texts
+    share one string.
     """
     *values, origin_seal, seal = row
     if texts is not None:
@@ -111,8 +110,8 @@ def _values(row: Row) -> Record:
     return {name: getattr(row, name) for name in _NAMES[type(row)]}
 
 
-# A job has two checksums: one for the columns that most updates do not write, and one for the other columns.
-# An update can thus compute the second checksum without reading the unwritten columns.
+# A job has two checksums: one for the columns that never change after the submit, and one for the other
+# columns. An update thus writes the second checksum without reading the first columns.
 
 
 def _origin_seal(job: JobRow) -> int:

@@ -1,4 +1,4 @@
-"""Deletes rows of ended jobs and the beginning of the journal.
+"""Deletes the rows of old ended jobs, and the oldest journal entries.
 
 Jobs
 1. Choose ended jobs that are too old. If more ended jobs remain than allowed, also choose those that ended
@@ -79,10 +79,10 @@ def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) ->
 
 
 def delete_entries(connection: Connection, through: int, base: Head | None, at_once: int) -> Head | None:
-    """Delete up to `at_once` journal entries, but none after entry `through`. `base` is the last entry that
-    was deleted before.
+    """Delete the oldest journal entries: at most `at_once` entries, and none with a number above `through`.
 
-    Returns the last deleted entry, or None if there was nothing to delete.
+    `base` is the number and hash of the last entry that was deleted before. Returns those of the last entry
+    that is deleted now, or None if there was nothing to delete.
     """
     journal = tables.journal.c
     last = min(through, (base.seq if base else 0) + at_once)
@@ -102,8 +102,8 @@ def write_meta(connection: Connection, name: str, value: str) -> None:
 
 
 def _by_day(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sum the usage of these attempts by day, user, project and queue. If an attempt ran on several days,
-    divide its usage among them."""
+    """Return the sums of the usage of these attempts by day, user, project and queue. The usage of an attempt
+    that ran on several days is divided among the days."""
     days: dict[tuple[int, str, str, str], dict[str, Any]] = defaultdict(
         lambda: dict.fromkeys((*ADDED, *GREATEST), 0)
     )

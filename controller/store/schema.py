@@ -1,5 +1,5 @@
-"""Migrates a database to the tables of this program version. Refuses databases of newer versions and of other
-programs."""
+"""Changes the tables of a database to those of this version of Corral. Refuses databases of newer versions
+and of other programs."""
 
 from __future__ import annotations
 

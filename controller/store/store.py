@@ -36,8 +36,8 @@ all."""
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The rows that a controller loads at its start: unended jobs, the newest ended jobs, nodes, and other
-    state such as reservations (`notes`).
+    """The rows that a controller loads when it starts: jobs that have not ended, the newest ended jobs,
+    nodes, and notes (other state, such as reservations).
     """
 
     last_seq: int
@@ -163,9 +163,9 @@ class Store:
             ended = connection.execute(newest.limit(self._keep))
             last = select(tables.journal.c.seq, tables.journal.c.at).order_by(tables.journal.c.seq.desc())
             last_seq, last_at = connection.execute(last.limit(1)).one_or_none() or (0, 0.0)
-            # Compute the next job number from the jobs and the arrays, because both get their numbers from
-            # one counter. Use two queries: SQLite uses an index only for a query with a single max(), and the
-            # index of arrays only if the query excludes NULL.
+            # The next job id is above all ids of jobs and arrays, which are counted together. Use two
+            # queries, because SQLite uses an index only for a query with a single max(), and the index of
+            # arrays only if the query excludes NULL.
             highest = [
                 connection.scalar(select(func.max(column)).where(column.is_not(None)))
                 for column in (jobs.id, jobs.array)
@@ -184,8 +184,8 @@ class Store:
             )
 
     def commit(self, batch: Batch) -> None:
-        """Write journal entries and changed rows in one transaction. When this method returns, they survive a
-        power failure.
+        """Write journal entries and changed rows in one transaction. When this method has returned, they are
+        on disk.
 
         If a job's row has a `spec`, all columns are written. Otherwise only the columns that can change are
         written; user, key, array and submitted_at keep their stored values.
@@ -226,8 +226,8 @@ class Store:
         self._head = head
 
     def _write(self, work: Callable[[], T]) -> T:
-        """Run `work`, a transaction that changes the database in another way than commit(), such as a
-        deletion.
+        """Return the result of `work`, which changes the database in a transaction, for example by a
+        deletion. Errors of the database become StoreFailure.
         """
         self._must_work()
         try:
@@ -294,8 +294,8 @@ class Store:
             return report(connection, by, since, until, most, running)
 
     def numbers_of_key(self, user: str, key: str) -> tuple[int, ...]:
-        """Return the ids of the jobs that a user submitted with this idempotency key; for a job array, those
-        of all elements."""
+        """Return the ids of the jobs that a user submitted with this idempotency key: one job, or all
+        elements of a job array. Empty if there are none."""
         jobs = tables.jobs.c
         query = select(jobs.id).where(jobs.user == user, jobs.key == key, jobs.key != "").order_by(jobs.id)
         with self._reading() as connection:
@@ -343,8 +343,8 @@ class Store:
         return found.hex() if found is not None else ""
 
     def sealed(self) -> int:
-        """Return the number of the last journal entry that may be deleted, because a later entry announces
-        its deletion; 0 if no deletion is announced.
+        """Return the number of the last journal entry whose deletion is announced by a later entry
+        (JournalSealed); 0 if no deletion is announced. Only announced entries may be deleted.
         """
         with self._reading() as connection:
             found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SEALED))
@@ -356,8 +356,8 @@ class Store:
         self._write(lambda: retention.delete_jobs(self._place, self._writer, ids))
 
     def delete_entries(self, through: int, at_once: int) -> None:
-        """Delete up to `at_once` journal entries, but none after entry `through`. Call this in the thread
-        that commits."""
+        """Delete the oldest journal entries: at most `at_once` entries, and none with a number above
+        `through`. Call this only in the thread that commits."""
         base = self._write(lambda: retention.delete_entries(self._writer, through, self._base, at_once))
         self._base = base or self._base
 

@@ -6,8 +6,7 @@ from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, M
 
 metadata = MetaData()
 
-# Use the type INTEGER for SQLite: only then is the primary key the order of the table, without a separate
-# index.
+# Use the type INTEGER in SQLite, because a primary key of this type needs no separate index.
 Number = BigInteger().with_variant(Integer, "sqlite")
 
 journal = Table(
@@ -107,9 +106,9 @@ usage_days = Table(
     Column("cpu_s", Float, nullable=False),
 )
 
-# There are only five indexes, because each one makes every commit slower. Unended jobs are found by
-# `jobs_by_end` too: their end is NULL. No index is by user, so listing the old jobs of a user reads the jobs
-# of all users.
+# There are only five indexes, because each index makes every commit slower. The index `jobs_by_end` also
+# finds jobs that have not ended, because their end is NULL. There is no index by user, so a list of the ended
+# jobs of one user reads the jobs of all users.
 Index("journal_of_job", journal.c.job, journal.c.seq)
 Index("jobs_by_end", jobs.c.ended_at)
 Index(

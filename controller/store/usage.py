@@ -35,7 +35,7 @@ _running._prefixes = ["TEMPORARY"]
 
 @dataclass(frozen=True, slots=True)
 class UsageSum:
-    """The usage of one group in a report: of a user, project, queue or job."""
+    """The usage of one user, project, queue or job in a report."""
 
     name: str
     jobs: int

@@ -37,9 +37,10 @@ SEALED = "JournalSealed"
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What was checked, and the problems that were found.
+    """The numbers of entries and rows that were checked, and the problems that were found.
 
-    If the operator keeps `head` elsewhere, a later comparison shows whether the journal was replaced.
+    `head` is the newest journal entry. An operator can note it elsewhere, and compare it later to find out
+    whether the journal was replaced.
     """
 
     store: str
@@ -105,10 +106,8 @@ class Verification:
         return end
 
     def _is_announced(self, base: Head, sealed: Sequence[tuple[int, str]]) -> bool:
-        """Whether a JournalSealed entry announces the deletion of all journal entries up to `base`, the last
-        deleted entry.
-
-        The entry may also announce the deletion of later entries that have not been deleted yet.
+        """Return whether a JournalSealed entry announces the deletion of the journal entries up to `base`,
+        the last deleted entry. It may announce the deletion of later entries too, which are not deleted yet.
         """
         for through, digest in reversed(sealed):
             if through == base.seq:
@@ -133,8 +132,8 @@ class Verification:
             try:
                 expected = _expected_row(life)
             except (ValueError, KeyError, TypeError):
-                # The entry cannot be parsed. Because the hash chain is intact, a program other than Corral
-                # must have written it.
+                # The entry cannot be parsed although its hash is right, so another program than Corral has
+                # written it.
                 expected = None
             while row is not None and job is not None and row.id < job:
                 row = next(rows, None)
@@ -163,8 +162,8 @@ class Verification:
 
 
 def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
-    """Compute from a job's journal entries the values that the job's row must have; None if the first entry
-    was deleted."""
+    """Return the values that a job's row must have according to the job's journal entries `life`. None if the
+    first of these entries was deleted."""
     facts: dict[str, Any] | None = None
     for entry in life:
         if entry.kind == "JobQueued":

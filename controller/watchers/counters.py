@@ -13,7 +13,7 @@ huge queue."""
 
 @dataclass(slots=True)
 class Histogram:
-    """A histogram of durations: the number of durations in each bucket of BOUNDS, and their sum."""
+    """A histogram of durations in seconds for /metrics. BOUNDS are the upper limits of its buckets."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     total_s: float = 0.0

@@ -1,6 +1,6 @@
-"""Checks at intervals whether the paths exist that jobs wait for (--after-data).
+"""Checks at intervals whether the files and directories exist for which jobs wait (--after-data).
 
-Polling is used because network file systems send no notifications.
+They are checked again and again, because network file systems send no notifications about new files.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from contextlib import suppress
 
 
 class DataPathWatch:
-    """Checks every `every_s` seconds whether the paths exist that jobs wait for, as long as a job waits for a
-    path."""
+    """Checks every `every_s` seconds which of the paths exist for which jobs wait (--after-data). Nothing is
+    checked while no job waits for a path."""
 
     def __init__(
         self,
@@ -34,7 +34,8 @@ class DataPathWatch:
         self._roots, self._every_s = roots, every_s
 
     def wake(self) -> None:
-        """Start checking if a job waits for a path. This is called after every batch of inputs."""
+        """Start the checks if a job waits for a path and they do not run yet. The daemon calls this method
+        after every batch of inputs."""
         if (self._task is None or self._task.done()) and self._wanted():
             self._task = asyncio.create_task(self._check_until_found())
 
@@ -62,9 +63,8 @@ def existing_paths(paths: Iterable[str], roots: Iterable[str]) -> list[str]:
 
 
 async def _in_thread(work: Callable[[], list[str]]) -> list[str]:
-    """Run the work in a daemon thread and return its result.
-
-    A network drive that does not answer must block neither the event loop nor the exit of the controller.
+    """Return the result of `work`, which is called in a daemon thread: if a network file system does not
+    answer, neither the event loop nor the exit of the controller is blocked.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()

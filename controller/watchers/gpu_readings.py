@@ -52,8 +52,8 @@ class _Gpu:
 
 
 class GpuHealthWatch:
-    """Finds problems in the measurements of all GPUs. `held(node)` returns the UUIDs of the GPUs that jobs
-    hold."""
+    """Finds problems in the measurements of all GPUs. The function `held` returns the UUIDs of those GPUs of
+    a node that jobs hold."""
 
     def __init__(
         self, care: GpuHealthPolicy, held: Callable[[str], Collection[str]], tell: Callable[[Input], None]
@@ -89,8 +89,8 @@ class GpuHealthWatch:
             self._note_times(node, gpu, now)
 
     def forget(self, node: str) -> None:
-        """Restart the durations of the node's GPU conditions at 0, because a new agent sends all measurements
-        again. Error counters are kept.
+        """Treat the GPU conditions of the node, such as a slowdown, as if they began now, because its agent
+        has connected again. Error counters are kept.
         """
         for gpu in self._gpus.get(node, {}).values():
             gpu.slow_since = gpu.leaked_since = None
@@ -107,13 +107,12 @@ class GpuHealthWatch:
             self._timer.cancel()
 
     def found(self, now: float) -> Iterator[Input]:
-        """Yield an input for the engine for each problem that has not been reported yet. The problem then
-        counts as reported.
-        """
+        """Yield an input for the engine for each GPU problem that has not been yielded before."""
         for node, gpus in self._gpus.items():
             most = _most_links(gpus.values())
             for uuid, gpu in gpus.items():
-                # A job may have left the GPU since the last measurement, so look again for leaked memory.
+                # Look for leaked memory again, because the job on the GPU may have ended since the last
+                # measurement.
                 self._note_times(node, gpu, now)
                 news, gpu.news = gpu.news, []
                 lasting = self._lasting(node, gpu, most, now)
@@ -124,8 +123,8 @@ class GpuHealthWatch:
                         yield GpuTroubled(node, uuid, kind, why)
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
-        """Return a text about the condition, such as a slowdown, that makes a GPU unusable at present; "" if
-        there is no such condition.
+        """Return a text about a problem that the measurements of a GPU still show, such as a slowdown; "" if
+        they show none. While there is one, a health check of the GPU counts as failed.
         """
         gpus = self._gpus.get(node, {})
         if uuid not in gpus:
@@ -185,9 +184,10 @@ class GpuHealthWatch:
 
 
 def _most_links(gpus: Iterable[_Gpu]) -> dict[int, int]:
-    """Return for each type of GPU the largest number of NVLinks that have been up on one GPU.
+    """Return for each type of GPU the largest number of NVLinks that have been up on one of these GPUs.
 
-    The key of the result is the number of NVLinks that GPUs of the type have, which distinguishes the types.
+    The key of the result is the number of NVLinks that a GPU has. GPUs with the same number count as one
+    type.
     """
     most: dict[int, int] = {}
     for gpu in gpus:

@@ -23,10 +23,8 @@ _SPANS = 48
 
 
 class _Readings:
-    """The utilisation of one GPU in the last two windows of `window_s` seconds, as a list of time spans with
-    a percentage for each.
-
-    The last time span has no end yet.
+    """The utilisation of one GPU over the last `2 * window_s` seconds: a list of time spans, each with the
+    mean utilisation in percent. The last time span continues until now.
     """
 
     __slots__ = ("percents", "starts")
@@ -36,7 +34,9 @@ class _Readings:
         self.starts, self.percents = array("d"), array("d")
 
     def add(self, percent: float, now: float, window_s: float) -> None:
-        """Record that the GPU has this utilisation from now on. Spans older than two windows are dropped."""
+        """Record that the GPU has the utilisation `percent` from the time `now` on. Drop the time spans that
+        ended more than `2 * window_s` seconds ago.
+        """
         starts, percents = self.starts, self.percents
         if starts and (percents[-1] == percent or now <= starts[-1]):
             percents[-1] = percent
@@ -51,7 +51,7 @@ class _Readings:
     def _merge_older(self) -> None:
         """Halve the number of older time spans by merging them in pairs."""
         starts, percents = self.starts, self.percents
-        # After merging a pair into one span, the next pair begins at the following index.
+        # Each step merges two spans into one, so the next two spans begin at the next index.
         for at in range(_SPANS // 4):
             first, second, end = starts[at], starts[at + 1], starts[at + 2]
             percents[at] = (percents[at] * (second - first) + percents[at + 1] * (end - second)) / (
@@ -63,8 +63,8 @@ class _Readings:
         return zip(reversed(self.starts), reversed(self.percents), strict=True)
 
     def mean(self, since: float, now: float) -> float:
-        """Return the mean utilisation in percent from `since` until now, or from the first measurement if
-        it is later."""
+        """Return the mean utilisation in percent from the time `since` to the time `now`. If the first
+        measurement is later than `since`, the mean begins there."""
         work, end = 0.0, now
         for start, percent in self._backwards():
             work += percent * max(0.0, end - max(start, since))
@@ -74,10 +74,10 @@ class _Readings:
         return work / (now - end) if now > end else self.percents[-1]
 
     def idle_since(self, begun: float, now: float) -> float | None:
-        """Return the begin of the longest idle time that ends now and does not begin before `begun`; None if
-        there is no idle time.
+        """Return since when the GPU is idle, at the earliest since `begun`; None if it is not idle.
 
-        In an idle time, both the mean utilisation and the first measurement are below IDLE_PERCENT.
+        This is the begin of the longest time until now in which the mean utilisation and the first
+        measurement are below IDLE_PERCENT.
         """
         work, end, found = 0.0, now, None
         for start, percent in self._backwards():
@@ -93,13 +93,12 @@ class _Readings:
 class IdleGpuWatch:
     """Finds since when GPUs are idle, and sends the inputs `GpusIdle` and `GpusBusy` to the engine.
 
+    `after_s` is the idle time in seconds after which a job counts as idle; each queue may have another value.
+
     1. A time span is idle if its mean utilisation and its first measurement are below IDLE_PERCENT. A GPU is
-       idle since the begin of the longest idle span that ends now. Spans begin at most two windows of
-       `after_s` ago.
-    2. A GPU is busy if its mean over the last third of a window is at least IDLE_PERCENT. Earlier
-       measurements do not matter.
-    3. A job is flagged as idle when all its GPUs have been idle for `after_s` since its start. `after_s` is
-       that of the job's queue.
+       idle since the begin of the longest idle span that ends now. Spans begin at most 2 * `after_s` ago.
+    2. A GPU is busy if its mean utilisation over the last third of `after_s` is at least IDLE_PERCENT.
+    3. A job is flagged as idle when all its GPUs have been idle for `after_s` since its start.
     4. The flag is removed when one of the job's GPUs is busy.
 
     A GPU without a measurement is neither idle nor busy.

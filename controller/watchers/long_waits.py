@@ -16,9 +16,10 @@ log = logging.getLogger("corral.waits")
 
 
 class LongWaitWatch:
-    """Calls `find` every EVERY_S seconds, and passes the inputs that it returns to the engine with `tell`.
+    """Calls `find` every EVERY_S seconds. `find` returns inputs about jobs that have waited too long, and
+    `tell` passes them to the engine.
 
-    While the store cannot be written, nothing is passed on.
+    If `find` raises StoreUnavailable because the store cannot be written, nothing is passed.
     """
 
     def __init__(
@@ -31,11 +32,11 @@ class LongWaitWatch:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start to look for such jobs."""
+        """Start to call `find` every EVERY_S seconds."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
-        """Stop looking for such jobs."""
+        """Stop calling `find`."""
         if self._task is not None:
             self._task.cancel()
 

@@ -36,8 +36,8 @@ class PlacementHooks:
         self._hooks = hooks
 
     def tell(self, events: Iterable[Event], state: State) -> None:
-        """Queue the job placements among these committed events for the thread that calls the hooks. Never
-        blocks.
+        """Queue the placements of jobs among these committed events, for the thread that calls the hooks.
+        This method never blocks.
         """
         if not self._hooks:
             return

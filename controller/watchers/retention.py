@@ -40,8 +40,8 @@ class Retention:
     """Deletes old jobs and journal entries beyond the limits in [retention].
 
     1. Delete ended jobs in batches of AT_ONCE until none is too old and their number is within the limit.
-    2. If at least LEAST journal entries are too old or too many, the engine first announces their deletion
-       with an entry of the journal (JournalSealed). Then delete them in batches.
+    2. If at least LEAST journal entries are too old or above the limit, announce their deletion with a
+       journal entry (JournalSealed). Then delete them in batches.
     3. After each batch, pause nine times as long as the batch took.
 
     Cost: a batch delays a commit by about ten milliseconds.

@@ -1,8 +1,8 @@
 """Keeps the GPU use of running attempts in memory, as their agents report it.
 
 Each report of an agent covers all running attempts of its node, so it replaces the earlier report. When an
-attempt ends, its final GPU use is written to the journal and shown from then on. After a restart of the
-controller, the use of running attempts is known again after the next report of each agent.
+attempt ends, its final GPU use is written to the journal, and commands show this use. After a restart of the
+controller, the GPU use of running attempts is missing until each agent has sent the next report.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ TRY_S = 6
 """The most seconds that a Python may take to print its version."""
 _FIND = (
     "exec /bin/sh -c '"
-    # Let a process on the host kill a Python interpreter that takes too long, because the sshd of root passes
-    # no signals to programs.
+    # A process on the host kills a Python interpreter that takes too long, because the SSH server may not
+    # pass a signal on to it.
     'limited() {{ "$@" < /dev/null & tried=$!; (sleep {try_s}; kill -9 $tried) > /dev/null 2>&1 & watch=$!; '
     "wait $tried 2> /dev/null; ended=$?; kill $watch 2> /dev/null; return $ended; }}; "
     'PATH="${{PATH:-/usr/bin}}:/usr/local/bin:/usr/bin:/bin"; export PATH; '
@@ -49,8 +49,8 @@ _NO_PYTHON = "corral finds no python"
 
 
 class BootstrapFailed(CannotConnect):
-    """Raised if the SSH login works but the agent does not start. `check` names the preflight check that
-    fails."""
+    """Raised if the SSH login works but the agent does not start. `check` is the name under which `corral
+    nodes check` shows the failure."""
 
     def __init__(self, check: str, why: str, remedy: str) -> None:
         super().__init__(why)
@@ -59,8 +59,8 @@ class BootstrapFailed(CannotConnect):
 
 @dataclass(frozen=True, slots=True)
 class BootstrappedAgent:
-    """An agent that has been started and waits for its command line options. `home` is the agent's default
-    directory."""
+    """An agent that has been started over SSH and waits for its options on stdin. `home` is the directory on
+    the host that it uses by default."""
 
     process: asyncssh.SSHClientProcess[bytes]
     words: LastLine
@@ -135,7 +135,7 @@ class _Bootstrap:
             self._process.stdin.write(data)
 
     async def _answer(self) -> tuple[str, str]:
-        """Return the next message of the program on the host, as its kind and a detail.
+        """Return the next message of the program on the host: the kind of message, and its text.
 
         Messages begin with a random marker. Lines without it were printed by the shell's start-up files and
         are skipped.

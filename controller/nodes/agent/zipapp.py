@@ -50,8 +50,8 @@ def _arrival() -> str:
     names = ("wire/trusted_paths.py", "agent/host/bootstrap.py")
     checks, arrival = ((_HOME / name).read_text(encoding="utf-8") for name in names)
     lines = arrival.splitlines(keepends=True)
-    # Leave out the imports of the second module. The first module has the __future__ import and defines the
-    # other names.
+    # Leave out those imports of the second module that the first module makes unnecessary: the first contains
+    # the __future__ import and the names that the second imports.
     own = [line for line in lines if not line.startswith(("from __future__ ", "from wire."))]
     return checks + "".join(own)
 
@@ -70,7 +70,8 @@ def _packages() -> dict[str, bytes]:
 
 
 def _nvml() -> dict[str, bytes]:
-    """Return the file of NVIDIA's Python binding for NVML, so that hosts need not have it installed."""
+    """Return the source file of pynvml (NVIDIA's library to read GPUs), by file name. Hosts thus need no
+    installed pynvml."""
     found = importlib.util.find_spec("pynvml")
     if found is None or not found.origin:
         return {}

@@ -27,8 +27,8 @@ logging.getLogger("asyncssh").setLevel(logging.WARNING)
 
 
 class SshConnector:
-    """Opens the SSH connections of a controller. All of them use the same known host keys and one limit on
-    simultaneous logins.
+    """Opens the SSH connections of a controller. They share the pinned host keys, and a limit on the number
+    of connections that are being opened at the same time.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class SshConnector:
 
     @asynccontextmanager
     async def turn(self, patience_s: float = 0.0) -> AsyncIterator[None]:
-        """Wait until fewer than AT_ONCE connections are being opened. The `async with` block then counts as
-        one of them.
+        """Wait until fewer than AT_ONCE connections are being opened, then run the `async with` block, which
+        opens another one.
 
         Raises CannotConnect if the block takes longer than `patience_s` seconds.
         """

@@ -31,8 +31,8 @@ class HostKeyUnknown(CannotConnect):
 
 
 class HostKeyChanged(CannotConnect):
-    """Raised if the host key differs from the pinned one, or from that in known_hosts. No data has been
-    sent."""
+    """Raised if the host key differs from the pinned key, or from the key in known_hosts. No data has been
+    sent to the host."""
 
     def __init__(
         self, record: str, known: Sequence[asyncssh.SSHKey], shown: asyncssh.SSHKey | None, remedy: str
@@ -77,7 +77,7 @@ class HostKeyRecorder(asyncssh.SSHClient):
     place: tuple[str, str, int]
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002
-        """Record that the host itself has answered and not only a jump host."""
+        """Record that the host itself has been reached, and not only a jump host before it."""
         self.reached = True
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
@@ -105,7 +105,8 @@ class SshAttempt:
     recorder: HostKeyRecorder
 
     def files(self) -> dict[str, object]:
-        """Return the known_hosts files and key files to use. Missing files are left out, as ssh does."""
+        """Return the options for asyncssh about host keys and key files. Files that do not exist are left
+        out, as ssh does."""
         config, options = self._ssh_config(), dict[str, object]()
         ours = [self.identity] if self.identity else _there(config, "IdentityFile")
         if ours is not None:
@@ -182,7 +183,8 @@ class SshAttempt:
 
 
 def _there(config: SshConfig | None, option: str) -> list[str] | None:
-    """Return those files named by an option of ~/.ssh/config that exist; None if the option is not set."""
+    """Return the files that an option of ~/.ssh/config names, if they exist; None if the option is not
+    set."""
     files = config.get(option) if config is not None else None
     if not files:
         return None
@@ -200,7 +202,7 @@ def _is_locked(file: str) -> bool:
 
 
 def _without_connection(error: Exception) -> str:
-    """Describe the failure to open a connection, in a clause such as "nothing listens on the SSH port"."""
+    """Return why no connection could be opened, as a clause such as "nothing listens on the SSH port"."""
     if is_dropped(error):
         return (
             "the SSH server closes each connection at once: too many connections arrive at a time "
@@ -216,7 +218,7 @@ def is_dropped(error: Exception) -> bool:
 
 
 def describe_error(error: Exception) -> str:
-    """Describe an error of SSH or of the network in a clause such as "nothing listens on the SSH port"."""
+    """Return the cause of an SSH or network error, as a clause such as "nothing listens on the SSH port"."""
     if isinstance(error, asyncssh.PermissionDenied):
         return "none of the controller's keys is accepted"
     if isinstance(error, socket.gaierror):

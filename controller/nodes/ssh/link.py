@@ -95,7 +95,7 @@ class SshChannel:
             return b""
 
     def write(self, data: bytes) -> None:
-        # Ignore an error here, because read() reports the same error.
+        # Ignore a failed write, because read() reports the loss of the connection.
         with suppress(OSError, asyncssh.Error):
             self._process.stdin.write(data)
 

@@ -19,8 +19,7 @@ Insert = sqlite.Insert | postgresql.Insert
 class Backend(Protocol):
     """A database that holds a store: a SQLite file or a database on a PostgreSQL server.
 
-    `open` takes a lock, so that only one controller at a time uses the store. Corral has no standby
-    controller, which would need leader election instead.
+    `open` takes a lock, so that only one controller at a time uses the store.
     """
 
     engine: Engine
@@ -54,8 +53,8 @@ class Backend(Protocol):
         ...
 
     def settle(self, connection: Connection, head: Head) -> None:
-        """Check at the end of the controller's start that the last acknowledged journal entry is in the
-        database; raise StoreBroken if not. `head` is the newest entry in the database.
+        """Raise StoreBroken if the last acknowledged journal entry is missing in the database. `head` is the
+        newest entry in the database. This check is the last one when a controller starts.
         """
         ...
 
@@ -65,7 +64,7 @@ class Backend(Protocol):
         ...
 
     def damaged(self, what: str) -> StoreFailure:
-        """Keep a copy of the damaged store, and return the error that describes the damage."""
+        """Copy the damaged store if it is a file, and return an error about the damage (`what`)."""
         ...
 
     def failure(self, error: BaseException | None) -> StoreFailure:

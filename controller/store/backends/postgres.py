@@ -1,5 +1,5 @@
-"""A store on a PostgreSQL server. The database session that writes holds a lock, which keeps other
-controllers out.
+"""A store on a PostgreSQL server. The controller's database session holds a lock, so that no other controller
+can use the store.
 
 When this session ends, the server releases the lock, and the controller can no longer write.
 """
@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from controller.store.chain import Head
 from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreFull, StoreRefused
 
-LOCK = 0x636F7272616C  # This number is the text "corral" in ASCII.
+LOCK = 0x636F7272616C  # The number of the advisory lock: the ASCII bytes of "corral".
 
 # Wait up to one second for the lock: after a restart, the session of the former process may hold it for a
 # moment.
@@ -32,14 +32,15 @@ OWNER = text(
 )
 
 DISK_FULL = "53100"
-READ_ONLY = "25006"  # A standby server, or a server in read-only mode, returns this error code.
+# The error code (SQLSTATE) of a write to a standby server, or to a server in read-only mode.
+READ_ONLY = "25006"
 LOCK_NOT_AVAILABLE = "55P03"
 
 
 class PostgresServer:
-    """A database on a PostgreSQL server. The server does the fsync, the write-ahead log and the backups.
+    """A database on a PostgreSQL server. The server itself makes commits durable (fsync, write-ahead log).
 
-    The session that writes holds an advisory lock of PostgreSQL, so that only one controller uses the
+    The controller's session holds an advisory lock of PostgreSQL, so that only one controller uses the
     database.
     """
 

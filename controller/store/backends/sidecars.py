@@ -16,7 +16,8 @@ from wire.text import printable
 
 
 class Sidecar:
-    """A file next to the database that stays open from open() to close() and is never deleted."""
+    """Base class of the files next to the SQLite database. The file is open from open() to close(), and is
+    never deleted."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

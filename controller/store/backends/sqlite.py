@@ -123,7 +123,8 @@ class SqliteFile:
                 "Put the file back where it was and start again; stop the controller before changing it.",
             )
         # Check the write-ahead log too, because it contains commits that are not in the database file yet.
-        # Closing the database after this error still copies the commits from the open log.
+        # These commits are not lost: when SQLite closes the database after this error, it copies them from
+        # the open log into the database file.
         if not _same_file(self._log, self._log_opened):
             raise StoreBroken(
                 f"{self._log} was moved, deleted or replaced while it was in use",
@@ -152,8 +153,8 @@ class SqliteFile:
             )
         if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_NOTADB":
             return self.damaged(str(error))
-        # For an undecodable text, sqlite3 sets no error code, and its message contains the whole text. Do not
-        # show the message.
+        # A stored text is not valid UTF-8. sqlite3 sets no error code for this, and its message contains the
+        # whole text, so the message is not shown.
         if str(error).startswith("Could not decode"):
             return self.damaged("a text in it is not UTF-8")
         if name.startswith("SQLITE_BUSY"):
@@ -197,8 +198,8 @@ class SqliteFile:
                 partial.unlink(missing_ok=True)
 
     def _make_file(self) -> None:
-        """Create the file with mode 0600, because jobs' environments can contain secrets. SQLite would use
-        the umask."""
+        """Create the database file with mode 0600, because the environments of jobs can contain secrets. A
+        file that SQLite creates would have the mode that the umask permits."""
         noted = self._head_file.read()
         if noted and noted.seq and not (self.path.exists() and self.path.stat().st_size):
             raise StoreRefused(
@@ -232,7 +233,7 @@ class SqliteFile:
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
-    # Let SQLAlchemy and not the driver begin transactions, including those of readers.
+    # Turn off the driver's own transactions, because SQLAlchemy begins all transactions, also for reading.
     connection.isolation_level = None
     for pragma in (
         f"busy_timeout = {BUSY_S * 1000}",

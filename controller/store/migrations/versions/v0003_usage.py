@@ -68,11 +68,10 @@ def _records(row: Any) -> list[dict[str, Any]]:
 
 
 def _read(row: Any, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return the usage records of an ended job: one per node of its last attempt, and one for all earlier
-    attempts.
+    """Return the usage records of an ended job: one for each node of its last attempt, and one for all
+    earlier attempts together.
 
-    The record for the earlier attempts has the submit time as its time, because the times of these attempts
-    are not stored.
+    The times of earlier attempts are not stored, so their record begins and ends at the submit time.
     """
     label = str(row.id) if row.array is None else f"{row.array}_{body.get('index')}"
     whose = {"job": row.id, "label": label, "user": row.user, "project": row.project, "queue": row.queue}
