@@ -1,1 +1,1 @@
-"""Accounts GPU-hours: what each tenant got and was entitled to, and why the idle GPUs were idle."""
+"""Accounting of GPU-hours: how many each tenant used and was entitled to, and why idle GPUs were idle."""

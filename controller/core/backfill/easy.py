@@ -100,9 +100,8 @@ class EasyReservation:
             self._with_affinity = None
 
     def _usable(self) -> set[int]:
-        """Return the nodes where the job fits and its affinity terms are met.
-
-        Running jobs count as ended if they end before the moment that the search has reached.
+        """Return the rows of the nodes on which the waiting job fits and its affinity terms are met, if the
+        running jobs end that the search has gone through so far.
         """
         if self._affinity is None:
             return self._fitting
@@ -112,8 +111,8 @@ class EasyReservation:
         return self._fitting & self._with_affinity
 
     def advance(self, now: float) -> bool:
-        """Go through the ends of running jobs until the waiting job fits, and set `starts_at` to this time,
-        at the earliest `now`. Return False if it never fits.
+        """Find the reserved start: go through the ends of running jobs until the waiting job fits, and set
+        `starts_at` to that time, but not before `now`. Return False if the job never fits.
         """
         if self._barring:
             return self._advance_between(now)
@@ -139,10 +138,10 @@ class EasyReservation:
         return False
 
     def _advance_between(self, now: float) -> bool:
-        """Set `starts_at` to the first moment at which the job fits. Return False if there is none.
+        """Find the reserved start if operators' reservations keep the job off some nodes: set `starts_at` to
+        the first time at which the job fits. Return False if there is none.
 
-        This method is used if operators' reservations keep the job off some nodes. It tries the ends of
-        running jobs and the ends of these reservations as start times.
+        The ends of running jobs and the ends of these reservations are tried as start times.
         """
         turns = sorted({end for each in self._barring for end in each.ends(now)})
         releases = iter(self._state.releases)
@@ -165,7 +164,9 @@ class EasyReservation:
         return False
 
     def start_at(self, moment: float) -> bool:
-        """Set `starts_at` to `moment`. Return False if the waiting job does not fit at this time."""
+        """Set the reserved start `starts_at` to `moment`. Return False if the waiting job does not fit at
+        this time.
+        """
         state = self._state
         for end, job in state.releases:
             if end > moment:
@@ -177,7 +178,9 @@ class EasyReservation:
         return self.spare >= 0 and self.lends()
 
     def _end(self, job: Job) -> None:
-        """Add the resources and licences of a running job to the free ones, as if the job had ended."""
+        """Add the resources and licences of a running job to the free ones: the search has passed the end of
+        this job.
+        """
         returned = self._state.released_by(job)
         (self._release if self._plain else self._release_all)(returned)
         self._give_licences(job.ask.licences, 1)
@@ -185,8 +188,8 @@ class EasyReservation:
             self._leaves(self._affinity, job.ask.part, returned)
 
     def _barred_at(self, moment: float) -> set[int]:
-        """Return the row numbers of the nodes that operators' reservations bar if the job starts at that
-        moment.
+        """Return the row numbers of the nodes that the job may not use if it starts at `moment`, because of
+        operators' reservations.
         """
         reservations, nodes = self._state.reservations, self._state.nodes
         until = moment + self._span_s
@@ -194,8 +197,8 @@ class EasyReservation:
         return {row for each in barring for row in reservations.rows(nodes, each)}
 
     def lends(self, wanted: LicenceCounts = ()) -> bool:
-        """Return whether enough licences stay free for the waiting job at `starts_at` if another job then
-        holds the licences in `wanted`.
+        """Return whether enough licences stay free for the waiting job at its reserved start if another job
+        then holds the licences in `wanted`.
         """
         free = self._licences
         if not free:
@@ -204,7 +207,9 @@ class EasyReservation:
         return all(free[name] - taken.get(name, 0) >= count for name, count in self._wanted)
 
     def take_licences(self, wanted: LicenceCounts) -> None:
-        """Record that a backfilled job will hold these licences at the reserved start `starts_at`."""
+        """Record that a backfilled job will still hold these licences at the reserved start of the waiting
+        job.
+        """
         self._give_licences(wanted, -1)
 
     def _give_licences(self, wanted: LicenceCounts, sign: int) -> None:
@@ -272,8 +277,8 @@ class EasyReservation:
         return self._needs.met_by(self._gpus[row], self._models[row], row)
 
     def blocks(self, placer: Placer, part: PerNodeRequest, row: int) -> bool:
-        """Return whether the waiting job would no longer fit on the node `row` at `starts_at` if a job with
-        request `part` ran there.
+        """Return whether the waiting job would no longer fit on the node `row` at its reserved start if a job
+        with the request `part` still ran there.
         """
         if row not in self._fitting:
             return False
@@ -293,7 +298,9 @@ class EasyReservation:
         return not fits
 
     def blocked_by(self, placer: Placer, part: PerNodeRequest, rows: list[int]) -> set[int]:
-        """Return the nodes of `rows` that a job with request `part` makes too full for the waiting job."""
+        """Return those of the nodes `rows` on which the waiting job no longer fits if a job with the request
+        `part` still runs there.
+        """
         fitting = self._fitting
         if not self._plain:
             return {row for row in rows if row in fitting and self.blocks(placer, part, row)}
@@ -302,10 +309,10 @@ class EasyReservation:
         return {row for row in rows if row in fitting and (cpu[row] < cpu_milli or memory[row] < memory_mib)}
 
     def kept_from(self, part: PerNodeRequest, barred: Bools | None) -> Bools | None:
-        """Return the nodes that a job with request `part` may not use; None if it may use all.
+        """Return True for each node that a job with the request `part` may not use; None if it may use all.
 
         These are the nodes in `barred`, and the nodes on which an affinity term forbids that this job and the
-        waiting job run together at `starts_at`.
+        waiting job run together at the reserved start.
         """
         wanted = self._shape.part
         if not part.social or not wanted.social:
@@ -322,9 +329,10 @@ class EasyReservation:
         return broken if barred is None else barred | broken
 
     def take(self, placer: Placer, part: PerNodeRequest, placement: Placement) -> None:
-        """Record that a backfilled job will hold this placement at `starts_at`.
+        """Record that a backfilled job will still hold this placement at the reserved start of the waiting
+        job.
 
-        Must be called before the JobPlaced event is applied, because GPUs are chosen from those free now.
+        Call this before the JobPlaced event is applied, because GPUs are chosen from those that are free now.
         """
         for allocation in placement.allocations:
             row = self._state.nodes.by_name[allocation.node].row
@@ -406,8 +414,8 @@ def find_beside_reservation(
     if ranking.count - len(blocked) + spare < shape.nodes:
         return None  # Return before `in_order` is called, because it is slow: it sorts the nodes by score.
     if placer.nearness_of(shape) is not None:
-        # Prefer nodes near each other that the first job does not need. If they are too few, nearness is
-        # not considered, because a job must not wait for it.
+        # Prefer nodes near each other that the first job does not need. If there are too few, choose without
+        # nearness, because a job must not wait for near nodes.
         unneeded = ~ranking.fits
         unneeded[list(blocked)] = True
         found = placer.best_rows(shape, shape.nodes, either_mask(barred, unneeded))

@@ -55,7 +55,7 @@ class Licences:
         return self.total.get(name, 0) - self.used.get(name, 0)
 
     def insufficient(self, wanted: LicenceCounts) -> bool:
-        """Return whether, of any of these licences, fewer are free than the job requests."""
+        """Return whether the job requests more of any licence than is free."""
         return any(count > self.free(name) for name, count in wanted)
 
     def shortages(self, wanted: LicenceCounts) -> Iterator[LicenceShortage]:

@@ -30,9 +30,10 @@ class NetworkTopology:
     """The weight of nearness, compared with the weights of the scorers."""
 
     def path(self, labels: Mapping[str, str]) -> Path:
-        """Return the switches above a node with these labels (`node` is its name); empty if it has none.
+        """Return the names of the switches above the node with these labels, the widest level first; empty if
+        none is known. The label `node` is the name of the node.
 
-        Labels after a missing one are not read, because the switch above them is not known.
+        If the label of one level is missing, the labels of the levels below it are not read.
         """
         if not self.levels:
             return self.paths.get(labels.get("node", ""), ())
@@ -55,15 +56,15 @@ class _Switch:
 
 class NetworkTree:
     """The switches of the cluster as a tree, with the nodes (rows of the node table) below them. It chooses
-    the nodes of gangs. Its interface is that of TopologyDomains.
+    the nodes of gangs, and has the same methods as TopologyDomains, so that a placement can use either.
 
-    Nearness. The height of a switch is the number of levels of switches below it: a rack switch has 0. The
-    distance of two nodes is the height of the lowest switch above both. The root, which stands for "no common
-    switch", is one level above all. The nearness of a set of nodes is 1 - (height + unused) / height of the
-    root, where `height` is that of the lowest switch above all of them, and `unused` is the fraction of the
-    nodes with room below this switch that the set does not use. So a lower switch is always nearer than a
-    higher one, and of two switches on one level the one with the fewest free nodes wins: the larger free
-    blocks stay whole.
+    Nearness. The height of a switch is the number of levels of switches below it. A rack switch has the
+    height 0. The distance of two nodes is the height of the lowest switch above both. The root, which stands
+    for "no common switch", is one level above all. The nearness of a set of nodes is 1 - (height + unused) /
+    height of the root, where `height` is that of the lowest switch above all of them, and `unused` is the
+    fraction of the nodes with room below this switch that the set does not use. So nodes below a lower switch
+    are always nearer than nodes below a higher one. Of two switches on one level, the one with fewer free
+    nodes is preferred, so that larger blocks of free nodes stay whole.
 
     Algorithm of `choose`
     1. Candidates are the nodes with the best scores, and for each switch with enough nodes, the root
@@ -109,7 +110,9 @@ class NetworkTree:
 
     @property
     def depth(self) -> int:
-        """The number of levels of switches: the distance of two nodes without a common switch."""
+        """The number of levels of switches. This is also the distance of two nodes without a common
+        switch.
+        """
         return self.switches[ROOT].height
 
     def names_above(self, row: int) -> Path:
@@ -127,25 +130,29 @@ class NetworkTree:
         return lowest
 
     def distance(self, row: int, other: int) -> int:
-        """Return the number of levels between two nodes: 0 below one lowest switch, `depth` without a common
-        switch, and 0 for a node and itself.
+        """Return the distance of two nodes: the height of the lowest switch above both. It is 0 below one
+        lowest switch, and `depth` without a common switch.
         """
         return 0 if row == other else self.switches[self.common_switch((row, other))].height
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return a part of a sentence that says which switch the nodes `rows` share."""
+        """Return words for a sentence that say which switch the nodes `rows` have in common."""
         common = self.common_switch(rows)
         if common == ROOT:
             return "no common switch"
         return f"all below switch {self.switches[common].name}"
 
     def nearness(self, chosen: Sequence[int], rows: Iterable[int]) -> float:
-        """Return the nearness of the nodes `chosen`, from 0 to 1, where `rows` are all nodes with room."""
+        """Return how near the nodes `chosen` are to each other, from 0 to 1. `rows` are all nodes on which
+        the request fits. The class docstring has the formula.
+        """
         common = self.common_switch(chosen)
         return self._nearness(common, len(chosen), sum(common in self._above[row] for row in rows))
 
     def points(self, chosen: Sequence[int], rows: Iterable[int]) -> float:
-        """Return the nearness of the nodes `chosen` times its weight, to be added to their mean score."""
+        """Return the nearness of the nodes `chosen`, times the weight in [topology]. It is added to the mean
+        score of these nodes.
+        """
         return self.topology.weight * self.nearness(chosen, rows)
 
     def _nearness(self, switch: int, chosen: int, free: int) -> float:
@@ -154,8 +161,8 @@ class NetworkTree:
         return 1.0 - (self.switches[switch].height + 1.0 - chosen / free) / self.depth
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
-        """Choose `nodes` of the nodes in `rows`, near each other and with good scores. Return their row
-        numbers in ascending order; empty if `rows` has fewer nodes.
+        """Return the row numbers of `nodes` nodes of `rows` that are near each other and have good scores, in
+        ascending order. Empty if `rows` has fewer nodes.
         """
         if not 0 < nodes <= len(rows):
             return []
@@ -180,8 +187,8 @@ class NetworkTree:
         return min(map(rank, candidates))[2]
 
     def _fill(self, switch: int, nodes: int, below: Mapping[int, Sequence[int]]) -> list[int]:
-        """Return `nodes` nodes below a switch, below as few of its switches as possible. `below` has, by
-        switch, the nodes with room below it, the best first.
+        """Return `nodes` nodes below a switch, spread over as few of the switches below it as possible.
+        `below` has for each switch the nodes with enough free resources, the best first.
         """
         parts = [each for each in self.switches[switch].children if each in below]
         chosen: list[int] = []
@@ -202,12 +209,14 @@ class NetworkTree:
         return len(set(rows)) - nodes
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return `rows` if they are enough for a gang of `nodes` nodes, because no node is excluded."""
+        """Return all of `rows` if they are enough for a gang of `nodes` nodes, otherwise none. Nearness
+        excludes no node.
+        """
         known = set(rows)
         return known if len(known) >= nodes else set()
 
     def nearest_first(self, rows: Sequence[int], members: Sequence[int]) -> list[int]:
-        """Return `rows` with the nodes first that are nearest to the nodes `members` of a gang. Equally near
-        nodes stay in their order.
+        """Return `rows` sorted by their distance to the nodes `members` of a gang, the nearest first. Equally
+        near nodes keep their order.
         """
         return sorted(rows, key=lambda row: sum(self.distance(row, each) for each in members))

@@ -18,9 +18,9 @@ NAMED = 5
 def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
     """Return the best nodes for a waiting job with the points of each scorer, the best node first.
 
-    These are nodes on which the request fits now. If it fits on none, they are nodes that could hold it if no
-    job ran on them; scores that depend on free resources then hold for the present moment only. Scorers that
-    rate all nodes equally for this job are left out.
+    The nodes are those on which the request fits now. If it fits on none, they are those that could hold it
+    if no job ran on them; their scores are those for the resources that are free now. Scorers that rate all
+    nodes equally for this job are left out.
     """
     shape = placer.shape(job.ask)
     part = job.ask.part if shape is None else shape.part
@@ -51,8 +51,8 @@ def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
 
 
 def nearness_note(placer: Placer, job: Job) -> Iterator[str]:
-    """Yield a text about the nodes that a waiting gang would get now and how near they are, if it fits and
-    [topology] is set.
+    """Yield a text that names the nodes that a waiting gang would get now, and how near they are. Yield
+    nothing if the gang does not fit, or without [topology].
     """
     shape = placer.shape(job.ask)
     near = None if shape is None else placer.nearness_of(shape)
@@ -68,8 +68,8 @@ def nearness_note(placer: Placer, job: Job) -> Iterator[str]:
 
 
 def common_switch_text(placer: Placer, job: Job) -> str:
-    """Return which switch the nodes of a running gang share, as the end of a sentence; empty for a job on one
-    node, and without [topology].
+    """Return words that end a sentence: which switch the nodes of a running gang have in common. Empty for a
+    job on one node, and without [topology].
     """
     near, nodes = placer.network, [member.allocation.node for member in job.running]
     if near is None or len(nodes) < 2:

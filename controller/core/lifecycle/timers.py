@@ -85,8 +85,8 @@ class Timers:
         return heap[0][0] if heap else NEVER
 
     def on_event(self, event: Event) -> None:
-        """After an event about a job was applied, update the due time of the job and the jobs that wait for
-        it.
+        """Update the due time of a job after an event about it, and also the dependencies, array slots and
+        inherited priorities that depend on the job.
         """
         if not isinstance(event, JobEvent):
             return

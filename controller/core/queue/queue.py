@@ -41,8 +41,8 @@ PositionKey = Callable[[QueueEntry], QueueEntry]
 
 @dataclass(slots=True)
 class ClassFit:
-    """Whether jobs with one resource request fit on the free resources. All lanes of jobs with this request
-    share one object.
+    """Whether jobs with one resource request can fit now, as the last try has shown. All lanes of jobs with
+    this request share one object.
     """
 
     blocked_at: int = -1

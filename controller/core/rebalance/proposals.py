@@ -132,8 +132,8 @@ class Proposal:
 def layouts(
     nodes: Nodes, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> tuple[FreeGpuLayout, FreeGpuLayout]:
-    """Return how free GPUs are distributed (now, and after these moves and the start of a job with the
-    allocations `started`).
+    """Return two layouts of the free GPUs: the present one, and the one after these moves and the start of a
+    job with the allocations `started`.
     """
     columns = nodes.columns
     before = columns.gpu_free

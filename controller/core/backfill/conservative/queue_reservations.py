@@ -68,8 +68,9 @@ class QueueReservations:
         """Drop the reservations of jobs that no longer wait, move other reservations to earlier starts, and
         make reservations for new jobs. These are steps 1 to 3 of the class docstring.
 
-        `jobs`: the waiting jobs that may have a reservation, in queue order. The value of each job is the
-        greatest number of nodes on which quotas let it start; None means all nodes that it requests.
+        `jobs` has (job id, most nodes) for each waiting job that may have a reservation, in queue order.
+        `most nodes` is the greatest number of nodes on which quotas let the job start; None means all nodes
+        that it requests.
         """
         order = dict(jobs)
         self.table.refresh(now)

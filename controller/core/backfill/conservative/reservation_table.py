@@ -94,7 +94,9 @@ class ReservationTable:
         self.licences.forget_past(now)
 
     def sync(self, now: float) -> None:
-        """Update the table by the changes of the state since the last `sync`, or build it again."""
+        """Bring the table up to date with the state: read the changes since the last `sync`, or build the
+        table again.
+        """
         if self._stale() or not self._read_changes(now):
             self._build(now)
 
