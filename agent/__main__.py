@@ -118,7 +118,7 @@ def main() -> int:
         unsettled,
         lease.boot_time_s(),
     )
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends an agent that runs in a terminal.
+    with suppress(KeyboardInterrupt):  # Print no traceback if a user ends an agent in a terminal with Ctrl-C.
         agent.serve(hello)
     groups.tidy()
     return 0

@@ -481,8 +481,8 @@ class Agent:
             word = NODE_UNFIT if isinstance(error, HostUnfit) else "launch_failed"
             if self._end_unclaimed(key, f"{word}: {error}"):
                 return
-            # A supervisor has already begun this attempt and may have left processes. Launch a supervisor
-            # that ends them.
+            # A supervisor has already begun to run this attempt, and may have left processes. Launch a
+            # supervisor that ends these processes.
             spec = self.launches.build(key, directory, None)
         self.fork_server.send(spec)
 

@@ -48,7 +48,7 @@ class Channel:
         return self._unsent_bytes > BUSY_BYTES
 
     def send(self, frame: AgentFrame) -> None:
-        """Add a message to those that the next `flush` writes."""
+        """Queue a message, which the next `flush` writes."""
         data = pack(frame)
         self._outgoing.append(data)
         self._unsent_bytes += len(data)

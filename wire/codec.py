@@ -188,8 +188,8 @@ def _dataclass_decoder(kind: type) -> Decoder:
 
 
 def _inline_check(kind: Any) -> tuple[str, list[tuple[str, str]]]:
-    """Return a condition as Python text. A JSON value that meets the condition needs no decoding. Also return
-    the empty JSON values that need no decoder, in pairs with their replacement, such as `[]` and `()`.
+    """Return a Python condition, as text, that is true for JSON values that need no decoding. Also return the
+    empty JSON values that need no decoder, each with its replacement, such as `[]` and `()`.
     """
     if typing.get_origin(kind) in _UNION_TYPES:
         check, empties = _inline_check(_only_optional(kind))

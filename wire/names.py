@@ -101,7 +101,7 @@ class NodeState(str, enum.Enum):
 
 
 class GpuHealth(str, enum.Enum):
-    """The health of one GPU. The GPU gets new jobs only while it is OK."""
+    """The health of one GPU. The GPU gets new jobs only while its health is OK."""
 
     OK = "ok"
     SUSPECT = "suspect"

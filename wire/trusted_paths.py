@@ -189,11 +189,11 @@ def check_file(path: str) -> None:
 
 
 def remove_tree(parent: int, name: str) -> bool:
-    """Delete the entry `name` of an open directory, with everything below it. Return whether it was
-    deleted.
+    """Delete the entry `name` of an open directory, with everything below it. Return whether it was deleted.
 
-    A user may have made the content with bad intent. So symbolic links are deleted and not followed, and
-    deeply nested directories are moved to the top before this process has too many open files.
+    A user may have made the content with bad intent. So symbolic links are deleted and not followed. Deeply
+    nested directories are first moved to the top directory `name`, because otherwise this process would need
+    too many open files.
     """
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -243,7 +243,7 @@ def _empty(folder: int, top: int, depth: int) -> bool:
 
 
 def _open_to_delete(parent: int, name: str) -> int:
-    if os.geteuid():  # Root needs no permission to delete entries.
+    if os.geteuid():  # Root can delete entries without this permission.
         os.chmod(name, 0o700, dir_fd=parent)
     return os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
 

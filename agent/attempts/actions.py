@@ -48,7 +48,7 @@ class WatchSupervisor:
 
 @dataclass(frozen=True)
 class RequestStop:
-    """Write the stop order to the spool. If a supervisor of the attempt runs, wake it."""
+    """Write the stop order to the spool. If a supervisor of the attempt runs, wake the supervisor."""
 
     stop: Stop
 
@@ -72,7 +72,9 @@ class FailLaunch:
 
 @dataclass(frozen=True)
 class MoveToSettled:
-    """Move the attempt's directory to settled/ in the spool. From then on it is kept only for its logs."""
+    """Move the attempt's directory to settled/ in the spool. From then on the directory is kept only for the
+    logs.
+    """
 
     key: AttemptKey
 

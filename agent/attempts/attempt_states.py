@@ -227,8 +227,8 @@ class AttemptStates:
         attempt.stop = stop
         if attempt.launched:
             return [RequestStop(stop)]
-        # Launch a supervisor although the attempt is to be stopped: it does not start the job and only
-        # records the end.
+        # Launch a supervisor although the attempt is to be stopped: the supervisor does not start the job,
+        # and only records the end.
         attempt.launched = True
         return [RequestStop(stop), LaunchSupervisor(key)]
 

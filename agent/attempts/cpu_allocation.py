@@ -59,7 +59,7 @@ class CpuAllocator:
         return self._host.cpus_of(numa), self._near(numa)
 
     def describe(self) -> str:
-        """Return how attempts are bound to CPUs and memory, as text for `corral node`."""
+        """Return how attempts are bound to CPUs and memory, as text for `corral nodes show`."""
         descriptions = {
             "cores": "exclusive CPUs on the job's NUMA nodes, and memory from there first",
             "numa": "all CPUs of the job's NUMA nodes, and memory from there first",

@@ -35,7 +35,7 @@ class _Logs:
 
 
 class SettledLogs:
-    """The sizes of the logs of ended attempts. The attempts are in the order in which they ended."""
+    """The sizes of the logs of settled attempts, ordered by the time at which the attempts ended."""
 
     def __init__(self, policy: JobPolicy) -> None:
         self._of_user = policy.log_user_mib * _MIB
@@ -65,10 +65,10 @@ class SettledLogs:
             del self._users[logs.user], self._sums[logs.user]
 
     def take_surplus(self, now: float, user: str = "") -> Iterator[AttemptKey]:
-        """Remove the attempts whose logs exceed a limit, and yield them as (job, attempt number). The
-        caller must delete their logs.
+        """Remove the attempts whose logs exceed a limit, and yield them as (job, attempt number). The caller
+        must delete their logs.
 
-        If `user` is given, the limit per user is checked only for this user.
+        The limit per user is checked only for `user`; for all users if `user` is empty.
         """
         for each in [user] if user else list(self._users):
             while self._of_user and self._sums.get(each, 0) > self._of_user:

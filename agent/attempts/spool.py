@@ -230,7 +230,9 @@ class Spool:
             os.close(descriptor)
 
     def write_stop(self, stop: Stop) -> None:
-        """Write a stop order, which the attempt's supervisor reads when it gets SIGTERM."""
+        """Write the file `stop` with a stop order. The attempt's supervisor reads this file when it gets
+        SIGTERM.
+        """
         directory = self.directory((stop.job, stop.attempt))
         descriptor = os.open(
             f"{directory}/.stop", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
@@ -320,8 +322,8 @@ class Spool:
         return sorted(found, key=lambda each: (each.status.ended_at or 0.0, each.status.job))
 
     def _without_record(self, found: SpooledAttempt) -> SpooledAttempt:
-        """Return an attempt in settled/ whose record is damaged (`found`) as an ended attempt. The time of
-        the last change of its directory is used as the time of its end.
+        """Return `found` as an ended attempt. Its record in settled/ is damaged, so the last change of its
+        directory counts as the time of its end.
         """
         try:
             ended_at = os.stat(self.settled_directory((found.status.job, found.status.attempt))).st_mtime

@@ -23,7 +23,7 @@ from wire.agent.job_policy import JobPolicy
 
 
 class CannotLaunch(Exception):
-    """Raised if the attempt cannot run on this host. The message is the reason."""
+    """Raised if an attempt cannot run on this host. The message is the reason."""
 
 
 class HostUnfit(CannotLaunch):
@@ -53,7 +53,7 @@ class UnixAccounts:
     run_as_self: bool
 
     def describe(self) -> str:
-        """Return the account that jobs run as, as text for `corral node`."""
+        """Return the account that jobs run as, as text for `corral nodes show`."""
         if os.geteuid() == 0 and not self.run_as_self:
             return "the user who submitted the job"
         return f"{_own_account(os.geteuid()).name}, for the jobs of all users"
@@ -151,7 +151,7 @@ class LaunchBuilder:
         self, key: AttemptKey, directory: str, order: Start, command: tuple[str, ...], term: str
     ) -> LaunchSpec:
         """Return the launch spec of a `corral exec` command, which runs in the allocation of a running job.
-        If `command` is empty, it runs a login shell.
+        If `command` is empty, a login shell runs instead.
 
         The command has the user, environment, cgroups, scratch and container of the job. The prolog, the time
         limit and the logs of the job do not apply to the command.
@@ -196,7 +196,9 @@ class LaunchBuilder:
 
 
 def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount) -> LaunchSpec:
-    """Return a launch spec with those fields that depend only on the start order and on the account."""
+    """Return a launch spec in which only those fields are set that depend only on the start order and on the
+    account.
+    """
     spec = LaunchSpec(key, directory)
     spec.argv = list(order.command)
     spec.cwd = order.workdir or environment.home_directory(account)
@@ -220,8 +222,8 @@ def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount
 
 
 def _oom_score(order: Start) -> int:
-    """Return the OOM score of a job. If the host runs out of memory, the kernel kills best-effort jobs first,
-    then jobs that may use more memory than they request.
+    """Return the value of oom_score_adj for the processes of a job, 0 to 1000. If the host runs out of
+    memory, the kernel first kills best-effort jobs, then jobs that may use more memory than they request.
     """
     if order.best_effort:
         return 1_000

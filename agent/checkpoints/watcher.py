@@ -1,9 +1,9 @@
 """Watches the checkpoint directories of running jobs. A checkpoint is reported as soon as two scans find it
 unchanged.
 
-1. Every `every_s` seconds, start a child process for each job that scans the job's directory. It runs as the
-job's user and without the agent's descriptors, so that a hanging file system blocks only that child.
-2. If two consecutive scans find a checkpoint unchanged, it is complete: report it once.
+1. Every `every_s` seconds, start a child process for each job that scans the job's directory. The child runs
+   as the job's user and without the agent's descriptors, so that a hanging file system blocks only the child.
+2. If two consecutive scans find a checkpoint unchanged, the checkpoint is complete: report it once.
 """
 
 from __future__ import annotations

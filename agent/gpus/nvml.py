@@ -138,8 +138,8 @@ class ProbeProcess:
 
 @dataclass(frozen=True)
 class PendingLaunch:
-    """An attempt whose launch waits until the GPUs in `uuids` are clean. `then` is called with an empty
-    string when they are clean, or with the reason why the launch must fail.
+    """An attempt whose launch waits until the GPUs in `uuids` are clean. When they are clean, `then` is
+    called with an empty string. If the launch must fail, `then` is called with the reason.
     """
 
     uuids: tuple[str, ...]
@@ -238,7 +238,7 @@ class NvmlGpus:
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
         """Call `then` with an empty string when the GPUs are clean. If they are not clean within
-        CLEAN_TIMEOUT_S seconds, call it with the reason.
+        CLEAN_TIMEOUT_S seconds, call `then` with the reason.
         """
         pending = PendingLaunch(tuple(uuids), then, time.monotonic() + CLEAN_TIMEOUT_S)
         self._pending_launches.append(pending)
@@ -396,8 +396,8 @@ class NvmlGpus:
             self._probe = None
 
     def _report_hang(self, why: str) -> None:
-        """Report the GPU on which the driver hangs: the first GPU that the probe has not read in this round.
-        If the probe has read every GPU, report all of them.
+        """Report the GPU on which the driver hangs, with the reason `why`: the first GPU that the probe has
+        not read in this round. If the probe has read every GPU, report all GPUs.
         """
         named = [gpu.uuid for gpu in self.facts if self._named is not None and gpu.uuid in self._named]
         hanging = next((uuid for uuid in named if uuid not in self._round), None)
@@ -451,8 +451,8 @@ class NvmlGpus:
         processes = self._processes(round_lines)
         held = held_milli(self._holders())
         for uuid, line in round_lines.items():
-            # Report a GPU that no attempt holds as unclean only if a process that belongs to no job uses it.
-            # Memory in use without such a process may belong to a job that has just ended.
+            # If a GPU is not allocated, report it as unclean only if a process uses it that belongs to no
+            # job. Used memory without such a process may still belong to a job that has just ended.
             reason = "" if uuid in held else self._why_unclean(uuid, line, processes, held)
             foreign_process = (
                 reason if any(each.uuid == uuid and each.job is None for each in processes) else ""

@@ -20,8 +20,9 @@ _MAX_GENERATIONS = 64
 
 @dataclass(frozen=True)
 class GpuHolder:
-    """A running attempt that has GPUs. The attempt's processes are found in two ways: they are descendants of
-    its supervisor, or they have its mark, which is signed environment variables (process_marks.py).
+    """A running attempt that has GPUs. A process belongs to the attempt if it is a descendant of the
+    attempt's supervisor, or if it has the attempt's mark (signed environment variables, see
+    process_marks.py).
 
     Processes in docker containers are descendants of the docker daemon, so only their mark identifies them.
     """
@@ -76,8 +77,8 @@ def loaded_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class ProcessOwner:
-    """The user and the command of a process. `holder` is the attempt to which it belongs; None if no job
-    started it.
+    """The user and the command of a process. `holder` is the attempt to which the process belongs; None if no
+    job started the process.
     """
 
     user: str

@@ -1,5 +1,5 @@
-"""Runs the site's program that resets a GPU, with a timeout. If it fails, its last line of output is the
-reason.
+"""Runs the site's program that resets a GPU, with a timeout. If the program fails, the last line of its
+output is the reason.
 """
 
 from __future__ import annotations

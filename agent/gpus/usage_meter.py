@@ -94,7 +94,8 @@ class UsageMeter:
                 self._save(key)
 
     def due_uses(self, holders: Iterable[GpuHolder], now: float) -> tuple[AttemptUse, ...]:
-        """Return the usage of all running attempts if it is time to send it; otherwise return an empty tuple.
+        """Return the usage of all running attempts if it is time to send a usage report; otherwise return an
+        empty tuple.
 
         The result never leaves out a running attempt, because the controller replaces all usage values of
         this node by the result.

@@ -23,7 +23,7 @@ _STALE_S = 3_600.0
 
 def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) -> None:
     """Replace this program by the zipapp `name` in the directory `home` (default ~/.corral). If that fails,
-    write the reason.
+    send the reason to the controller.
 
     `word` has the parts of the random word with which every answer begins. The parts are separate, because a
     terminal may echo the command line: the controller would take a line with the whole word for an answer.

@@ -32,7 +32,7 @@ def other_cluster(root: Path, cluster: str) -> str:
 def write_owner(root: Path, cluster: str) -> None:
     with suppress(FileNotFoundError):
         if (root / _NAME).read_text(encoding="utf-8", errors="replace").strip() == cluster:
-            # If the file is unchanged, do not write it, so that the agent can also start on a full disk.
+            # Do not write the file if it would not change, so that the agent can also start on a full disk.
             return
     new = root / f".{_NAME}"
     new.write_text(f"{cluster}\n", encoding="utf-8")

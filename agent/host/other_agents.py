@@ -23,7 +23,7 @@ def describe_other_agents(own_spool: Path, proc: Path = Path("/proc")) -> list[s
     descriptions = []
     try:
         own = _holder(own_spool)
-    except PermissionError:  # Ignore the error here, because the preflight check of the spool reports it.
+    except PermissionError:  # Ignore the error here, because the preflight check of the spool reports it too.
         own = 0
     for pid, uid, home in sorted(_agents(proc)):
         name = _name(home, pid)
@@ -40,7 +40,7 @@ def _agents(proc: Path) -> Iterator[tuple[int, int, Path]]:
             if found and b"-" in words and int(folder.name) != os.getpid():
                 yield int(folder.name), folder.stat().st_uid, Path(os.fsdecode(found[1]))
         except OSError:
-            continue  # The process has ended.
+            continue  # Skip a process that has ended.
 
 
 def _name(home: Path, pid: int) -> str:

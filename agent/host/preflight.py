@@ -1,5 +1,5 @@
-"""Writes a report on whether this host can run jobs (`--check`), before it is added as a node. It changes
-nothing on the host, except that it creates the spool.
+"""Writes a report on whether this host can run jobs (`--check`), before the host is added as a node. The
+preflight changes nothing on the host, except that it creates the spool.
 """
 
 from __future__ import annotations
@@ -248,8 +248,8 @@ def _containers(policy: JobPolicy, find_gpus: Callable[[], GpuSource]) -> Prefli
 
 
 def _shared(marker: str) -> PreflightCheck:
-    """Check that a directory is shared with the controller: it must have the file `marker`, which the
-    controller has written there.
+    """Check that a directory is shared with the controller. The controller has written the file `marker` in
+    the directory; the check fails if this host does not have the file.
     """
     folder = os.path.dirname(marker)
     try:

@@ -50,7 +50,7 @@ then, but the agent may learn of it later.
 
 
 class CannotExec(Exception):
-    """Raised if the command cannot be run. The message is the reason."""
+    """Raised if a command of `corral exec` cannot be run. The message is the reason."""
 
 
 @dataclass
@@ -210,8 +210,8 @@ class ExecSessions:
                 if session.process.returncode >= 0 or session.checks_since_killed > _KILLED_CHECKS:
                     self._finish(session)
         for key in [key for key in self._used_specs if self._has_ended(key) is not False]:
-            # The job has ended. On a host without cgroups, processes of its exec commands may still run:
-            # kill them.
+            # The job has ended. On a host without cgroups, processes of its exec commands may still run. Kill
+            # these processes.
             left = self._used_specs.pop(key)
             uid = None if left.user is None else left.user[0]
             strays = process_tree.find_strays(left.directory, format_key(key), None, None, uid, left.mark_key)

@@ -18,7 +18,9 @@ _PERIOD_US = 100_000
 
 @dataclass
 class HostCgroups:
-    """The parent cgroups in which the agent creates the cgroups of attempts, and what they can limit."""
+    """The parent cgroups in which the agent creates the cgroups of attempts, and the limits that these
+    cgroups can set.
+    """
 
     v2_parent: str = ""
     """The parent of the attempts' cgroups if cgroup v2 is used; empty if v1 is used."""
@@ -86,13 +88,13 @@ class HostCgroups:
                 os.rmdir(parent)
 
     def describe(self) -> str:
-        """Return the cgroup controllers that limit jobs, as text for `corral node`."""
+        """Return the cgroup controllers that limit jobs, as text for `corral nodes show`."""
         if not self.limited:
             return f"none: {self.why}"
         return f"{', '.join(self.limited)} by cgroup {'v2' if self.v2_parent else 'v1'}"
 
     def describe_end(self) -> str:
-        """Return the method that ends all processes of a job, as text for `corral node`."""
+        """Return the method that ends all processes of a job, as text for `corral nodes show`."""
         return f"{'the whole group' if self.kills else 'process tree'}, and no process left"
 
 
@@ -116,7 +118,7 @@ def detect(mode: str, tag: str, proc: Path = Path("/proc")) -> HostCgroups:
 
 
 def writable_v1(proc: Path = Path("/proc")) -> tuple[str, ...]:
-    """Return the v1 controllers with which this process could limit jobs. Create no cgroups."""
+    """Return the v1 controllers with which this process could limit jobs. No cgroup is created."""
     mounts, own = _mounts(proc), _own(proc)
     places = {name: mounts[name] + own.get(name, "") for name in CONTROLLERS if name in mounts}
     return tuple(name for name, place in places.items() if os.access(place, os.W_OK))

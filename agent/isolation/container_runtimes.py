@@ -1,8 +1,8 @@
 """Finds the container runtime of this host, and builds the commands that run a job in a container.
 
-With podman and apptainer, the job's processes are descendants of the supervisor, in the host's PID
-namespace. They are signalled and ended like those of other jobs. With docker they are descendants of its
-daemon; container_supervision.py finds them.
+With podman and apptainer, the job's processes are descendants of the supervisor, in the host's PID namespace.
+They are signalled and ended like the processes of other jobs. With docker, the job's processes are
+descendants of the docker daemon; container_supervision.py finds them.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class ContainerRuntime:
         return f"{self.kind} {self.version}"
 
     def describe(self) -> str:
-        """Return the name and version of the runtime, as text for `corral node`. If containers cannot use the
-        host's GPUs, the text has the reason.
+        """Return the name and version of the runtime, as text for `corral nodes show`. If containers cannot
+        use the host's GPUs, the text has the reason.
         """
         return f"{self}; no GPUs for containers: {self.gpu_problem}" if self.gpu_problem else str(self)
 
@@ -132,8 +132,8 @@ class ContainerRuntime:
             *(f"--label={SPOOL_LABEL}={_spool(launch)}", f"--label={ATTEMPT_LABEL}={launch.key}"),
             # Use the host's network, because the members of a gang connect to each other.
             *("--entrypoint=", "--network=host", "--log-driver=none", "--security-opt=label=disable"),
-            # Do not set higher ulimits than the agent has: if the agent itself runs in a container, the
-            # runtime may not be allowed to set them.
+            # Set no higher ulimits than the agent has. If the agent itself runs in a container, the runtime
+            # may not be allowed to set higher ones.
             *(f"--ulimit=nofile={min(JOB_OPEN_FILES, hard)}:{hard}", f"--ulimit=nproc={most}:{most}"),
             *(["--init", "--ipc=host"] if docker else ["--pid=host"]),
             *self._user(launch, docker),
@@ -181,8 +181,9 @@ class ContainerRuntime:
         return ["--userns=keep-id"] * bool(uid)
 
     def _limits(self, launch: LaunchSpec, order: Start, docker: bool) -> list[str]:
-        """Return the options for CPU and memory limits. Only runtimes that create their own cgroups need
-        them; other containers run in the cgroup of the attempt.
+        """Return the options for CPU and memory limits; empty if jobs have no limits. The result is also
+        empty with podman for a job that does not run as root, because this container stays in the cgroup of
+        the attempt.
         """
         uid = launch.user[0] if launch.user is not None else os.geteuid()
         if self.policy.limits == "none" or (uid and not docker):
@@ -268,8 +269,8 @@ def runtime_kind(command: Sequence[str]) -> str:
 
 
 def version_arguments(kind: str) -> tuple[str, ...]:
-    """Return the arguments that print the version of a runtime. For docker they ask the daemon, so that the
-    command fails if the daemon does not run.
+    """Return the arguments that print the version of a runtime. For docker, they also query the daemon, so
+    that the command fails if the daemon does not run.
     """
     return ("version", "--format", "{{.Server.Version}}") if kind == "docker" else ("--version",)
 

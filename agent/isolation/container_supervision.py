@@ -131,10 +131,10 @@ def marked_processes(launch: LaunchSpec) -> list[int]:
 
 
 def was_lost(launch: LaunchSpec, found: ContainerState) -> bool:
-    """Return whether docker lost track of a container that it reports as exited, for instance because the
-    daemon was restarted.
+    """Return whether docker reports a container as exited although docker does not have its real exit code,
+    for instance because the daemon was restarted.
 
-    Docker lost it if processes of the container still run, or if the exit code is one of `_LOST_CODES`.
+    This is the case if processes of the container still run, or if the exit code is one of `_LOST_CODES`.
     """
     return launch.is_docker and (
         (found.code in _LOST_CODES and not found.out_of_memory)
@@ -218,8 +218,8 @@ def remove_containers(launch: LaunchSpec) -> None:
 
 
 def _error_line(launch: LaunchSpec) -> str:
-    """Return the line of the job's stderr that explains a failure: the last error of the container engine,
-    or else the last line.
+    """Return the line of the job's stderr that explains a failure: the last error of the container engine. If
+    there is none, return the last line.
     """
     try:
         name = "stdout" if launch.merge_output else "stderr"

@@ -97,7 +97,9 @@ class ContainerWatch:
             self._loop.call_later(RETRY_S, self._look_for_orphans)
 
     def _run(self, command: list[str], then: Callable[[Optional[str]], None]) -> None:
-        """Run a command. `then` is called with its output, or with None if it failed or took too long."""
+        """Run a command. `then` is called with the output of the command, or with None if the command failed
+        or took too long.
+        """
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"
@@ -129,7 +131,8 @@ class _Program:
         elif more == b"":
             self._loop.on_readable(self._source.fileno(), None)
             self._source.close()
-            # Wait until the program exits. It does so at once: it has already closed its output.
+            # Wait until the program exits. The wait is short, because the program has already closed its
+            # output.
             failed = self._process.wait()
             self._then(None if failed else self._output.decode("utf-8", "replace"))
 

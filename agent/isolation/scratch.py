@@ -38,12 +38,12 @@ class ScratchRefused(Exception):
 
 
 class ScratchArea:
-    """The directory that contains the scratch directories of this agent (the root), and the amount of
-    scratch that the node offers.
+    """The directory that contains the scratch directories of this agent (the root), and the amount of scratch
+    that the node offers.
 
-    The root is named `corral-TAG`, below `parent`. It is never removed, so that no user can create a
-    file or directory with its name. A user may have done so before the first job with scratch. In that case
-    the agent chooses another name and writes it to the file `memory` in the spool.
+    The root is named `corral-TAG`, below `parent`. The root is never removed, so that no user can create a
+    file or directory with its name. If a user has created one before the first job with scratch, the agent
+    chooses another name for the root and writes this name to the file `memory`.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class ScratchArea:
         return max(0, free) // (1024 * _MIB) * 1024
 
     def describe(self, mib: int) -> str:
-        """Return the path of the scratch root, or why the node offers no scratch, as text for `corral
-        node`.
+        """Return the path of the scratch root, or why the node offers no scratch, as text for `corral nodes
+        show`. `mib` is the amount of scratch that the node offers.
         """
         if not os.path.isdir(self.parent):
             return f"none: there is no directory {self.parent}"
@@ -194,9 +194,7 @@ def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> N
 
 
 def _open_root(root: str, make: bool = True) -> int:
-    """Return a descriptor of the scratch root. The mode of the root lets users open the directories below it
-    but not list them.
-    """
+    """Return a descriptor of the scratch root. Users can open directories in the root but not list them."""
     folder, name = os.path.split(root)
     parent = trusted_paths.open_parent(folder)
     try:

@@ -115,8 +115,8 @@ class ForkServer:
             launch = launch_spec.take_spec(self._buffer)
             if launch is None:
                 return bool(part)
-            # First collect supervisors that have exited, because an earlier supervisor of this attempt may be
-            # one of them.
+            # First collect supervisors that have exited: one of them may be an earlier supervisor of this
+            # attempt.
             self._reap()
             if self._sweeping or any(each.key == launch.key for each in self._supervisors.values()):
                 self._postponed.append(launch)
@@ -148,8 +148,8 @@ class ForkServer:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(self._wake)
             os.close(self._sink)
-            # Replace stdin by a copy of stdout: launch specs arrive on stdin, and only the fork server may
-            # read them.
+            # Replace stdin by a copy of stdout. Launch specs arrive on stdin, and only the fork server may
+            # read launch specs.
             os.dup2(1, 0)
             os.setsid()
             Supervisor(launch, self._hints, self._boot).run()
@@ -237,7 +237,8 @@ def main(hints_path: str, open_files: str) -> None:
     )
     os.umask(0o022)
     process_tree.become_subreaper(process_tree.FORK_SERVER_NAME)
-    # Block all signals. Supervisors inherit this, and wait for SIGCHLD and SIGTERM with sigtimedwait.
+    # Block all signals. Supervisors inherit the blocked signals, and wait for SIGCHLD and SIGTERM with
+    # sigtimedwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     gc.collect()
     gc.disable()

@@ -237,8 +237,8 @@ def with_handler(pids: list[int], number: int) -> list[int]:
 
 
 def send_signal(pids: list[int], number: int) -> None:
-    """Send a signal to processes, and let stopped ones continue so that they react. Skip processes that
-    have ended or belong to other users.
+    """Send the signal `number` to processes, and continue stopped processes so that they react. Skip
+    processes that have ended or belong to other users.
     """
     for pid in pids:
         try:

@@ -124,8 +124,8 @@ class Supervisor:
         self.engine_at: float | None = None
 
     def run(self) -> None:
-        """Run the attempt to its end. If an earlier supervisor has begun it, the attempt's record decides
-        the remaining steps.
+        """Run the attempt to its end. If an earlier supervisor has begun to run the attempt, the attempt's
+        record decides the remaining steps.
         """
         self.record = os.open(f"{self.launch.directory}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not attempt_record.lock_record(self.record):
@@ -552,8 +552,8 @@ class Supervisor:
             self._begin_ending(self.grace_s)
 
     def _signal_handlers(self, number: int) -> bool:
-        """Send a signal to the processes of the job that have a handler for it, because the signal would end
-        a process without a handler. Return whether any process has a handler.
+        """Send the signal `number` to those processes of the job that have a handler for the signal, because
+        the signal would end any other process. Return whether any process has a handler.
         """
         descendants = process_tree.descendants(os.getpid())
         receivers = process_tree.with_handler(

@@ -58,8 +58,8 @@ def _set_oom_score(pid: int, oom_score: int) -> None:
 
 
 def check_start(launch: LaunchSpec) -> None:
-    """Check as the job's user that the program and its directories can be used, without starting the
-    program. Raise TaskNotStarted if one of them cannot.
+    """Check as the job's user that the program and its directories can be used, without starting the program.
+    If not, raise TaskNotStarted.
     """
     answer, error_pipe = os.pipe()
     pid = os.fork()

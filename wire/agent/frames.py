@@ -173,8 +173,8 @@ class Hello:
 
 @dataclass(frozen=True)
 class Report:
-    """The state of an attempt after its start or end. The agent sends it again after every Hello, until the
-    controller confirms it with the message Settle.
+    """The state of an attempt after its start or end. The agent sends the report again after every Hello,
+    until the controller confirms it with the message Settle.
     """
 
     status: AttemptStatus
@@ -431,7 +431,7 @@ class Stop:
 @dataclass(frozen=True)
 class Signal:
     """Send a signal to those processes of an attempt that have a handler for this signal. Other processes do
-    not get it, because it would end them.
+    not get the signal, because the signal would end them.
     """
 
     job: int

@@ -1,4 +1,4 @@
-"""API bodies of /v1/config: the configuration in effect, and how it would change with another one."""
+"""API bodies of /v1/config: the configuration in effect, and how another configuration differs from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""API bodies for jobs: to submit them, to show them, and to change one or many of them."""
+"""API bodies to submit jobs, to show them, and to change one or many of them."""
 
 from __future__ import annotations
 

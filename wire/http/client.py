@@ -161,7 +161,9 @@ class Client:
         return self._get(ConfigView, "/v1/config")
 
     def apply_config(self, request: ConfigRequest) -> ConfigAnswer:
-        """Apply a configuration, or only return what it would change."""
+        """Apply a configuration, or, if `request.dry_run` is True, only return what the configuration would
+        change.
+        """
         return self._post(ConfigAnswer, "/v1/config", request)
 
     def cancel(self, job: JobName) -> JobView:

@@ -70,7 +70,7 @@ def find_controller() -> ControllerAddress:
 
 
 def _socket_in(file: Path, tried: list[str]) -> Optional[str]:
-    """Return the socket that a scheduler.toml sets. If it sets none, return None and add the reason to
+    """Return the socket that a scheduler.toml sets. If the file sets none, return None and add the reason to
     `tried`.
     """
     try:

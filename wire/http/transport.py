@@ -223,8 +223,8 @@ class Transport:
 
 
 class _Connection(http.client.HTTPConnection):
-    """An HTTP connection over a unix socket, TCP or TLS. If the address is text, it is the path of a unix
-    socket; otherwise host and port.
+    """An HTTP connection over a unix socket, TCP or TLS. The address is either the path of a unix socket, or
+    a pair of host and port.
     """
 
     def __init__(
