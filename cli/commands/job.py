@@ -24,7 +24,7 @@ from wire import amounts
 from wire.api.jobs import JobRefused, JobsOrder
 from wire.api.problem import Problem
 from wire.http.client import Client
-from wire.job.selection import AllJobs, InvalidSelection, JobRange, parse_selection
+from wire.job.selection import AllJobs, InvalidSelection, JobRange, JobsOf, parse_selection
 from wire.text import counted
 
 SHOWN = 100
@@ -80,7 +80,7 @@ class Chosen(FlagGroup):
         """
         if not self.jobs and not self.mine:
             raise exit_codes.CommandError(
-                "no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine."
+                "no job is named", "Name jobs (7, 7_3, 1-3, user:ada, last, all), or use --mine."
             )
         client = Client()
         order = JobsOrder(action, tuple(self.jobs), self.mine, only_tell=self.dry_run, **more)
@@ -99,7 +99,12 @@ class Chosen(FlagGroup):
 
 
 @app.command(
-    epilog=examples("corral job cancel 7", "corral job cancel 7_[0-9] 12-15", "corral job cancel --mine")
+    epilog=examples(
+        "corral job cancel 7",
+        "corral job cancel 7_[0-9] 12-15",
+        "corral job cancel --mine",
+        "corral job cancel name:'sweep-*'",
+    )
 )
 @with_flag_groups
 def cancel(chosen: Chosen, output: Output = Format.TABLE) -> int:
@@ -224,10 +229,11 @@ def wait(
 
 
 def _is_confirmed(client: Client, order: JobsOrder) -> bool:
-    """Ask the user to confirm if `all` or a range such as 1-9 selects jobs of other users. Return True if no
-    confirmation is needed or the user confirms.
+    """Ask the user to confirm if `all`, user:NAME or a range such as 1-9 selects jobs of other users.
+
+    Return True if no confirmation is needed or the user confirms.
     """
-    if not any(isinstance(_meaning(word), AllJobs | JobRange) for word in order.jobs):
+    if not any(isinstance(_meaning(word), AllJobs | JobRange | JobsOf) for word in order.jobs):
         return True
     me = client.health().user
     selected = client.order(replace(order, only_tell=True)).done

@@ -1,4 +1,4 @@
-"""Selects the jobs that a command line names: 7, 7_3, 7_[0-9], 1-3, last, all, --mine."""
+"""Selects the jobs that a command line names: 7, 7_3, 7_[0-9], 1-3, user:ada, last, all, --mine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from wire.job.selection import (
     InvalidSelection,
     JobLabel,
     JobRange,
+    JobsOf,
     NewestJob,
+    Selection,
     parse_selection,
 )
 from wire.names import SHOWN_STATES, JobState
@@ -28,8 +30,9 @@ Jobs = Annotated[
     list[str],
     argument(
         "JOB",
-        "Jobs: an id (7), elements of an array (7_3, 7_[0-9]), a range of ids (1-3), last (your "
-        "newest job), or all.",
+        "Jobs: an id (7), elements of an array (7_3, 7_[0-9]), a range of ids (1-3), all jobs of a user or "
+        "project (user:ada, project:vision), all jobs with a name (name:'sweep-*'), last (your newest job), "
+        "or all.",
         autocompletion=known_jobs,
     ),
 ]
@@ -87,6 +90,8 @@ def _jobs_of(client: Client, word: str, user: str, states: tuple[JobState, ...])
     match _parsed(word):
         case AllJobs():
             return pages(client, ACTIVE, user)
+        case JobsOf() as of:
+            return (job for job in pages(client, ACTIVE, user) if of.matches(job.user, job.project, job.name))
         case JobRange(low, high):
             return _range(client, low, high, user, states)
         case ArrayElements(array, indices):
@@ -99,7 +104,7 @@ def _jobs_of(client: Client, word: str, user: str, states: tuple[JobState, ...])
     return [select_one(client, word)]
 
 
-def _parsed(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs | NewestJob:
+def _parsed(word: str) -> Selection:
     try:
         return parse_selection(word)
     except InvalidSelection as unreadable:

@@ -120,7 +120,7 @@ def test_corral_without_arguments_shows_help(corral: Corral) -> None:
         ("job wait 1 --timeout 5", 2, "'5' has no unit"),
         ("nodes show gpu99", 3, "there is no node gpu99"),
         ("nodes drain gpu99", 3, "there is no node gpu99"),
-        ("nodes drain", 2, "Missing argument"),
+        ("nodes drain", 2, "no node is named"),
         ("events -n many", 2, "many"),
         ("tui", 2, "needs a terminal"),
         ("config check nowhere.toml", 2, "there is no such file"),

@@ -348,6 +348,15 @@ def test_drained_node_gets_no_job(cluster: CliCluster) -> None:
     assert "H100" in cluster.corral("nodes", "show", "gpu01").stdout
 
 
+def test_nodes_are_drained_and_resumed_by_label(cluster: CliCluster) -> None:
+    drained = cluster.corral("nodes", "drain", "--select", "rack=r1", "-o", "json")
+    assert [(each["name"], each["state"]) for each in json.loads(drained.stdout)] == [("gpu01", "drained")]
+    other = cluster.corral("nodes", "resume", "--select", "rack=r2")
+    assert (other.returncode, "no node has the label rack=r2" in other.stderr) == (3, True)
+    assert cluster.corral("nodes", "resume").returncode == 2
+    assert cluster.corral("nodes", "resume", "--select", "rack=r1").returncode == 0
+
+
 def test_job_that_fits_no_node_is_refused_by_its_option(cluster: CliCluster) -> None:
     refused = cluster.corral("submit", "--gpus", "9", "--", "true")
     assert refused.returncode == 5

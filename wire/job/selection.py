@@ -1,9 +1,11 @@
-"""Parses the words with which users select jobs: 7, 7_3, 7_[0-9], 1-3, last, all."""
+"""Parses the words with which users select jobs: 7, 7_3, 7_[0-9], 1-3, user:ada, name:sweep-*, last, all."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Union
 
 from wire.job.arrays import array_indices
 
@@ -11,6 +13,7 @@ _ID = re.compile(r"\d{1,18}", re.ASCII)
 _ELEMENT = re.compile(r"\d{1,18}_\d{1,9}", re.ASCII)
 _RANGE = re.compile(r"(\d{1,18})-(\d{1,18})", re.ASCII)
 _ELEMENTS = re.compile(r"(\d{1,18})_\[([\d,:\- ]+)\]", re.ASCII)
+_JOBS_OF = re.compile(r"(user|project|name):(.+)")
 LAST, ALL = "last", "all"
 
 
@@ -50,8 +53,28 @@ class AllJobs:
 
 
 @dataclass(frozen=True)
+class JobsOf:
+    """Selects all active jobs of a user or a project, or all whose name matches a pattern.
+
+    `field` is user, project or name. In a pattern, `*` stands for any characters and `?` for one.
+    """
+
+    field: str
+    value: str
+
+    def matches(self, user: str, project: str, name: str) -> bool:
+        """Return whether this selects a job with this user, project and name."""
+        if self.field == "name":
+            return fnmatchcase(name, self.value)
+        return self.value == (user if self.field == "user" else project)
+
+
+@dataclass(frozen=True)
 class NewestJob:
     """Selects the job that was submitted last."""
+
+
+Selection = Union[JobLabel, ArrayElements, JobRange, AllJobs, JobsOf, NewestJob]
 
 
 class InvalidSelection(ValueError):
@@ -62,7 +85,7 @@ class InvalidSelection(ValueError):
         self.hint = hint
 
 
-def parse_selection(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs | NewestJob:
+def parse_selection(word: str) -> Selection:
     """Return which jobs a word selects. Raise InvalidSelection for any other word."""
     if word == ALL:
         return AllJobs()
@@ -70,6 +93,9 @@ def parse_selection(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs 
         return NewestJob()
     if _ID.fullmatch(word) or _ELEMENT.fullmatch(word):
         return JobLabel(word)
+    of = _JOBS_OF.fullmatch(word)
+    if of is not None:
+        return JobsOf(of[1], of[2])
     span, elements = _RANGE.fullmatch(word), _ELEMENTS.fullmatch(word)
     if span is not None:
         low, high = int(span[1]), int(span[2])
@@ -82,5 +108,6 @@ def parse_selection(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs 
         except ValueError as error:
             raise InvalidSelection(f"{word}: {error}", "Write 7_[0-9] or 7_[1,3].") from None
     raise InvalidSelection(
-        f"{word!r} is not a job", "Write an id (7), an element of an array (7_3), or last."
+        f"{word!r} is not a job",
+        "Write an id (7), an element of an array (7_3), user:NAME, name:NAME, or last.",
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -26,12 +26,22 @@ from wire.text import counted
 
 Name = Annotated[str, argument("NODE", "Name of the node.", autocompletion=completion.nodes)]
 Names = Annotated[list[str], argument("NODE", "Names of nodes.", autocompletion=completion.nodes)]
+NamesOrNone = Annotated[list[str], argument("[NODE]...", "Names of nodes.", autocompletion=completion.nodes)]
 NodesOrGpus = Annotated[
     list[str],
     argument(
-        "NODE[:GPU]",
+        "[NODE[:GPU]]...",
         "Names of nodes (gpu01), or GPUs by node and number (gpu01:3).",
         autocompletion=completion.nodes,
+    ),
+]
+Select = Annotated[
+    list[Any],
+    option(
+        "--select",
+        "KEY=VALUE",
+        "Also choose all nodes with this label. If repeated, a node must have all of the labels.",
+        parser=amounts.pair,
     ),
 ]
 DryRun = Annotated[
@@ -82,10 +92,12 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
         "corral nodes drain gpu01 --why 'new fan'",
         "corral nodes drain gpu01 --by 18:00 --dry-run",
         "corral nodes drain gpu01 gpu02 --by 2h --yes",
+        "corral nodes drain --select rack=r2",
     )
 )
 def drain(
-    names: Names,
+    names: NamesOrNone = [],  # noqa: B006 - never changed
+    select: Select = [],  # noqa: B006 - never changed
     why: Annotated[
         str, option("--why", "TEXT", "Reason why the nodes are drained, shown to all users.")
     ] = "",
@@ -110,6 +122,7 @@ def drain(
     With --by, list the jobs that would be moved or ended, and ask for confirmation if jobs would be ended.
     """
     client = Client()
+    names = _selected(client, names, select)
     if by is None:
         return _each(names, client.node if dry_run else lambda name: client.drain(name, why), output)
     if dry_run:
@@ -127,8 +140,17 @@ def drain(
     return _each(names, lambda name: client.drain(name, why, by), output)
 
 
-@app.command(epilog=examples("corral nodes resume gpu01", "corral nodes resume gpu01:3"))
-def resume(names: NodesOrGpus, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
+@app.command(
+    epilog=examples(
+        "corral nodes resume gpu01", "corral nodes resume gpu01:3", "corral nodes resume --select rack=r2"
+    )
+)
+def resume(
+    names: NodesOrGpus = [],  # noqa: B006 - never changed
+    select: Select = [],  # noqa: B006 - never changed
+    dry_run: DryRun = False,
+    output: Output = Format.TABLE,
+) -> int:
     """Resume drained nodes (NODE) or cordoned GPUs (NODE:GPU), so that new jobs may start there again."""
     client = Client()
 
@@ -138,7 +160,7 @@ def resume(names: NodesOrGpus, dry_run: DryRun = False, output: Output = Format.
             return client.node(node)
         return client.resume(node) if gpu is None else client.resume_gpu(node, gpu)
 
-    return _each(names, act, output)
+    return _each(_selected(client, names, select), act, output)
 
 
 @app.command(epilog=examples("corral nodes cordon gpu01:3 --why 'noisy fan'"))
@@ -168,6 +190,28 @@ def cordon(
         return client.node(node) if dry_run else client.cordon_gpu(node, gpu, why)
 
     return _each(names, act, output)
+
+
+def _selected(client: Client, names: list[str], labels: list[tuple[str, str]]) -> list[str]:
+    """Return the named nodes, and the nodes that have all of these labels, each once.
+
+    Raises CommandError if no node is named and no node has the labels.
+    """
+    if not names and not labels:
+        raise CommandError("no node is named", "Name nodes, or choose them by --select KEY=VALUE.")
+    found = [each.name for each in client.nodes().nodes if has_labels(each.labels, labels)] if labels else []
+    if labels and not found:
+        wanted = " and ".join(f"{key}={value}" for key, value in labels)
+        raise CommandError(
+            f"no node has the label {wanted}",
+            "'corral nodes list -o wide' shows labels.",
+            exit_codes.NOT_FOUND,
+        )
+    return list(dict.fromkeys([*names, *found]))
+
+
+def has_labels(labels: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> bool:
+    return all(labels.get(key) == value for key, value in wanted)
 
 
 def _split(name: str) -> tuple[str, str | None]:

@@ -24,10 +24,10 @@ async def ordered(
 
 
 async def few(api: RunningController) -> None:
-    """Job 1, the array 2 with four elements, job 6; nothing can start."""
+    """Job 1, the array 2 with four elements, job 6 of project vision; nothing can start."""
     await api.submit()
-    await api.submit(array="0-3")
-    await api.submit()
+    await api.submit(array="0-3", name="sweep-lr")
+    await api.submit(project="vision")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,10 @@ async def few(api: RunningController) -> None:
         ("last", "6"),
         ("6 1 6", "6 1"),
         ("100-200", ""),
+        ("name:sweep-*", "2_0 2_1 2_2 2_3"),
+        ("name:sweep", ""),
+        ("project:vision", "6"),
+        ("project:visions", ""),
     ],
 )
 async def test_jobs_matched_by_each_pattern(api: RunningController, patterns: str, labels: str) -> None:
@@ -51,6 +55,14 @@ async def test_jobs_matched_by_each_pattern(api: RunningController, patterns: st
     answer = await ordered(api, "cancel", *patterns.split(), only_tell=True)
     assert answer == (labels.split(), {})
     assert api.daemon.seq == before
+
+
+async def test_jobs_of_a_user(api: RunningController) -> None:
+    await few(api)
+    (_, first) = await api.get("/v1/jobs/1")
+    me = first["job"]["user"]
+    assert (await ordered(api, "hold", f"user:{me}"))[0] == ["1", "2_0", "2_1", "2_2", "2_3", "6"]
+    assert await ordered(api, "release", f"user:{me}x") == ([], {})
 
 
 async def test_order_for_a_whole_array_is_one_commit(api: RunningController) -> None:

@@ -8,19 +8,26 @@ The changes of all jobs are written to the store in as few transactions as possi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from controller.api.handlers.jobs.jobs import known_to, need_known
 from controller.api.server.access import CANCEL, HOLD, PREEMPT, RELEASE, REQUEUE, SET
 from controller.api.server.errors import Rejected, problem_of, rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import job_view
-from controller.core.model import inputs
-from controller.core.model.inputs import Input, Refusal
+from controller.core.commands.job_orders import MakeInput, active_jobs, maker_of
+from controller.core.model.inputs import Refusal
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job
 from wire.api.jobs import JobChange, JobRefused, JobsAnswer, JobsOrder
-from wire.job.selection import AllJobs, ArrayElements, InvalidSelection, JobRange, NewestJob, parse_selection
+from wire.job.selection import (
+    AllJobs,
+    ArrayElements,
+    InvalidSelection,
+    JobRange,
+    JobsOf,
+    NewestJob,
+    parse_selection,
+)
 from wire.names import JobState
 from wire.text import printable
 
@@ -37,8 +44,6 @@ NEEDS = {
 }
 """The actions, and the right that each needs on every job."""
 
-Make = Callable[[Job], Input]
-
 
 async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
     """Cancel, hold, release, preempt, requeue or change many jobs. Each job may be refused separately."""
@@ -48,7 +53,7 @@ async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
     await call.permit(need)
     await call.daemon.settled()
     meant, refused = await _chosen(call, order)
-    make = await _action(call, order, meant)
+    make = await _maker(call, order, meant)
     able: list[Job] = []
     for job in meant:
         try:
@@ -66,7 +71,7 @@ async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
 
 
 async def _each(
-    call: Call, jobs: list[Job], make: Make, refused: list[JobRefused], *, cancels: bool
+    call: Call, jobs: list[Job], make: MakeInput, refused: list[JobRefused], *, cancels: bool
 ) -> list[Job]:
     """Pass the input `make(job)` to the engine for each job, and return the jobs whose input it accepted.
 
@@ -88,23 +93,15 @@ async def _each(
     return done
 
 
-async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
+async def _maker(call: Call, order: JobsOrder, jobs: list[Job]) -> MakeInput:
     """Return a function that takes a job and returns the engine's input for the requested action, such as
     Cancel."""
-    user = call.caller.user
-    if order.action == "set":
+    known = {}
+    if order.action == "set" and jobs:
         # All jobs get the same new dependencies, so one lookup of the final states of the named jobs is
         # enough.
-        known = await known_to(call, jobs[0], JobChange(order.changes)) if jobs else {}
-        return lambda job: inputs.Edit(job.id, user, order.changes, known, call.asker)
-    actions: dict[str, Make] = {
-        "cancel": lambda job: inputs.Cancel(job.id, user),
-        "hold": lambda job: inputs.Hold(job.id, user, call.asker),
-        "release": lambda job: inputs.Release(job.id, user, call.asker),
-        "requeue": lambda job: inputs.Requeue(job.id, user),
-        "preempt": lambda job: inputs.Preempt(job.id, user, order.stay_held),
-    }
-    return actions[order.action]
+        known = await known_to(call, jobs[0], JobChange(order.changes))
+    return maker_of(order, call.caller.user, call.asker, known)
 
 
 async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefused]]:
@@ -131,16 +128,13 @@ async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefu
 
 
 async def _meant(call: Call, word: str) -> list[Job]:
-    state = call.daemon.state
     try:
         meant = parse_selection(word)
     except InvalidSelection as unreadable:
         raise rejected("invalid", str(unreadable), "jobs", unreadable.hint) from None
     match meant:
-        case AllJobs():
-            return sorted(state.live(), key=lambda job: job.id)
-        case JobRange(low, high):
-            return sorted((job for job in state.live() if low <= job.id <= high), key=lambda job: job.id)
+        case AllJobs() | JobRange() | JobsOf():
+            return active_jobs(call.daemon.state, meant)
         case ArrayElements(array, indices):
             return await _elements(call, array, indices)
         case NewestJob():

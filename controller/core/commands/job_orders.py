@@ -1,0 +1,54 @@
+"""Orders for many jobs, such as cancel or hold: the jobs that a word selects, and the input for each job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from controller.core.model import inputs
+from controller.core.model.inputs import Input, Requester
+from controller.core.model.job import Job
+from controller.core.state.state import State
+from wire.api.jobs import JobsOrder
+from wire.job.selection import AllJobs, JobRange, JobsOf
+from wire.names import JobState
+
+MakeInput = Callable[[Job], Input]
+
+
+def active_jobs(state: State, selection: AllJobs | JobRange | JobsOf) -> list[Job]:
+    """Return the jobs that have not ended and that the word selects, by id.
+
+    Example: `name:sweep-*` selects the waiting and running jobs whose names begin with sweep-.
+    """
+    found: list[Job] = []
+    for job in state.live():
+        match selection:
+            case JobRange(low, high):
+                chosen = low <= job.id <= high
+            case JobsOf():
+                chosen = selection.matches(job.user, job.spec.project, job.name)
+            case _:
+                chosen = True
+        if chosen:
+            found.append(job)
+    return sorted(found, key=lambda job: job.id)
+
+
+def maker_of(
+    order: JobsOrder, by: str, asker: Requester | None = None, known: Mapping[str, JobState] | None = None
+) -> MakeInput:
+    """Return the function that makes the engine's input, such as Cancel, for one job of the order.
+
+    `by` is the user that gives the order, `asker` the same user with its rights. `known` has the final states
+    of jobs that new dependencies name, as in `inputs.Edit`.
+    """
+    if order.action == "set":
+        return lambda job: inputs.Edit(job.id, by, order.changes, known or {}, asker)
+    makers: dict[str, MakeInput] = {
+        "cancel": lambda job: inputs.Cancel(job.id, by),
+        "hold": lambda job: inputs.Hold(job.id, by, asker),
+        "release": lambda job: inputs.Release(job.id, by, asker),
+        "requeue": lambda job: inputs.Requeue(job.id, by),
+        "preempt": lambda job: inputs.Preempt(job.id, by, order.stay_held),
+    }
+    return makers[order.action]
