@@ -27,7 +27,9 @@ GROUPS = {
     "lab": "benchmarks.lab.command",
 }
 COMMANDS = {"placement": run_placement, "lab": run_lab}
-"""Groups that take options."""
+"""Groups of benchmarks that have options. For each, the function that runs it with the
+words after its name.
+"""
 
 
 def main(arguments: list[str]) -> int:

@@ -25,8 +25,8 @@ _APART = parse_job_term("app=x on node", None)
 
 
 def engine_of(nodes: int, gpus: int = 8, **sections: Any) -> Engine:
-    """Return an engine with `nodes` idle nodes. `sections` has the tables of its configuration; all other
-    tables have default values.
+    """Return an engine with `nodes` idle nodes of `gpus` GPUs. `sections` has the tables of its
+    scheduler.toml; all other tables have default values.
     """
     pipeline = build_pipeline(Config(**sections))
     state = State(pipeline.order)
@@ -55,8 +55,8 @@ def submit(engine: Engine, spec: JobSpec, now: float = 0.0) -> int:
 
 
 def place_one(nodes: int) -> tuple[list[float], list[float]]:
-    """Place single jobs on a cluster that fills up. Return the seconds of each scheduling cycle, and the
-    seconds of each submit together with its cycle.
+    """Submit and place single jobs until the cluster is almost full. Return the seconds of each scheduling
+    cycle, and the seconds of each submit and its cycle together.
     """
     engine = engine_of(nodes)
     submit(engine, ONE_GPU)

@@ -1,4 +1,5 @@
-"""Acts as many hosts with one SSH server: `python -m benchmarks.farm PLACE`.
+"""Acts as many hosts with one SSH server: `python -m benchmarks.farm DIRECTORY`. The directory has the keys
+of the server and of its clients.
 
 The agent on each channel is simulated by a few lines: it sends a hello with eight GPUs, and answers every
 ping. The TCP connection, the handshake, the login and the channel of each host are real.
@@ -21,7 +22,7 @@ import asyncssh
 from wire.agent.frames import GpuFacts, Hello, Leave, NodeFacts, Ping, Pong, pack, unpack
 
 BYTES = 120
-"""Where struct tcp_info has bytes_acked and bytes_received."""
+"""Offset of the field bytes_acked in the struct tcp_info of Linux. The field bytes_received follows."""
 
 
 class Farm:
@@ -93,8 +94,8 @@ def hello(name: str) -> Hello:
 
 
 async def main(place: Path) -> None:
-    """Serve SSH until stdin ends. Answer each line on stdin with the numbers of bytes, pings and connections
-    so far.
+    """Serve SSH on a free port, print the port, and continue until stdin ends. For each line on stdin, print
+    the numbers of bytes, pings and connections so far. `place` is the directory with the keys.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

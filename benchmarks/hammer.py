@@ -1,4 +1,6 @@
-"""Submits jobs from many threads at the same time: `python -m benchmarks.hammer URL THREADS EACH SPEC`."""
+"""Submits jobs from many threads at the same time: `python -m benchmarks.hammer URL THREADS JOBS_PER_THREAD
+SPEC`, where SPEC is a JobSpec as JSON.
+"""
 
 from __future__ import annotations
 

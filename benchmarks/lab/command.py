@@ -51,20 +51,25 @@ def lab(
     ] = 28,
     loads: Annotated[
         str,
-        typer.Option("--loads", metavar="A,B,…", help="Demanded GPU-hours divided by those of the cluster."),
+        typer.Option(
+            "--loads", metavar="A,B,…", help="Demanded GPU-hours divided by the GPU-hours of the cluster."
+        ),
     ] = "0.9,1.2",
-    mixes: Annotated[str, typer.Option("--mixes", metavar="A,B,…", help=", ".join(MIXES) + ".")] = "lab",
+    mixes: Annotated[
+        str, typer.Option("--mixes", metavar="A,B,…", help=f"Mixes of jobs to run: {', '.join(MIXES)}.")
+    ] = "lab",
     config: Annotated[
         str,
         typer.Option(
             "--config",
             metavar="FILE",
-            help="A scheduler.toml with simulated nodes. empty: no settings. Default: examples/lab.toml.",
+            help="A scheduler.toml with simulated nodes, or the word empty: the nodes of examples/lab.toml "
+            "without other settings. Default: examples/lab.toml.",
             show_default=False,
         ),
     ] = "",
     without_admin: Annotated[
-        bool, typer.Option("--without-admin", help="No node is drained or reserved.")
+        bool, typer.Option("--without-admin", help="Run without drains and reservations of nodes.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -94,7 +99,8 @@ def run() -> None:
 
 
 def configuration(name: str) -> tuple[str, Config]:
-    """Return the name and content of a configuration: a file, `empty`, or without a name examples/lab.toml.
+    """Return the name and content of the configuration with this name: a file, `empty`, or, if `name` is an
+    empty text, examples/lab.toml.
 
     `empty` has the nodes of examples/lab.toml and no other setting.
     """
@@ -135,7 +141,7 @@ def _results(tasks: Sequence[LabTask]) -> list[LabResult]:
 
 
 def show(found: LabResult) -> None:
-    """Print the figures of one run beside their bars."""
+    """Print the figures of one run, each beside the limit that it should meet."""
     heading(
         f"Lab: configuration {found.config}, mix {found.mix}, load {found.load:g}, seed {found.seed}, "
         f"{found.days:g} days, {found.jobs:,} jobs"

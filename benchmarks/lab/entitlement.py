@@ -1,15 +1,16 @@
-"""Computes what each tenant is entitled to: GPU-hours by weighted max-min fairness over its demand.
+"""Computes what each tenant is entitled to: GPU-hours by weighted max-min fairness over the tenant's demand.
 
 Algorithm of `entitled_hours`
 1. Divide the time into steps. In each step, every tenant demands the GPUs of its unfinished jobs. A job
    demands at most its own GPUs, and jobs that require a GPU model together at most the GPUs of this model.
 2. Divide the capacity of the step by weighted max-min fairness: a tenant whose demand is less than its part
-   gets its demand, and the others divide the remaining GPUs by their weights.
-3. Serve the jobs of each tenant in the order of their submits: subtract what they got from what they need.
+   gets its demand, and the other tenants divide the remaining GPUs by their weights.
+3. Give the tenant's part to its jobs in the order of their submits: subtract the GPU-seconds that each job
+   gets from the GPU-seconds that the job still needs.
 
 Invariant: the result depends on the jobs, weights and capacity alone, and not on what the scheduler did. The
-accounting of the controller does not know run times in advance, so `corral report fairness` counts the demand
-that there really was (controller/core/accounting/cluster_accounting.py).
+accounting of the controller does not have the run times in advance, so `corral report fairness` counts the
+demand that there really was (controller/core/accounting/cluster_accounting.py).
 Cost: O(jobs + steps x GPUs).
 
 Example: 8 GPUs for one hour, weights a = 1 and b = 1. Tenant a demands 2 GPUs and b 20: a is entitled to 2
@@ -30,7 +31,9 @@ _NOTHING_S = 1e-6
 
 @dataclass(slots=True)
 class Demand:
-    """A job as its tenant's demand: submit in seconds from the begin, GPUs, and the GPU-seconds it needs."""
+    """The demand of one job: the submit in seconds after the start of the run, the GPUs that the job
+    requests, and the GPU-seconds that the job still needs.
+    """
 
     tenant: str
     submit_s: float
@@ -46,9 +49,11 @@ def entitled_hours(
     step_s: float,
     gpus_of: Mapping[tuple[str, ...], float],
 ) -> dict[str, list[float]]:
-    """Return the GPU-hours to which each tenant is entitled in each step. `capacity`: the GPUs of each step.
+    """Return the GPU-hours to which each tenant is entitled in each step, by tenant. `capacity` has the
+    number of GPUs in each step of `step_s` seconds.
 
-    `gpus_of`: the number of GPUs that meet a requirement of GPU models.
+    `gpus_of` has the number of GPUs that each tuple of accepted GPU models allows: {("H100",): 16} if 16 GPUs
+    are H100.
     """
     coming = deque(sorted((replace(each) for each in demands), key=lambda each: each.submit_s))
     unfinished: defaultdict[str, deque[Demand]] = defaultdict(deque)
@@ -69,7 +74,9 @@ def entitled_hours(
 def _uses(
     jobs: Iterable[Demand], gpus: float, step_s: float, gpus_of: Mapping[tuple[str, ...], float]
 ) -> Iterator[tuple[Demand, float]]:
-    """Yield the jobs of one tenant, in order, with the GPUs that each uses if the tenant has this many."""
+    """Yield the jobs of one tenant that run in one step, in order, each with its mean number of GPUs in the
+    step. The tenant has `gpus` GPUs in this step.
+    """
     left_of = dict(gpus_of)
     for job in jobs:
         if gpus <= 0:
@@ -82,7 +89,9 @@ def _uses(
 
 
 def _serve(jobs: deque[Demand], gpus: float, step_s: float, gpus_of: Mapping[tuple[str, ...], float]) -> None:
-    """Subtract what the jobs of a tenant get in one step, and remove the finished jobs."""
+    """Let the jobs of one tenant run on `gpus` GPUs for one step: subtract the GPU-seconds that each job
+    gets, and remove the finished jobs.
+    """
     served = list(_uses(jobs, gpus, step_s, gpus_of))
     for job, use in served:
         jobs.popleft()

@@ -22,7 +22,9 @@ from wire.names import PRIORITIES, JobState
 
 @dataclass(slots=True)
 class RecordedJob:
-    """One job of a run: its request, and the begin and end of each of its attempts in seconds."""
+    """One job of a run: its request, and the start and end of each of its attempts (`runs`), in seconds since
+    1970.
+    """
 
     job: int
     user: str
@@ -37,7 +39,9 @@ class RecordedJob:
 
     @property
     def tenant(self) -> str:
-        """The project of the job; FLOOD for a job of the flood, which belongs to no real project."""
+        """The project of the job. The jobs that one user submits to invented projects have the common tenant
+        FLOOD.
+        """
         return self.spec.project if self.spec.project in PROJECTS else FLOOD
 
     @property
@@ -74,9 +78,9 @@ class History:
     jobs: dict[int, RecordedJob] = field(default_factory=dict)
     waiting: dict[int, RecordedJob] = field(default_factory=dict)
     waiting_of: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """The number of waiting jobs by tenant and user. Scavengers do not count."""
+    """The number of waiting jobs by tenant and user. Jobs with the priority SCAVENGER do not count."""
     _running: dict[int, float] = field(default_factory=dict)
-    """The begin of the attempt of each running job."""
+    """The start of the present attempt of each running job, in seconds since 1970, by job id."""
 
     def observe(self, event: Event) -> None:
         """Update the record of the job that the event names."""

@@ -1,4 +1,6 @@
-"""Computes the figures of a run from its recorded jobs and samples. Each figure has a bar."""
+"""Computes the figures of a run from its recorded jobs and samples. benchmarks/lab/command.py prints them
+beside their limits.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +20,34 @@ from wire.names import JobState
 STEP_S = 0.5 * HOUR_S
 """Seconds between two samples, and the step of the computation of entitlements."""
 OFTEN = 0.5
-"""The deviation of a tenant counts if the tenant has a waiting job in at least this part of the samples.
+"""Deviations are judged only for tenants that have a waiting job in at least this part of the samples.
 
-Half, and not all, because a tenant may begin to wait only when the backlog has grown. A tenant with
-less demand than its share has no deviation in any case, because it is entitled to its demand only.
+The part is a half, and not one, because a tenant may begin to wait only when the backlog has grown. A tenant
+whose demand is less than its share has no deviation in any case, because the tenant is entitled to its demand
+only.
 """
 GANG_NODES = 3
 """The least number of nodes of the gangs that are measured."""
 PATIENCE_H = 72.0
-"""Hours. A gang submitted in the last hours of the run may still wait at the end."""
+"""A gang that was submitted in this number of hours before the end of the run, and still waits, does not
+count as a gang that never started.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The idle GPUs by cause, and the tenants and users with waiting jobs, for one step."""
+    """One sample of the simulated cluster: the number of idle GPUs by cause, and the tenants and users that
+    have waiting jobs.
+    """
 
     idle: Mapping[str, float]
     waiting: frozenset[tuple[str, str]]
-    """The tenant and user of each waiting job. Scavengers do not count."""
+    """The tenant and user of each waiting job. Jobs with the priority SCAVENGER do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that was recorded in a run. Times are seconds since 1970."""
+    """All that was recorded in a run. `starts_at` and `ends_at` are in seconds since 1970."""
 
     jobs: Sequence[RecordedJob]
     samples: Sequence[Sample]
@@ -48,7 +55,7 @@ class Record:
     ends_at: float
     gpus: int
     gpus_of: Mapping[tuple[str, ...], float]
-    """The number of GPUs that meet each requirement of GPU models."""
+    """The number of GPUs that each tuple of accepted GPU models allows."""
     weights: Mapping[str, float]
     """The weights of projects, and of users as `project/user`."""
 
@@ -60,7 +67,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """How far a tenant is from its entitlement: in percentage points, negative if it got less."""
+    """The difference between what a tenant got and what it was entitled to (`points`), in percentage points;
+    negative if the tenant got less.
+    """
 
     tenant: str
     points: float
@@ -72,16 +81,18 @@ class Deviation:
 
 
 def worst(deviations: Iterable[Deviation]) -> Deviation | None:
-    """Return the largest deviation, in either direction, of the tenants that often wait; None without one."""
+    """Return the largest deviation, in either direction, of the tenants that often wait (see OFTEN); None if
+    no tenant often waits.
+    """
     waiting = [each for each in deviations if each.waits >= OFTEN]
     return max(waiting, key=lambda each: abs(each.points), default=None)
 
 
 def project_deviations(record: Record) -> list[Deviation]:
-    """Compare the GPU-hours of each project with its entitlement, in percent of all GPU-hours.
+    """Compare the GPU-hours of each project with its entitlement, in percent of all GPU-hours of the cluster.
 
-    Scavengers neither demand nor get anything here. GPUs of nodes that take no new jobs are no capacity while
-    they are idle.
+    Jobs with the priority SCAVENGER count neither as demand nor as GPU-hours of the project. An idle GPU does
+    not count as capacity while its node is drained or in maintenance.
     """
     jobs, entitled = _entitled_projects(record)
     got = _used_hours((job.tenant, job) for job in jobs)
@@ -95,10 +106,11 @@ def project_deviations(record: Record) -> list[Deviation]:
 
 
 def worst_week(record: Record) -> Deviation | None:
-    """Return the largest deviation of a project within one week, in percent of the GPU-hours of the week.
-
-    It shows a project that takes the cluster for some days, although the months of all projects are fair.
+    """Return the largest deviation of a project within one week, in percent of the GPU-hours of the week;
     None if the run is shorter than a week.
+
+    A project that takes the cluster for some days has a large deviation here, although it may get a fair part
+    of the whole run.
     """
     jobs, entitled = _entitled_projects(record)
     week = int(WEEK_H * HOUR_S / STEP_S)
@@ -115,7 +127,9 @@ def worst_week(record: Record) -> Deviation | None:
 
 
 def _entitled_projects(record: Record) -> tuple[list[RecordedJob], dict[str, list[float]]]:
-    """Return the jobs that are not scavengers, and the entitlement of each project in each step."""
+    """Return all jobs except those with the priority SCAVENGER, and the GPU-hours to which each project is
+    entitled in each step, by project.
+    """
     out = [sum(sample.idle.get(cause, 0.0) for cause in (DRAIN, MAINTENANCE)) for sample in record.samples]
     capacity = [record.gpus - lost for lost in out]
     jobs = [job for job in record.jobs if not job.scavenges]
@@ -124,10 +138,10 @@ def _entitled_projects(record: Record) -> tuple[list[RecordedJob], dict[str, lis
 
 
 def user_deviations(record: Record) -> list[Deviation]:
-    """Compare the GPU-hours of each user with the user's part of the GPU-hours of the project, in percent of
-    the latter.
+    """Compare the GPU-hours of each user of a project with the part of the project's GPU-hours to which the
+    user is entitled, in percent of the project's GPU-hours.
 
-    Only projects in which several users often wait count.
+    Projects in which fewer than two users often wait are left out.
     """
     waits = Counter(pair for sample in record.samples for pair in sample.waiting)
     often = [tenant for (tenant, _), count in waits.items() if count >= OFTEN * len(record.samples)]
@@ -154,7 +168,10 @@ def user_deviations(record: Record) -> list[Deviation]:
 
 
 def _deviation(tenant: str, got: float, entitled: float, total: float, waits: float) -> Deviation:
-    """Return how much more or less the tenant got than its entitlement, in percent of `total` GPU-hours."""
+    """Return how much more or less the tenant got than its entitlement. `got`, `entitled` and `total` are in
+    GPU-hours, the result is in percent of `total`. `waits` is the part of the samples in which the tenant had
+    a waiting job.
+    """
     return Deviation(tenant, 100 * (got - entitled) / total, 100 * got / total, 100 * entitled / total, waits)
 
 
@@ -166,7 +183,7 @@ def _demands(record: Record, jobs: Iterable[RecordedJob], *, by_user: bool = Fal
 
 
 def _used_hours(jobs: Iterable[tuple[str, RecordedJob]]) -> Counter[str]:
-    """Return the sum of the GPU-hours of jobs for each text. Each pair has a text, such as a project, and a
+    """Return the GPU-hours that the jobs of each name used. Each pair has a name, such as a project, and a
     job.
     """
     used: Counter[str] = Counter()
@@ -198,9 +215,8 @@ def idle_hours(record: Record) -> dict[str, float]:
 
 
 def wasted_percent(record: Record) -> float:
-    """Return the GPU-hours that are idle while a job waits that would fit and delay no other job.
-
-    The result is in percent of all GPU-hours.
+    """Return the GPU-hours in which a GPU was idle although a waiting job would have fit and delayed no other
+    job, in percent of all GPU-hours.
     """
     return (
         100 * sum(hours for cause, hours in idle_hours(record).items() if cause in WASTE) / record.gpu_hours
@@ -229,12 +245,16 @@ def gangs_never_started(record: Record) -> tuple[int, int]:
 
 
 def longest_gang_wait_h(record: Record) -> float:
-    """Return the longest wait of a gang of three or more nodes until its first start or the end, in hours."""
+    """Return the longest time in hours for which a gang of three or more nodes waited for its first start. A
+    gang that never started counts until its end or the end of the run.
+    """
     return max((job.wait_h(record.ends_at) for job in record.jobs if job.nodes >= GANG_NODES), default=0.0)
 
 
 def longest_narrow_wait_h(record: Record) -> float:
-    """Return the longest wait of a job with one GPU, in hours. Scavengers do not count."""
+    """Return the longest wait of a job with at most one GPU, in hours. Jobs with the priority SCAVENGER do
+    not count.
+    """
     narrow = (job for job in record.jobs if job.gpus <= 1 and not job.scavenges)
     return max((job.wait_h(record.ends_at) for job in narrow), default=0.0)
 

@@ -1,4 +1,6 @@
-"""The admin's week in the lab: a rack is drained for 12 hours, and two nodes are reserved for maintenance."""
+"""Planned outages in each week of the lab: two nodes are drained for 12 hours, and two other nodes are
+reserved for maintenance.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Outage:
 
 
 def outages(nodes: Sequence[str], days: float) -> list[Outage]:
-    """Return the outages of each whole week: node three and four are drained, node one and two reserved."""
+    """Return the outages of each whole week: the third and fourth node are drained, the first and second
+    reserved.
+    """
     found = []
     for week in range(int(days // 7)):
         begin = START_S + week * WEEK_H * HOUR_S

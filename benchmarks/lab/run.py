@@ -39,7 +39,9 @@ from controller.sim.virtual_agents import PlannedRun
 from wire.job.spec import JobSpec
 
 _OPTIONAL = ("priority", "preemptible", "queue", "deadline_at")
-"""Fields that a user leaves out if the configuration refuses the job because of them."""
+"""Fields of a JobSpec. If the configuration refuses a job because of one of them, the job is submitted again
+without it.
+"""
 _DEFAULTS = JobSpec(command=())
 
 
@@ -152,9 +154,11 @@ class LabRun:
         simulation.schedule(now + interval_s, REBALANCE, self._rebalance)
 
     def _submit(self, work: TraceJob, now: float) -> None:
-        """Submit a job as its user, under the ceilings and memberships of the configuration.
+        """Submit a job as its user, who is no operator: the limits on priorities and the members of projects
+        in the configuration apply.
 
-        If the job is refused because of an optional field, submit it without the field, as a user would.
+        If the job is refused because of an optional field (see _OPTIONAL), submit it without the field, as a
+        user would.
         """
         simulation = self._simulation
         reply = simulation.tell(inputs.Submit(work.spec, work.user, asker=Requester(work.user))).reply
@@ -186,7 +190,9 @@ class LabRun:
         self._samples.append(Sample({cause.value: gpus for cause, gpus in idle.items()}, waiting))
 
     def _gpus_of(self) -> dict[tuple[str, ...], float]:
-        """Return the number of GPUs that meet each requirement of GPU models in the run."""
+        """Return, for each tuple of GPU models that jobs of the run accept, the number of GPUs of these
+        models.
+        """
         nodes = self._cluster.nodes
         return {
             models: float(

@@ -24,15 +24,17 @@ from wire.job.start_conditions import Restart, RestartWhen
 from wire.names import PRIORITIES
 
 START_S = 1_699_833_600.0
-"""The begin of the run, a Monday at 00:00 UTC, in seconds since 1970."""
+"""The start of the run, a Monday at 00:00 UTC, in seconds since 1970."""
 HOUR_S = 3_600.0
 WEEK_H = 168.0
 GPUS = 48
 GPUS_PER_NODE = 8
 PROJECTS = ("llm", "vision", "speech", "students", "serving")
-"""The projects of the lab. All other projects belong to the user that submits to invented ones."""
+"""The projects of the lab. In the mix `flood`, one user also submits jobs to projects that the user has
+invented.
+"""
 FLOOD = "flood"
-"""The tenant that stands for all invented projects together."""
+"""The tenant that stands for all invented projects of the mix `flood` together."""
 GANG, NOTEBOOK, SCAVENGER, DEADLINE = "gang", "notebook", "scavenger", "deadline"
 _LARGEST_SCALE = 6.0
 _WORKDAY_H, _WORKDAYS, _FIRST_HOUR = 9.0, 5, 9.0
@@ -56,22 +58,26 @@ class Request:
 
 
 Batch = Callable[[Random, float], list[Request]]
-"""A function that draws the jobs of one submit at an hour."""
+"""A function that returns the random jobs of one submit. The second argument is the hour of the submit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One source of jobs. The gaps between its submits are uniform between two numbers of hours."""
+    """One source of jobs, such as the sweeps of one user. The hours between two submits are random, with a
+    uniform distribution from `least_gap_h` to `most_gap_h`.
+    """
 
     first_h: float
     least_gap_h: float
     most_gap_h: float
     batch: Batch
     by_day: bool = False
-    """True: the hours are working hours, from 9:00 to 18:00 on Monday to Friday."""
+    """If true, hours are counted only during working time, from 9:00 to 18:00 on Monday to Friday."""
 
     def requests(self, dice: Random, rate: float, until_h: float) -> Iterator[list[Request]]:
-        """Yield the submits until this hour, with gaps divided by `rate`."""
+        """Yield the jobs of each submit until the hour `until_h`. The hours between two submits are divided
+        by `rate`.
+        """
         at_h = self.first_h / rate
         while at_h < until_h:
             yield self.batch(dice, at_h)
@@ -113,7 +119,9 @@ def _queue_for(limit_h: float) -> str:
 
 
 def _sweep(user: str, project: str) -> Batch:
-    """A sweep of 8 to 30 jobs with one GPU each. The time limit of 15 % of the sweeps is too short."""
+    """Return a function that draws a sweep of 8 to 30 jobs with one GPU each. The time limit of 15 % of the
+    sweeps is too short.
+    """
 
     def batch(dice: Random, at_h: float) -> list[Request]:
         run_h, short = dice.uniform(1, 5), dice.random() < 0.15
@@ -129,7 +137,9 @@ def _sweep(user: str, project: str) -> Batch:
 
 
 def _gang(project: str, users: tuple[str, ...], sizes: tuple[int, ...], models: tuple[str, ...]) -> Batch:
-    """A gang on whole nodes that saves checkpoints."""
+    """Return a function that draws a gang on whole nodes, which saves checkpoints. The number of nodes is
+    drawn from `sizes`.
+    """
 
     def batch(dice: Random, at_h: float) -> list[Request]:
         nodes, run_h, user = dice.choice(sizes), dice.uniform(8, 30), dice.choice(users)
@@ -156,9 +166,10 @@ def _gang(project: str, users: tuple[str, ...], sizes: tuple[int, ...], models: 
 def _training(
     project: str, users: Mapping[str, tuple[int, ...]], run_h: tuple[float, float], saving: float
 ) -> Batch:
-    """A job on one node.
+    """Return a function that draws a job on one node.
 
-    `users`: the widths in GPUs of each user. `saving`: the part of the jobs that saves checkpoints.
+    `users` has the numbers of GPUs from which the job of each user is drawn. `run_h` is the range of run
+    times in hours. `saving` is the part of the jobs, from 0 to 1, that saves checkpoints.
     """
 
     def batch(dice: Random, at_h: float) -> list[Request]:
@@ -214,14 +225,16 @@ _LAB = {name: 1.0 for name in _STREAMS if name != "vision gangs" and "with" not 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """The rate of each stream, relative to the others, and what else happens."""
+    """A kind of workload: the rate of each stream of jobs, relative to the other streams, and
+    special jobs.
+    """
 
     rates: Mapping[str, float]
     deadlines: bool = True
     limits: bool = True
-    """False: no job has a time limit."""
+    """If false, no job has a time limit."""
     flood: bool = False
-    """True: one user submits 5,000 jobs over 50 invented projects."""
+    """If true, one user also submits 5,000 jobs to 50 invented projects."""
 
 
 MIXES: Mapping[str, Mix] = {
@@ -238,9 +251,10 @@ MIXES: Mapping[str, Mix] = {
 
 
 def lab_jobs(seed: int, days: float, load: float, mix: str) -> list[TraceJob]:
-    """Return the jobs of the mix, in the order of their submits.
+    """Return the jobs of the mix, in the order of their submits. Together they demand `load` times the
+    GPU-hours of the cluster; the jobs of the flood are added to this demand.
 
-    Raises SimulationRefused if the load is too large for the mix. The flood does not count towards the load.
+    Raises SimulationRefused if the load is too large for the mix.
     """
     chosen, until_h = MIXES[mix], 24 * days
     fixed = [*_service(until_h), *(_deadlines(until_h) if chosen.deadlines else [])]
@@ -275,7 +289,9 @@ def _without_limits(requests: list[Request]) -> list[Request]:
 
 
 def _scale(drawn: list[tuple[float, bool, list[Request]]], wanted: float, until_h: float) -> float:
-    """Return the scale at which the submits within the hours demand this many GPU-hours, by bisection."""
+    """Return the scale for the submit times: if all times are divided by this scale, the jobs submitted
+    before the hour `until_h` demand `wanted` GPU-hours. The scale is found by bisection.
+    """
     amounts = [
         (unscaled_h, by_day, sum(each.gpu_hours for each in batch)) for unscaled_h, by_day, batch in drawn
     ]
@@ -297,7 +313,9 @@ def _scale(drawn: list[tuple[float, bool, list[Request]]], wanted: float, until_
 
 
 def _submit_hour(hour: float, *, by_day: bool) -> float:
-    """Return the hour of the run for an hour of the stream, which may count working hours only."""
+    """Convert an hour of a stream to an hour of the run. If `by_day` is true, the stream counts working hours
+    only.
+    """
     if not by_day:
         return hour
     day, within = divmod(hour, _WORKDAY_H)
@@ -310,14 +328,16 @@ def _work_hours(until_h: float) -> float:
 
 
 def _service(until_h: float) -> list[Request]:
-    """The inference service: it runs from the first hour to the last."""
+    """Return the job of the inference service, which runs from the first hour to the hour `until_h`."""
     request = _job(0.0, "svc", "serving", "service", 2, until_h, None, "service", models=_A100)
     restart = Restart(RestartWhen.ALWAYS)
     return [replace(request, spec=replace(request.spec, preemptible=False, restart=restart))]
 
 
 def _deadlines(until_h: float) -> list[Request]:
-    """The jobs of a principal investigator, each week submitted on Thursday at 12:00, due 30 h later."""
+    """Return the urgent jobs of a principal investigator. They are submitted each Thursday at 12:00, and
+    their deadline is 30 h later.
+    """
     found: list[Request] = []
     for week in range(int(until_h // WEEK_H)):
         at_h = week * WEEK_H + 84

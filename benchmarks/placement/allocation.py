@@ -27,12 +27,14 @@ from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
 
 OFFERED = 130
-"""Percent of all GPUs that are requested in the end."""
+"""The pods of a run request this percentage of all GPUs together."""
 _USER = "trace"
 _OFTEN = 200
 
 Curve = list[tuple[int, int]]
-"""After each pod: thousandths of GPUs requested and allocated so far."""
+"""For each pod, in the order of arrival: the thousandths of GPUs that all pods so far have requested, and
+that were allocated to them.
+"""
 
 
 @dataclass(frozen=True, slots=True)

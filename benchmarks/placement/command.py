@@ -46,14 +46,20 @@ app = application()
 @app.command(epilog=EXAMPLES)
 def placement(
     nodes: Annotated[
-        Path, typer.Option("--nodes", metavar="FILE", help="CSV: sn, cpu_milli, memory_mib, gpu, model.")
+        Path,
+        typer.Option(
+            "--nodes",
+            metavar="FILE",
+            help="CSV file of nodes with the columns sn, cpu_milli, memory_mib, gpu, model.",
+        ),
     ],
     pods: Annotated[
         Path,
         typer.Option(
             "--pods",
             metavar="FILE",
-            help="CSV: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec.",
+            help="CSV file of pods with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, "
+            "gpu_spec.",
         ),
     ],
     strategy: Annotated[
@@ -61,7 +67,8 @@ def placement(
         typer.Option(
             "--strategy",
             metavar="A,B,…",
-            help="default, best-fit, random, least-loaded, a scorer's name, or x.toml.",
+            help="Strategies to compare: default, best-fit, random, least-loaded, the name of a scorer, or a "
+            "scheduler.toml.",
             show_default=False,
         ),
     ] = "",
@@ -86,10 +93,10 @@ def placement(
 ) -> int:
     """Measure how many GPUs of a cluster can be allocated before fragmentation stops placement.
 
-    Pods arrive one by one in an order drawn by seed until they have asked for 130 % of all GPUs. Each pod is
-    placed at once or fails, and no pod ends. The result is the part of all GPUs that is allocated then, in
-    percent: the higher, the less is wasted by fragmentation. The engine decides as on a live cluster.
-    Without options: the speed of placement, beside its bars.
+    Pods arrive one by one in an order drawn by seed until they have requested 130 % of all GPUs. Each pod is
+    placed at once or fails, and no pod ends. The result is the part of all GPUs that is allocated at the end,
+    in percent. The higher the result, the fewer GPUs are lost to fragmentation. The engine decides as on a
+    live cluster. Without options, the command measures the speed of placement instead.
     """
     with refusals():
         strategies = _strategies(strategy, config)
@@ -116,7 +123,7 @@ def _seeds(text: str) -> list[int]:
 
 
 def _print_notes(cluster: Cluster, pods: Sequence[Pod]) -> None:
-    """Print notes about the nodes and the pods."""
+    """Print the number of pods, a summary of the cluster, and how many pods request parts of several GPUs."""
     print_note(f"{counted(len(pods), 'pod')} on {cluster}")
     splitting = sum(pod.splits for pod in pods)
     if splitting:

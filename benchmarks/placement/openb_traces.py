@@ -28,7 +28,7 @@ _ANY = str(1 << 30)
 _MOST_GPUS = 1_024
 
 Columns = Mapping[str, str | None]
-"""Default of each column for empty cells and missing columns; None: required."""
+"""For each column, the value of an empty cell or a missing column. None means that the column is required."""
 NODE: Columns = {"sn": None, "cpu_milli": None, "memory_mib": _ANY, "gpu": "0", "model": ""}
 POD: Columns = {
     "name": "",
@@ -42,7 +42,9 @@ POD: Columns = {
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod as a job. `milli` is what it requests on all its GPUs together, in thousandths of a GPU."""
+    """A pod, with the JobSpec that it is submitted as. `milli` is the pod's request on all its GPUs together,
+    in thousandths of a GPU.
+    """
 
     name: str
     spec: JobSpec
@@ -129,8 +131,8 @@ def _spec(cpu_milli: int, memory_mib: int, gpus: float, models: tuple[str, ...])
 
 
 def _model(name: str) -> str:
-    """Return the model as one word. A trace means exactly this model, but the word A100 in a request would
-    match all variants of A100.
+    """Return the name of the GPU model as one word: A100_SXM for "A100 SXM". A trace means exactly this
+    model, but the separate word A100 in a request would match all variants of A100.
     """
     return re.sub(r"\W", "_", name.strip())
 

@@ -33,7 +33,9 @@ def run() -> None:
 
 
 def figures(name: str, cluster: Cluster, pods: list[Pod], bar: str) -> None:
-    """Run one strategy and print the result as one row."""
+    """Run the strategy `name` once, and print the allocated GPUs, the time and the speed beside the limit
+    `bar`.
+    """
     (task,) = tasks_of([strategy_of(name)], [SEED], cluster, pods)
     found = place(task)
     row(

@@ -28,8 +28,8 @@ _ALIASES = {"least-loaded": "load"}
 
 @dataclass(frozen=True, slots=True)
 class PlacementStrategy:
-    """A strategy and its name in the results. `make` returns the pipeline (plugins and settings) of an
-    engine; it gets a random generator.
+    """A placement strategy. `name` is its name in the results. `make` returns the pipeline (plugins and
+    settings) of an engine; its argument is the source of random numbers.
     """
 
     name: str
@@ -50,8 +50,8 @@ class BestFit:
     gpu_milli: int = 8_000
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return scores in whole percent, as in the paper. So many nodes have equal scores, and the first
-        name among them wins.
+        """Return scores in whole percent, as in the paper. Because of the rounding, many nodes have equal
+        scores; the first of them by name is chosen.
         """
         cpu = nodes.cpu_free[rows] - part.cpu_milli
         gpu = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - part.gpus * WHOLE_GPU - part.share
@@ -77,8 +77,8 @@ class Chance:
 
 
 def strategy_of(name: str) -> PlacementStrategy:
-    """Return the strategy with this name, or of this scheduler.toml. Raise SimulationRefused or
-    ConfigRefused.
+    """Return the strategy with this name, or the strategy of the scheduler.toml with this path. Raise
+    SimulationRefused for an unknown name, and ConfigRefused for an invalid file.
     """
     return _tried(_strategy(name))
 
@@ -124,7 +124,7 @@ def _scoring(scorer: str) -> Config:
 
 
 def _configured(config: Config, _dice: Random) -> Pipeline:
-    # No backfill, because there is one job at a time.
+    # Backfill is not needed, because only one job waits at a time.
     return replace(build_pipeline(config), backfill=NoBackfill())
 
 
