@@ -41,7 +41,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
 _CHANGES_STANDING = (events.JobEdited, events.PriorityInherited)
-"""Events that change whether a preemption strategy allows to stop the job."""
+"""Events after which a preemption strategy may allow other jobs to preempt the job."""
 _CHANGES_VICTIM = (
     events.AttemptStarted,
     events.CheckpointSaved,
@@ -79,8 +79,8 @@ class Engine:
 
     stopper_type: type[Stopper] = Stopper
     agent_reports_type: type[AgentReports] = AgentReports
-    """Tests replace these two classes by classes that break a rule, to show that the fault simulation detects
-    the mistake.
+    """Tests replace these two classes by faulty ones, to show that the fault simulation detects the
+    faults.
     """
 
     def __init__(self, pipeline: Pipeline, state: State) -> None:

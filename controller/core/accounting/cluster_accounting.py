@@ -54,7 +54,7 @@ _LOSSES = {
     Reason.GPU_ERROR: GPU_FAULT,
     Reason.TIME_LIMIT: TIME_LIMIT,
 }
-"""The cause of a loss, by the reason for which an attempt ended."""
+"""The cause under which lost work is reported, by the reason for which the attempt ended."""
 _WITHOUT_USE = {
     events.StartEstimated,
     events.WaitAlarmed,
@@ -63,7 +63,7 @@ _WITHOUT_USE = {
     events.MemberReady,
     events.StopRequested,
 }
-"""Frequent events that change neither the GPUs of a job nor the time since which its work is not saved."""
+"""Frequent events that change neither the GPUs of a job nor the amount of work that the job has not saved."""
 
 
 @dataclass(frozen=True, slots=True)

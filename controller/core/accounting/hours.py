@@ -21,9 +21,9 @@ from wire.codec import dumps
 NOTE = "accounting"
 HOUR_S, DAY_H = 3_600, 24
 KEPT_HOURS = 8 * DAY_H
-"""Hours for which each hour is kept. Older hours are added to their day."""
+"""The number of hours whose figures are kept by hour. The figures of older hours are added to their day."""
 KEPT_DAYS = 93
-"""Days for which each day is kept."""
+"""The number of days whose figures are kept."""
 TENANTS = 2_000
 """The most tenants of a period. All further tenants of the period are counted together as OTHERS."""
 
@@ -75,12 +75,12 @@ class Period:
     """The figures of one hour or one day. All amounts are GPU-hours."""
 
     capacity: float = 0.0
-    """The GPU-hours of the cluster. Idle GPUs that take no new jobs do not count."""
+    """The GPU-hours of all GPUs, without idle GPUs that take no new jobs."""
     tenants: dict[Tenant, TenantHours] = field(default_factory=dict)
     idle: defaultdict[str, float] = field(default_factory=_zeros)
     """Idle GPU-hours by cause."""
     lost: defaultdict[str, float] = field(default_factory=_zeros)
-    """GPU-hours of work that ended unsaved, by cause."""
+    """GPU-hours of work that was lost because an attempt ended without saving it, by cause."""
 
     def tenant(self, tenant: Tenant) -> TenantHours:
         """Return the figures of a tenant in this period. The figures are created (all zero) on first use."""

@@ -18,13 +18,17 @@ from wire.names import PRIORITIES
 from wire.text import duration, printable
 
 BOUND_POINTS = 3.0
-"""A row is judged if its deviation is larger, in percent of the GPU-hours of the cluster."""
+"""The report has a sentence for a row whose deviation is larger than this, in percent of all GPU-hours of the
+cluster.
+"""
 LEAST_GPU_HOURS = 1.0
-"""A smaller deviation is not judged."""
+"""The report has no sentence for a deviation that is smaller."""
 LONG_WAIT = 10.0
-"""A row is judged if a job waits more than this many times as long as 90 % of the row's started jobs."""
+"""The report has a sentence for a row with a job that has waited this many times as long as the wait that 90
+% of the started jobs of the row did not exceed.
+"""
 LONG_WAIT_S = 86_400.0
-"""Seconds. A shorter wait is not judged."""
+"""Seconds. The report has no sentence for a shorter wait."""
 PROJECT, USER = "project", "user"
 
 _ABOUT = {

@@ -26,7 +26,7 @@ NOTE = "waits"
 LEAST_S = 3_600.0
 """Seconds. A job that has waited less gives no alarm."""
 RECENT = 400
-"""When a kind has more waits than this, all its counts are halved, so that recent waits count more."""
+"""The counts of a kind are halved when it has more waits than this, so that recent waits count more."""
 KINDS = 1_000
 """The most kinds that are kept. A further kind replaces the one that was added first."""
 

@@ -1,1 +1,3 @@
-"""The scheduling pass: starts jobs in queue order, reserves resources for the first that waits, backfills."""
+"""The scheduling pass: starts jobs in queue order, reserves resources for the first job that must wait, and
+backfills.
+"""

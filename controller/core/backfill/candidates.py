@@ -56,9 +56,13 @@ class BackfillCandidates:
         self._outlasts = False
         """Whether the current job may still run when the first waiting job starts."""
         self._long_fail = False
-        """Whether a job of the lane that would still run at the reserved start has found no nodes."""
+        """Whether a job of the lane that would still run at the reserved start of the first waiting job has
+        found no nodes.
+        """
         self._too_long_s: float | None = None
-        """Jobs that run this long or longer would delay a reservation of another profile, or of quota."""
+        """A job that runs this many seconds or longer would delay a reservation of another profile, or of
+        quota. None: not known.
+        """
         if not cycle.backfill.in_queue_order:
             key = cycle.backfill.candidate_key
             entries = sorted(entries, key=lambda entry: (key(self._runtime(entry)), entry))

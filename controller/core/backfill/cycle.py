@@ -96,7 +96,9 @@ class Cycle:
         self._easy_known = False
         """Whether `_easy` has been computed for the present first waiting job. The result may be None."""
         self._easy_used = False
-        """Whether a pass has used `_easy` for a decision; an unused one is not recorded as an estimate."""
+        """Whether a pass has used `_easy` for a decision. If not, the reserved start is not recorded as an
+        estimate.
+        """
         self._latest = (0, NEVER)
         """The id of the first waiting job, and the latest start guaranteed to it, `max_delay_s` included."""
         self.position_of: PositionKey | None = None
@@ -195,8 +197,8 @@ class Cycle:
     def _only_new_jobs_matter(self, head: QueueEntry, fresh: list[int]) -> bool:
         """Return whether this pass may skip all jobs except the new ones in `fresh`.
 
-        It may if nothing has changed since the last pass that could let an older job start, and if no new job
-        comes before `head`, the entry of the first waiting job in that pass.
+        This is so if nothing has changed since the last pass that could let an older job start, and if no new
+        job comes before `head`, the entry of the first waiting job in that pass.
         """
         queue = self.queue
         if (

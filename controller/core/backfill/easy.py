@@ -61,7 +61,7 @@ class EasyReservation:
         self._scratch: list[int] = columns.scratch_free.tolist() if part.scratch_mib else []
         self._wants_gpus = part.wants_gpus
         self._plain = not (part.wants_gpus or part.scratch_mib)
-        """Whether the job asks for CPU and memory only."""
+        """True if the job asks for CPU and memory only."""
         self._gpus: list[list[int]] = columns.gpu_free.tolist() if self._wants_gpus else []
         self._models: list[list[int]] = columns.gpu_model.tolist() if self._wants_gpus else []
         self._needs = gpu_needs_of(part, columns)

@@ -28,7 +28,7 @@ from types import MappingProxyType
 from wire.names import GpuHealth, TroubleKind
 
 FORGET_FAULTS_AFTER_S = 86_400.0
-"""Seconds after which an OK GPU counts as healthy: earlier faults then no longer lengthen the wait before its
+"""When a GPU has been OK for this many seconds, its earlier faults no longer lengthen the wait before its
 first check.
 """
 
@@ -98,9 +98,9 @@ class ReadingLimits:
     corrected_per_hour: int = 1_000
     """The number of corrected ECC errors within an hour that counts as a fault."""
     slowdown_s: float = 60.0
-    """Seconds of uninterrupted thermal or hardware slowdown that count as a fault."""
+    """A thermal or hardware slowdown counts as a fault after this many seconds without interruption."""
     memory_s: float = 60.0
-    """Seconds with used memory on a GPU without jobs and processes that count as a fault."""
+    """Used memory on a GPU without jobs and processes counts as a fault after this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)

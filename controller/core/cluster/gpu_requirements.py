@@ -50,7 +50,7 @@ class GpuNeeds:
     milli_by_type: tuple[int, ...] | None
     groups: Bools | None
     max_milli: int = 0
-    """The most thousandths that the request can take on one node, on all its GPUs together."""
+    """The most thousandths of GPUs that the request can take on one node, all GPUs together."""
 
     def milli_of(self, kind: int) -> int:
         """Return the thousandths that the request takes of a GPU of the type with this code."""

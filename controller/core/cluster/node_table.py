@@ -34,7 +34,8 @@ ABSENT = -1
 
 @dataclass(slots=True)
 class NodeTable:
-    """What plugins (filters, scorers, pickers) read about nodes. Plugins must not change it.
+    """The columns from which plugins (filters, scorers, pickers) read the state of nodes. Plugins must not
+    change them.
 
     Every column has one entry per row, that is, per node. CPU is in thousandths of a CPU, memory and scratch
     are in MiB, GPUs are in thousandths of a GPU.

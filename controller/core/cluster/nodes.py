@@ -65,10 +65,10 @@ class Node:
     health: dict[str, GpuCondition] = field(default_factory=dict)
     held: dict[int, Allocation] = field(default_factory=dict)
     claims: dict[int, Allocation] = field(default_factory=dict)
-    """Nominations: by job, the resources kept for it on this node until its victims have left."""
+    """The resources kept on this node for nominated jobs until their victims have left, by job."""
     leaving: dict[int, int] = field(default_factory=dict)
-    """The victims (jobs preempted for another one) that still hold resources here, each with the job that is
-    nominated to these resources.
+    """For each victim that still holds resources here, the nominated job for which these resources are
+    kept.
     """
     slots: dict[str, int] = field(default_factory=dict)
     row: int = -1
@@ -279,7 +279,9 @@ class Nodes:
     def set_facts(
         self, node: Node, facts: NodeFacts, boot_id: str, overcommit: Overcommit = AS_IT_IS
     ) -> None:
-        """Set the hardware that the agent reported, and the overcommit factors of the configuration."""
+        """Set the hardware that the agent reported, and the overcommit factors of the configuration.
+        `boot_id` identifies the present boot of the host.
+        """
         self.never_connected -= not node.boot_id
         same = node.facts == facts and node.overcommit == overcommit
         self.gpu_counts.change(node.facts.gpus, facts.gpus)

@@ -109,8 +109,8 @@ def quota_refusal(
     """Return a refusal if `count` more jobs may not be queued, otherwise None.
 
     The jobs are refused if a tenant (user, project or queue) has too many waiting jobs, or if one job alone
-    exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants in `was` already count
-    the job as waiting, so it is not counted twice.
+    exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants of `was` count the job
+    as waiting already, so the job is not counted twice for them.
     """
     if quotas.unlimited:
         return None

@@ -20,7 +20,9 @@ FIXED = {
 }
 """Fields that cannot be edited, and what to do instead."""
 ANY_TIME = frozenset({"comment", "name", "priority", "deadline_at", "restart"})
-"""Fields that can be edited after the placement. The others were already sent to the agents."""
+"""Fields that can also be edited after the placement. The other fields have been sent to the agents by
+then.
+"""
 
 
 def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:

@@ -22,9 +22,8 @@ jobs.
 
 FIXED_SIZES = {"cpu_milli": 1_000, "memory_mib": 1_024}
 LEFT_PART = 10
-"""One tenth of a node's CPUs and memory is left for jobs without GPUs.
-
-Otherwise, after one small job without GPUs, a default job would no longer fit on the last GPU of the node.
+"""This divisor leaves one tenth of a node's CPUs and memory for jobs without GPUs. Otherwise, after one small
+job without GPUs, a GPU job with default sizes would no longer fit on the last GPU of the node.
 """
 PROVISIONAL = "provisional: no node that could hold the job is known yet"
 SIZE_FIELDS = frozenset(

@@ -29,9 +29,9 @@ _NUMBER = re.compile(
     r"(?:(?<![A-Za-z\d.])|(?<=seed))[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![A-Za-z\d])"
     r"|\b(?=[a-f]*\d)[0-9a-f]{8,}\b"
 )
-"""A number that stands alone, such as 3, 1e-4 or the 7 in run_7; the number of a seed, as in seed42; a hash
-of 8 or more hexadecimal digits. A number in a word, as in resnet50, often names another program, so it is no
-such number.
+"""Matches a number that stands alone, such as 3, 1e-4 or the 7 in run_7; the number of a seed, as in seed42;
+and a hash of 8 or more hexadecimal digits. It does not match a number in a word, as in resnet50, because such
+a number often names another program.
 """
 
 

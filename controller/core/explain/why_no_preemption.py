@@ -17,7 +17,9 @@ from wire.names import Reason
 from wire.text import counted, duration, printable
 
 _LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s", "spare_ending_s")
-"""The guards of [preemption], in the order in which each one alone is removed to find the one that blocks."""
+"""The guards of [preemption], in the order in which they are removed one at a time to find the one that
+prevents the preemption.
+"""
 
 
 def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:

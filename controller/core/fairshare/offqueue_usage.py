@@ -18,7 +18,7 @@ OffQueueKey = tuple[str, str, str]
 """(node, GPU UUID, user)."""
 
 _UNKNOWN_USER = "?"
-"""The user that agents report for a process that ended before they could look up its owner."""
+"""The user name that agents report for a process that ended before the agent could read its owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class OffQueueUsage:
     touched: dict[str, None] = field(default_factory=dict)
     ended: dict[int, None] = field(default_factory=dict)
     charged: dict[SharePath, None] = field(default_factory=dict)
-    """`touched`, `ended` and `charged` are the nodes, the ended uses and the shares that the next commit
-    writes.
+    """The next commit writes the rows of the nodes in `touched`, the ended uses in `ended` and the shares in
+    `charged`.
     """
 
     def begin(self, use: OffQueueUse, shares: ShareTree) -> None:

@@ -24,7 +24,9 @@ from wire.names import WHOLE_GPU, Reason
 from wire.text import printable
 
 SETTLED_S = 1.0
-"""Seconds added to the computed time at which use falls to a limit, because rounding may leave it above."""
+"""Seconds added to the computed time at which use falls to a limit, because with rounding errors the use may
+still be above the limit then.
+"""
 NO_ALLOCATION = Allocation("", 0, 0)
 Ends = Sequence[tuple[float, float]]
 SharePath = tuple[str, ...]
@@ -157,7 +159,9 @@ class ShareAtLimit:
     used: float
     limit: float
     until: float
-    """The time at which the use falls below the limit at the present rate of use; NEVER if it does not."""
+    """The time at which the use falls below the limit if the rate of use does not change; NEVER if it does
+    not fall so far.
+    """
     reason: ClassVar[Reason] = Reason.SHARE
     only_this_job: ClassVar[bool] = False
 

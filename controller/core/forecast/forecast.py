@@ -28,7 +28,9 @@ MAX_IDLE_TURNS = 3
 MAX_STEPS = 100_000
 """The most steps of a forecast, so that it always ends."""
 KeepGoing = Callable[[float, Container[int]], bool]
-"""Called before each step with the time of the step and the jobs started so far; False ends the forecast."""
+"""A function that is called before each step with the time of the step and the ids of the jobs started so
+far. If it returns False, the forecast ends.
+"""
 
 
 T = TypeVar("T")

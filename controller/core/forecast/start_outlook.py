@@ -14,7 +14,9 @@ from wire.text import duration
 NAMED = 8
 """The most jobs that a sentence names."""
 LAST_AFTER_S = 600.0
-"""`last_blocker` is computed only for starts at least this many seconds away."""
+"""A reason why the job still waits just before its start is given only for starts at least this many seconds
+away.
+"""
 
 
 def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: float) -> str:

@@ -166,8 +166,8 @@ class DeadlinePolicy(enum.Enum):
     GUARD = "guard"
     """Backfilled jobs must leave free the nodes that a job with a deadline needs at its latest start."""
     LIFT = "lift"
-    """The guarantee of GUARD also holds against jobs before this job in the queue. At its latest start the
-    job is tried first.
+    """As GUARD, and jobs before this job in the queue must leave these nodes free too. At its latest start
+    the job is tried before all others.
     """
 
 

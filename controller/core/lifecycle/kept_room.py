@@ -15,11 +15,15 @@ from controller.core.state.state import State
 from wire.names import JobState, Reason
 
 KEPT_ROOM = "kept-room"
-"""The strategy in the nomination of a replica that waits for its restart."""
+"""The name of the strategy in the event that nominates a replica while it waits for its restart."""
 SUCCESSOR = "service"
-"""The strategy in the nomination of a replica that gets the resources of the replica before it."""
+"""The name of the strategy in the event that nominates a replica for the resources of the replica that it
+replaces.
+"""
 _NOT_THERE = (*HARDWARE_ENDS, Reason.GPU_HELD, Reason.NODE_UNFIT, Reason.PREEMPTED, Reason.EVICTED)
-"""Causes of an end after which the next attempt must not or need not run on the same node."""
+"""Reasons for the end of an attempt after which the next attempt must not, or need not, run on the same
+node.
+"""
 
 
 def keep_for_restart(

@@ -13,7 +13,9 @@ from wire.names import JobState, Reason
 from wire.text import duration
 
 HARDWARE_ENDS = (Reason.NODE_LOST, Reason.SUPERVISOR_LOST, Reason.GPU_FAILED)
-"""Causes of an end that lie outside the program. A restart policy then ignores the exit code."""
+"""Reasons for the end of an attempt that lie outside the program. A restart policy then ignores the exit
+code.
+"""
 _MOVE_FAILURES = (*HARDWARE_ENDS, Reason.LAUNCH_FAILED, Reason.MEMBER_FAILED)
 _CAN_REQUEUE = (OnNodeLost.REQUEUE, OnNodeLost.MANUAL)
 

@@ -62,12 +62,12 @@ class Timers:
         self._record = record
         self._stop = stop
         self.gated: set[int] = set()
-        """Queued jobs that are not held and have a closed gate."""
+        """Ids of queued jobs that are not held and have a closed gate."""
         self.dependencies = DependencyIndex(state)
         self.inheritance = PriorityInheritance(state)
         self.throttles = ArrayThrottles(state.live())
         self.changed: list[int] = []
-        """Jobs with a new event for which other jobs may wait."""
+        """Ids of jobs with a new event on whose state a dependency of other jobs may depend."""
         self.due_times: dict[int, float] = {}
         """The next due time of each job that has one."""
         self._heap: list[tuple[float, int]] = []

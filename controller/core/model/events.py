@@ -60,8 +60,8 @@ class JobQueued(JobEvent):
     """The closed gates, which keep the job out of the queue."""
     met: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
-    """`met` has the indices of the dependencies that are met already, `lost` of those that can never be
-    met.
+    """`met` has the indices of the dependencies in the spec that are met already, `lost` of those that can
+    never be met.
     """
     from_queue: tuple[str, ...] = ()
     """The labels that the job's queue added to the job's selector."""
@@ -367,7 +367,9 @@ class Victim:
     """The nodes that an elastic job gives up; empty: the whole job is stopped."""
     target: tuple[Allocation, ...] = ()
     quality: int = 0
-    """The placement to which the job is moved; empty: it waits in the queue after it was stopped."""
+    """`target` and `quality` are the placement to which the job is moved. If `target` is empty, the job waits
+    in the queue after it was stopped.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,9 @@ class Job:
     signal: int | None = None
     spent_gpu_s: float = 0.0
     spent_wh: float = 0.0
-    """`spent_gpu_s` has the GPU-seconds that earlier attempts used, `spent_wh` their energy in watt-hours."""
+    """`spent_gpu_s` is the GPU-seconds that earlier attempts used, `spent_wh` is their energy in
+    watt-hours.
+    """
     checkpoint: Checkpoint | None = None
     """The newest checkpoint of any attempt; the next attempt receives its path."""
     claim: tuple[Allocation, ...] = ()
@@ -173,7 +175,7 @@ class Job:
     preemptions: tuple[JobPreempted, ...] = ()
     """All preemptions of the job."""
     moves: tuple[Move, ...] = ()
-    """All moves of the job by the rebalancer."""
+    """All moves of the job to other nodes, the latest last."""
     replica: Replica | None = None
     """The place of the job in its service; None for a job that was submitted."""
     warned_end: float | None = None

@@ -71,10 +71,12 @@ class PerNodeRequest(_Hashed):
     contained: bool = False
     """True: the job runs in a container image, so the node needs a container runtime."""
     user: str = ""
-    """The job's user if the request is social, because job affinity excludes only jobs of the same user."""
+    """The job's user if the request is `social`; otherwise empty. Anti-affinity excludes only jobs of the
+    same user.
+    """
 
     social: bool = field(init=False, repr=False, compare=False)
-    """True if the request has job labels or job affinity. If so, the nodes that the job may use depend on
+    """True if the request has job labels or job affinity, so that the nodes that the job may use depend on
     other jobs.
     """
     wants_gpus: bool = field(init=False, repr=False, compare=False)

@@ -16,7 +16,9 @@ HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
 """The command on all nodes of a batch job except the first: it sleeps until the batch command has ended."""
 
 FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
-"""Rendezvous ports of gangs: chosen by job id, so that two gangs on one node rarely use the same port."""
+"""The rendezvous ports of gangs. The port depends on the job id, so that two gangs on one node rarely use the
+same port.
+"""
 
 
 def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:

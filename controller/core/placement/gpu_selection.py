@@ -17,7 +17,7 @@ from wire.job.gpu_requirements import REQUIRE, GpuWish
 from wire.names import WHOLE_GPU
 
 ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
-"""The points from which `quality_of` adds up the quality of a placement."""
+"""The points that `quality_of` adds up to the quality of a placement."""
 
 
 @dataclass(frozen=True, slots=True)

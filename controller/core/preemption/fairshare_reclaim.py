@@ -142,7 +142,7 @@ class FairShareReclaim:
             if self._rate(self._path[:depth]) + asked > self._fair(self._path[:depth]) + _NOISE
         ]
         self._from = max(beyond, default=0) + 1
-        """The tenant is within its fair share at this depth of the tree and at all deeper levels."""
+        """The depth of the share tree from which on the waiting job's tenant is within its fair share."""
         self.entitled = self._from <= len(self._path)
 
     def _shift(self, path: SharePath, rate: float) -> None:

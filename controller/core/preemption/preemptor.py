@@ -74,7 +74,9 @@ class Preemptor:
         guards_of: GuardsOf | None = None,
     ) -> None:
         self.retry_at = NEVER
-        """If the last `plan` found no victims: the time at which it may find some without other changes."""
+        """The time at which `plan` may find victims although nothing else has changed, if the last call found
+        none.
+        """
         self._state = state
         self._placer = placer
         self.guards = guards

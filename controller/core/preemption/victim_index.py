@@ -57,19 +57,25 @@ class VictimIndex:
         self._seen = (-1, 0)
         self._becoming_preemptible: list[tuple[float, int]] = []
         self._outliving: list[tuple[float, int]] = []
-        """(likely end of a job, row of its node): from then on the job may be preempted again."""
+        """A heap of (likely end of a job, row of its node). After the likely end the job may be preempted
+        again.
+        """
         self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
         self.groups: dict[Hashable, int] = {}
-        """The number that the matrix has for each group of the reclaim strategy."""
+        """The number in the matrix `group` that stands for each group (tenant or project) of the reclaim
+        strategy.
+        """
         self.queues: dict[str, int] = {}
-        """The number that the matrix has for each queue of running jobs."""
+        """The number in the matrix `queue` that stands for each queue of running jobs."""
         self._resize(0, _FIRST_WIDTH)
 
     def _resize(self, height: int, width: int) -> None:
         self.job: Ints = np.full((height, width), NO_JOB, dtype=np.int64)
         self.gpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.weight: Ints = np.zeros((height, width), dtype=np.int64)
-        """GPU-milli whose work is lost: on this node if the job can give it up, else on all its nodes."""
+        """The thousandths of GPUs whose work is lost: those on this node if the job can give it up, otherwise
+        those on all its nodes.
+        """
         self.cpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.memory: Ints = np.zeros((height, width), dtype=np.int64)
         self.since: Floats = np.zeros((height, width))

@@ -30,7 +30,9 @@ MAX_NODES_EXAMINED = 64
 MAX_SETS_TRIED = 256
 """At most this many sets of victims are tried on one node to find one that loses less than the first."""
 REQUEUE_S = 3_600.0
-"""A victim that fits on no other nodes at once counts as if it lost the work of this many more seconds."""
+"""Seconds. The cost of a victim that fits on no other nodes grows by its GPUs times this time, because it
+must wait in the queue.
+"""
 FAILED_SAVES = 0.01
 """The assumed fraction of jobs that fail to save their state when they are preempted."""
 _SAME = 1 + 1e-9

@@ -32,9 +32,11 @@ MIN_STALE = 8
 """A lane with at most this many removed entries is not cleaned up."""
 Rank = tuple[float, ...]
 QueueEntry = tuple[Rank, int]
-"""The rank and the id of a waiting job: entries sort in queue order."""
+"""The rank and the id of a waiting job. In one queue, the job with the lowest entry is first."""
 LaneGroup = tuple[Hashable, ...]
-"""The order group of a job: jobs of one class and group never overtake each other while they wait."""
+"""The group of a job in the order plugin. Jobs with equal requests and an equal group never overtake each
+other while they wait.
+"""
 PositionKey = Callable[[QueueEntry], QueueEntry]
 """Returns the present sort key of an entry, for orders in which positions change with time or usage."""
 
@@ -78,7 +80,7 @@ class Lane:
         self._entries: list[QueueEntry] = []
         self._first = 0
         self.ranks: dict[int, Rank] = {}
-        """By waiting job, its sort key."""
+        """The rank (sort key) of each waiting job, by job id."""
 
     def __len__(self) -> int:
         return len(self.ranks)
@@ -140,10 +142,10 @@ class Queue:
     def __init__(self, order: Order, moving: DynamicOrder | None = None) -> None:
         self.order = order
         self.moving = moving
-        """The order if positions change while jobs wait; otherwise None."""
+        """The order plugin if positions change while jobs wait; otherwise None."""
         self.lanes: dict[tuple[ResourceRequest, LaneGroup], Lane] = {}
         self.gang_lanes: dict[Lane, None] = {}
-        """The lanes of jobs that may need several nodes. Other lanes can have no gang."""
+        """The lanes of jobs that may need several nodes. A gang is always in one of them."""
         self.new_jobs: dict[int, None] = {}
         """Waiting jobs added since the last pass. If nothing else has changed, a pass tries only these."""
         self.pending_reasons: dict[int, Reason] = {}

@@ -73,7 +73,7 @@ class BudgetRules:
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     """The budgets by project."""
     price: float = 0.0
-    """The price of a GPU-hour of a model without a price of its own."""
+    """The price of a GPU-hour of a model that is not in `price_per_model`."""
     price_per_model: Mapping[str, float] = field(default_factory=dict)
     currency: str = ""
     calendar: Calendar = field(default_factory=Calendar)
@@ -102,7 +102,7 @@ class BudgetUse:
     """
 
     month: int
-    """The number of the month in the calendar."""
+    """The index of the month in `Calendar.starts`."""
     at: float
     used: MonthUse = field(default_factory=MonthUse)
     past: dict[str, MonthUse] = field(default_factory=dict)
@@ -110,7 +110,9 @@ class BudgetUse:
     alerted: int = 0
     """The highest percentage of ALERTS that was recorded in this month; 0 for none."""
     milli: dict[str, int] = field(default_factory=dict)
-    """Thousandths of GPUs that run now, by GPU model. They are not stored but counted from the jobs."""
+    """Thousandths of GPUs that jobs of the project hold now, by GPU model. They are not stored, but counted
+    from the jobs.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,9 @@ class Budgets:
         self.uses: dict[str, BudgetUse] = {}
         """The use by project. It is kept for a project whose budget was removed from the configuration."""
         self.stops = self.lowers = False
-        """True if a project may have to wait, or to come last, when its budget is used up."""
+        """`stops`: jobs of a project may have to wait when its budget is used up. `lowers`: they may have to
+        come last.
+        """
         self._models_of = models_of
         self._next_at: float | None = None
         """The time of the next alert; None: not computed yet."""

@@ -89,15 +89,17 @@ class QuotaConfig:
     provider: QuotaProvider = field(default_factory=Unlimited)
     window_s: float = WEEK_S
     licences: Mapping[str, int] = field(default_factory=dict)
-    """The number of licences in the cluster, by licence."""
+    """The total number of each licence in the cluster, by its name."""
     defaults: JobDefaults | None = None
     """CPU and memory of jobs that ask for none; None: one CPU and 1 GiB (used by the simulator)."""
     ceilings: Ceilings = field(default_factory=Ceilings)
-    """The highest values that users may ask for without an operator."""
+    """The most that users may ask for. An operator can set higher values."""
     projects: ProjectRules = field(default_factory=ProjectRules)
     budgets: BudgetRules = NO_BUDGETS
     soft_for_s: float = NEVER
-    """The seconds of waiting after which soft limits no longer put a job behind all others."""
+    """A job that has waited longer than this many seconds no longer comes after all others because of a soft
+    limit.
+    """
 
     def queue(self, name: str) -> QueueRule:
         """Return the rule of a queue. The rule of a queue without a table limits nothing."""
@@ -244,12 +246,14 @@ class Quotas:
         """The GPU models that have a limit of their own. The resource FIRST_MODEL + i is models[i]."""
         self._version = 0
         self._counted = 0
-        """`GpuCounts.version` for which the cached limits hold."""
+        """The value of `GpuCounts.version` when the limits were cached."""
         self._has_percentages = False
         self._bounds: dict[TenantKey, TenantLimits] = {}
         self._lender_limits: dict[int, tuple[tuple[TenantUsage, int], ...]] = {}
         self._closed: dict[str, tuple[float, float]] = {}
-        """By queue, a time without starts: from when it is known to last, and when it ends."""
+        """By queue, (begin, end) of a time that lies outside its start hours. `begin` is when this was found
+        out.
+        """
 
     @property
     def version(self) -> int:

@@ -57,9 +57,9 @@ class MoveSearch:
         self.waiting = waiting
         """Waiting jobs for which other jobs may be moved, in queue order."""
         self.stuck: set[int] = set()
-        """Jobs that fit on no other nodes, given the reservation of the present waiting job."""
+        """Running jobs that fit on no other nodes while nodes are reserved for the present waiting job."""
         self._always_stuck: set[int] = set()
-        """Those of the stuck jobs that would fit on no other nodes even without that reservation."""
+        """Running jobs that fit on no other nodes even without that reservation. They are also in `stuck`."""
         self._tries_left = self.MOST_TRIES_IN_ALL
         self._guards = placer.pipeline.guards
         self._trial = TrialPlacements(state.nodes, placer.pipeline)

@@ -33,11 +33,13 @@ class RebalanceRules:
     restart_s: float = 60.0
     """Seconds that a restart of a job takes. They are added to the work lost since its last checkpoint."""
     horizon_s: float = 86_400.0
-    """If a job starts or ends earlier by more than this many seconds, only these seconds count as gain."""
+    """The most seconds by which an earlier start, or an earlier end of a drain, counts as gain."""
     gathered_hours: float = 1.0
     """The gain in GPU-hours for each additional GPU that is wholly free or on an empty node."""
     load_gap: float = 0.5
-    """Jobs are moved if the highest and the lowest load of nodes (0 to 1) differ by more than this."""
+    """Jobs are moved to balance loads if the highest and the lowest load of nodes (0 to 1) differ by more
+    than this.
+    """
     without_checkpoint: bool = False
     """True: also move jobs that have no checkpoint and cannot be asked for one."""
 

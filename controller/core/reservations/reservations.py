@@ -20,7 +20,7 @@ from wire.text import printable
 DRAIN_PREFIX = "drain/"
 """The names of drains begin with this. Names of operators' reservations have no slash."""
 AHEAD = 8
-"""The planning of starts considers this many next occurrences of a recurring reservation."""
+"""The most occurrences of a recurring reservation whose ends are tried as start times of jobs."""
 
 
 @dataclass(slots=True)

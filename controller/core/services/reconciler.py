@@ -83,7 +83,9 @@ class ServiceReconciler:
         self._due: dict[str, float] = {}
         """The time of the next round of each service that needs one without an event."""
         self.refusals: dict[str, Refusal] = {}
-        """Why no replica of a service can be queued. It is tried again in each scheduling pass."""
+        """By service, why its last replica could not be queued. The replica is tried again in each scheduling
+        pass.
+        """
         self._changed = dict.fromkeys((*self._services, *self._state.replicas), NEVER)
         """Services with an event since their last round, each with the time of the event. A scheduling pass
         follows every new configuration, so these first rounds need no time.

@@ -101,7 +101,9 @@ class JobRecord(JobFields):
 
     members: tuple[Member, ...] = ()
     wait: Wait | None = None
-    """The gates and effects of waiting; None: the job was never kept out of the queue."""
+    """The closed gates of the job, and what has changed because it waits. None: the job was never kept out of
+    the queue.
+    """
     preemption: PreemptionRecord | None = None
     """The nomination and preemptions; None: all fields of PreemptionRecord have their defaults."""
     profile: str = ""

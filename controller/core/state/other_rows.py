@@ -41,7 +41,7 @@ LEARNED = ("runs", "score", "starts")
 """The kinds of notes with statistics about the run times and starts of jobs that have ended."""
 
 Note = tuple[str, Any]
-"""The name of a note and its JSON-ready body; None: the note is deleted."""
+"""The name of a note and its body as data for JSON; the body None deletes the note."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -72,7 +72,7 @@ class State:
         self.queues: dict[str, Queue] = {"": _queue_of(order)}
         """The queues by profile. The last queue is for jobs that match no other profile."""
         self.queue: Queue | ProfileQueues = self.queues[""]
-        """The queues of all profiles, with the interface of one queue."""
+        """The queues of all profiles, used like one queue."""
         self.gang_after_s: float | None = None
         """`[scheduler] gang_after_s`: gangs that have waited longer come first; None: never."""
         self.releases: list[tuple[float, int]] = []

@@ -17,10 +17,10 @@ from controller.core.state.state import State
 from wire.names import JobState, Reason
 
 _RATED = 100_000
-"""The number of times of earlier preemptions that are kept. The rate limit of preemption never needs more."""
+"""The most times of earlier preemptions that are kept. The rate limit of preemption never needs more."""
 _ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
-"""The reason that a job gets when it starts to run, by the reason of a stop order that was sent before, or
-None.
+"""The `reason` of a job that starts to run, by the reason of a stop order that was sent before its start
+(None: there was none).
 """
 
 
