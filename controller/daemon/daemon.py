@@ -460,11 +460,10 @@ class Daemon:
         self._pass_wanted = True
 
     def _may_quarantine(self, batch: list[PendingInput], failure: Exception, seq_before: int) -> bool:
-        """Decide whether to search the batch for an input that crashed the engine. If so, the crash is
-        counted.
+        """Return whether to search the batch for the input that crashed the engine, and count the crash.
 
-        Returns False if the store failed, if events of the batch are on disk already, or after too many
-        crashes in a minute.
+        The result is False if the store failed, if events of the batch are on disk already, or if the engine
+        has crashed too often in the last minute. The controller then stops.
         """
         blamed = any(not isinstance(given, inputs.ControllerStarted) for given, _ in batch)
         if isinstance(failure, StoreFailure) or self.seq != seq_before or not blamed:

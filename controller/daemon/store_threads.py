@@ -48,7 +48,7 @@ class StoreThreads:
         self, state: State, last_seq: int, events: tuple[Event, ...], more_notes: Sequence[NoteRow] = ()
     ) -> Batch:
         """Write the events, and the rows of the jobs and nodes that they changed, in one transaction.
-        `more_notes` are rows of figures that do not belong to the state of the engine.
+        `more_notes` are further rows to write, such as accounting figures, that are not part of the state.
 
         The writer's thread also builds the rows, because for a large array this takes long. The caller must
         not change the state before this method returns.

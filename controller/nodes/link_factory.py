@@ -48,13 +48,13 @@ class LinkFactory:
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
         """Check whether a host can become a node. If `host_key` is not empty, the host must have this key,
-        and not the pinned one. It is not pinned."""
+        and not the pinned one. The check does not pin the key."""
         shared = self.config.cluster.shared
         return await preflight(name, host, self.connector, host_key, shared, self._cluster)
 
     def _intervals(self) -> tuple[float, float]:
-        """Return two times in seconds: between two pings, and without a message until an agent counts as
-        lost."""
+        """Return the seconds between two pings, and the seconds without a message after which an agent counts
+        as lost."""
         ping_s = self.config.scheduler.beat_s
         return ping_s, MISSED_PINGS * ping_s
 

@@ -88,7 +88,7 @@ def unknown_models(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProble
 def unused_gpus(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning if the quotas of all named projects together are less than the GPUs of the cluster.
 
-    The GPUs above this sum always stay idle. Borrowing does not change that, because a project can borrow
+    The GPUs above this sum can be idle while jobs wait. Borrowing does not help, because a project can borrow
     only the unused quota of another project. There is no warning if a project in scheduler.toml, or the
     project of jobs without --project, has no quota of GPUs. If all quotas are percentages, their sum is
     compared with 100 %.

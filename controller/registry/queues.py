@@ -132,8 +132,9 @@ def dead_preemption_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
 
 
 def dead_exemptions(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each value in the key `exempt` of a queue that has no effect, because there are no
-    quotas of users and projects, or because no usage is charged to shares.
+    """Yield a warning for each value in the key `exempt` of a queue that has no effect: "quota" if no user
+    and no project has a quota, and "fair_share" if the order of jobs does not depend on the usage of
+    projects.
     """
     provider = pipeline.rules.provider
     quotas = any(

@@ -45,7 +45,8 @@ def run_in_processes(
     """Call `work` for each task in a process of its own, and return the results in the order of the tasks.
     Raises RunFailed.
 
-    `progress` is called with the sum of the progress of all tasks.
+    Each task reports its progress as a number, such as the number of ended jobs. `progress` is called with
+    the sum over all tasks.
 
     1. Start one process per core, or per task if there are fewer tasks than cores. Send each process a task.
     2. Receive messages from the processes: a number is progress, `_Done` contains the result, and a string is

@@ -82,8 +82,8 @@ class Simulation:
         self.tell(inputs.AgentSaidHello(name, hello_of(name, facts)))
 
     def add_work(self, work: Iterable[TraceJob]) -> None:
-        """Schedule the submits of these jobs. If rebalancing (moving running jobs to other nodes) is
-        automatic, schedule it too.
+        """Schedule the submits of these jobs. If jobs are moved to other nodes automatically (rebalancing),
+        schedule the times at which this is tried.
         """
         first: float | None = None
         for each in work:

@@ -49,7 +49,8 @@ def job_record(job: JobRow) -> Record:
 
 
 def job_change(job: JobRow) -> Record:
-    """Return the parameters of an UPDATE statement for the columns of a job that can change after the submit.
+    """Return the parameters of an UPDATE statement for the columns of a job that most updates write, such as
+    the state.
 
     The parameter with the job's id is named `job`, because SQLAlchemy does not permit the names of columns,
     such as `id`, here.
@@ -110,8 +111,8 @@ def _values(row: Row) -> Record:
     return {name: getattr(row, name) for name in _NAMES[type(row)]}
 
 
-# A job has two checksums: one for the columns that never change after the submit, and one for the other
-# columns. An update thus writes the second checksum without reading the first columns.
+# A job has two checksums: one for the columns that most updates do not write, such as the spec, and one for
+# all other columns. An update of the other columns thus needs only the second checksum, and reads nothing.
 
 
 def _origin_seal(job: JobRow) -> int:

@@ -93,7 +93,7 @@ class EventStreams:
         subscription.close()
 
     def close(self) -> None:
-        """End all streams and all shells of `corral exec`."""
+        """End all event streams and all commands of `corral exec`."""
         self._closing = True
         for subscription in self._open:
             subscription.close()

@@ -42,7 +42,7 @@ from wire.names import JobState
 MOST = (1 << 62) - 1
 PAGE = 1_000
 
-AFTER = integer("after", "Return only what comes after this number.", 0, MOST, 0)
+AFTER = integer("after", "Return only results with a number above this one.", 0, MOST, 0)
 LIMIT = integer("limit", "The most results to return.", 1, PAGE, PAGE)
 SINCE = integer(
     "since", "Begin of the window, in seconds since 1970; default: a week before `until`.", 0, MOST

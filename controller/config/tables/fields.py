@@ -15,8 +15,8 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Section(BaseModel):
-    """Base class of the tables of scheduler.toml. A table object cannot change, has no unknown keys, and does
-    not convert values to other types.
+    """Base class of the tables of scheduler.toml. A table object cannot be changed. Unknown keys and values
+    of a wrong type are refused.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

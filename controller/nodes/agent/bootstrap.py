@@ -76,8 +76,11 @@ async def start_agent(
     home: str,
     made: Bundle,
 ) -> BootstrappedAgent:
-    """Send the agent to the host and start it. Raises BootstrapFailed, or the error of a broken
-    connection."""
+    """Send the agent program `made` to the host and start it.
+
+    `python` is the Python interpreter on the host; if empty, one is searched. `home` is the directory for the
+    agent's files; if empty, ~/.corral is used. Raises BootstrapFailed, or the error of a broken connection.
+    """
     command = _FIND.format(pythons=python or " ".join(PYTHONS), try_s=TRY_S)
     try:
         process = await connection.create_process(command, encoding=None, window=READ)

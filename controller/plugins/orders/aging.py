@@ -31,8 +31,8 @@ class AgingOrder:
         return (job.ages_from,)
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the priority with which the job was submitted. Jobs with the same priority age equally, so
-        their order does not change while they wait.
+        """Return the priority of the job without the points for its age. Jobs with the same priority age
+        equally, so their order does not change while they wait.
         """
         return (job.priority,)
 

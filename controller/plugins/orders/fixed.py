@@ -52,5 +52,7 @@ class DeadlineOrder:
     name: ClassVar[str] = "deadline"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the deadline as a time; the job with the lowest value is first."""
+        """Return the deadline in Unix time, or NEVER if the job has none. The job with the lowest value is
+        first.
+        """
         return (NEVER if job.spec.deadline_at is None else job.spec.deadline_at,)

@@ -35,8 +35,6 @@ def draw_arrival(rng: RandomStream, span_s: float) -> float:
 
     1. Draw a time at random, all times equally likely.
     2. Accept the time with the probability rate / highest rate. Otherwise draw again.
-
-    The arrivals are then those of a Poisson process with the given number of arrivals.
     """
     while True:
         moment = rng.uniform() * span_s

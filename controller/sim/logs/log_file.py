@@ -59,7 +59,9 @@ class LogFile:
 
     @property
     def form(self) -> LogFormat:
-        """The format of the file, guessed from its first line. Read this property before the first line."""
+        """The format of the file, guessed from its first line. Use this property before iterating over the
+        lines.
+        """
         with self._unpacking():
             glance = self._bytes.peek(_GLANCE)[:_GLANCE]
         first = glance.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]

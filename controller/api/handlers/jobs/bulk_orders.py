@@ -98,8 +98,8 @@ async def _maker(call: Call, order: JobsOrder, jobs: list[Job]) -> MakeInput:
     Cancel."""
     known = {}
     if order.action == "set" and jobs:
-        # All jobs get the same new dependencies, so one lookup of the final states of the named jobs is
-        # enough.
+        # Look up the final states of the jobs in the new dependencies only once, because all jobs get the
+        # same dependencies.
         known = await known_to(call, jobs[0], JobChange(order.changes))
     return maker_of(order, call.caller.user, call.asker, known)
 

@@ -69,7 +69,8 @@ def over_time(
 ) -> Markup:
     """Draw a chart of values over time.
 
-    The area below a single curve is filled. `second` is a dashed curve for comparison.
+    `most` is the highest value on the vertical axis, and `text` formats a value for a label. `second` is a
+    dashed curve for comparison. If there is only one curve, the area below it is filled.
     """
     ticks = level_ticks(most)
     x = Scale(span.begin_s, span.end_s, LEFT, WIDE - RIGHT)

@@ -51,7 +51,8 @@ class Bar:
 
 
 def tracks_of(run: ReportRun) -> list[Track]:
-    """Return the tracks from top to bottom. If the cluster has GPUs, nodes without GPUs have no track."""
+    """Return the tracks (rows) of the Gantt chart from top to bottom. If the cluster has GPUs, nodes without
+    GPUs have no track."""
     return [track for name, node in run.cluster.nodes.items() for track in _tracks(run, name, node)]
 
 
