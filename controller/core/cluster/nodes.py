@@ -33,8 +33,8 @@ NO_HEIRS: Mapping[int, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class TimedDrain:
-    """A drain by the operator `by` with a time: the node is to be empty at `empty_by`. Until then the node
-    takes jobs that end before that time.
+    """A drain by the operator `by` (`corral nodes drain --by`) that lets the node take jobs until it must be
+    empty at `empty_by`. Only jobs that end before that time start.
     """
 
     empty_by: float
@@ -55,7 +55,7 @@ class Node:
     """True if the node has been disconnected for so long that its state is DOWN."""
     drained: bool = False
     timed_drain: TimedDrain | None = None
-    """The drain with a time that has not come yet; None if there is none."""
+    """The timed drain whose time has not come yet; None if there is none."""
     why: str = "never connected"
     since: float = 0.0
     boot_id: str = ""

@@ -1,4 +1,6 @@
-"""Orders for many jobs, such as cancel or hold: the jobs that a word selects, and the input for each job."""
+"""Commands on many jobs at once, such as cancel or hold: which jobs a selection matches, and the engine input
+for each job.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ MakeInput = Callable[[Job], Input]
 
 
 def active_jobs(state: State, selection: AllJobs | JobRange | JobsOf) -> list[Job]:
-    """Return the jobs that have not ended and that the word selects, by id.
+    """Return the jobs that match the selection and have not ended, sorted by id.
 
-    Example: `name:sweep-*` selects the waiting and running jobs whose names begin with sweep-.
+    Example: `name:sweep-*` matches the waiting and running jobs whose names begin with sweep-.
     """
     found: list[Job] = []
     for job in state.live():
@@ -37,10 +39,10 @@ def active_jobs(state: State, selection: AllJobs | JobRange | JobsOf) -> list[Jo
 def maker_of(
     order: JobsOrder, by: str, asker: Requester | None = None, known: Mapping[str, JobState] | None = None
 ) -> MakeInput:
-    """Return the function that makes the engine's input, such as Cancel, for one job of the order.
+    """Return a function that makes the engine input for one job of the order, such as Cancel.
 
-    `by` is the user that gives the order, `asker` the same user with its rights. `known` has the final states
-    of jobs that new dependencies name, as in `inputs.Edit`.
+    `by` is the user that sent the order, and `asker` the same user with the user's rights. `known` has the
+    final states of jobs that new dependencies name, as in `inputs.Edit`.
     """
     if order.action == "set":
         return lambda job: inputs.Edit(job.id, by, order.changes, known or {}, asker)

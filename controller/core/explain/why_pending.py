@@ -380,8 +380,8 @@ def _moving(state: State, job: Job) -> str:
 
 
 def _drain_text(state: State, job: Job, now: float) -> str:
-    """Return a sentence about the drain with a time for which the running job will be stopped; empty if there
-    is none.
+    """Return a sentence about the timed drain of a node because of which the running job will be stopped;
+    empty if there is none.
     """
     for member in job.running if state.reservations.drained_nodes else ():
         node = state.nodes.by_name[member.allocation.node]

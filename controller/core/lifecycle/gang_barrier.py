@@ -14,8 +14,8 @@ from wire.agent.frames import AttemptStatus, Go
 
 
 def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> MemberReady | None:
-    """Return the event that the gang member on `node` has reached the start barrier. Return None if `status`,
-    the agent's report, does not show this, or if the event was recorded before.
+    """Return the event MemberReady if `status`, the agent's report, shows that the gang member on `node` has
+    reached the start barrier. None if it does not, or if the event was recorded before.
     """
     member = job.members[node]
     if status.ready and not member.ready and member.started_at is None:

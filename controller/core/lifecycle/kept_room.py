@@ -30,7 +30,8 @@ def keep_for_restart(
     state: State, job: Job, requeued: JobRequeued, allocations: tuple[Allocation, ...], quality: int
 ) -> Iterator[PreemptionPlanned]:
     """Yield the nomination that keeps the resources of a failed replica until its restart delay is over.
-    `requeued` is the event that queued it again, `allocations` are its former resources.
+    `requeued` is the event that queued the replica again, and `allocations` are the replica's former
+    resources.
 
     Yield nothing if these nodes take no jobs, or if the attempt ended for a reason such as a hardware
     failure, after which the next attempt should run elsewhere.

@@ -322,7 +322,7 @@ class IdleEnded(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class EndWarned(JobEvent):
-    """The owner of the running job was warned that the attempt will be stopped at `ends_at`, for `reason`.
+    """The owner of a running job was warned that the job will be told to stop at `ends_at`, for `reason`.
 
     `detail` names the cause, such as the drain of a node.
     """
@@ -425,7 +425,7 @@ class MovePlanned(JobEvent):
 
 
 def move_cause(kind: str, proposal: str) -> str:
-    """Return the text that names why a job is moved: a preemption, a drain with a time, or a rebalancing
+    """Return the text that names why a job is moved: a preemption, a timed drain, or a rebalancing
     proposal.
     """
     if not proposal:
@@ -591,8 +591,8 @@ class NodeDeclaredLost(NodeEvent):
 class NodeDrained(NodeEvent):
     """The node was drained: no job is placed on it any more. Running jobs continue.
 
-    With `empty_by` the node takes jobs that end before that time, and the jobs that still run on it then are
-    moved or ended.
+    With `empty_by` (a timed drain), jobs that end before that time may still start, and jobs that would still
+    run at that time are moved or ended.
     """
 
     why: str
@@ -602,9 +602,7 @@ class NodeDrained(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class DrainBegan(NodeEvent):
-    """The time has come by which the node was to be empty (`empty_by` of NodeDrained). No job is placed on it
-    any more.
-    """
+    """The time `empty_by` of a timed drain (NodeDrained) has come. No job is placed on the node any more."""
 
 
 @dataclass(frozen=True, slots=True)

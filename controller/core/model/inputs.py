@@ -166,8 +166,8 @@ class MarkNode(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Drain(NodeCommand):
-    """Drain a node: place no more jobs on it. With `empty_by`, jobs that end before that time may still
-    start, and the jobs that still run then are moved or ended.
+    """Drain a node: place no more jobs on it. With `empty_by` (a timed drain), jobs that end before that time
+    may still start, and jobs that would still run at that time are moved or ended.
     """
 
     why: str = ""

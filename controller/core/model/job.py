@@ -79,7 +79,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One move of a running job to other nodes, caused by the rebalancer or by a preemption."""
+    """One move of a running job to other nodes, caused by the rebalancer, a preemption or a timed drain."""
 
     proposal: str
     kind: str

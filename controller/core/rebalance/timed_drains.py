@@ -1,5 +1,5 @@
-"""Empties nodes by a given time (`corral nodes drain --by`): warns, moves or ends the jobs that still run
-there.
+"""Timed drains (`corral nodes drain --by`): a node is to be empty by a given time. Jobs that would still run
+then are warned, and moved or ended.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ class Departure(enum.Enum):
     """What happens to a job on a node that is to be empty by a given time."""
 
     ENDS = "ends"
-    """The job has certainly ended by then, because of its time limit."""
+    """The job has ended by then at the latest, because of its time limit."""
     MOVED = "moved"
-    """The job saves its state if it can, and continues on other nodes, at once or when nodes are free."""
+    """The job saves its state if it can, and continues on other nodes, at once or after a wait in the
+    queue.
+    """
     ENDED = "ended"
     """The job saves its state if it can, and ends, because it may not be queued again."""
 
 
 @dataclass(frozen=True, slots=True)
 class DepartingJob:
-    """A job on a node that is to be empty by a given time. `at` is its latest end for ENDS, and otherwise the
-    time at which it is told to stop.
+    """A job on a node that is to be empty by a given time. `at` is the time at which the job is told to stop.
+    For a job that ends before (ENDS), it is the latest end of the job.
     """
 
     job: Job
@@ -49,30 +51,31 @@ class DepartingJob:
 
     @property
     def view(self) -> LeavingJob:
-        """The job for users."""
+        """The job in the form that the API sends."""
         job = self.job
         return LeavingJob(job.id, job.label, job.name, job.user, self.how.value, self.at)
 
 
 class TimedDrains:
-    """Carries out drains with a time. The times are in `Node.timed_drain`; this object keeps no data.
+    """Carries out timed drains: drains of a node that is to be empty at the time `Node.timed_drain.empty_by`.
+    A TimedDrains stores no data.
 
-    1. From the drain on, `Reservations` bars the node to each job that could still run at the time. Jobs that
-       end before still start there. Replicas of services move as before a reservation.
-    2. At the drain, `warn` records a warning for each job that will be stopped, and writes it to its log and
-       its terminals.
-    3. A job that would still run at the time is told to stop so early that its checkpoint and its grace are
-       over at the time. An elastic job gives up only the node. A job that may be preempted continues on other
-       nodes: on free nodes, which are kept for it, or when the queue has nodes for it. Any other job ends
-       with the reason DRAINED.
-    4. At the time, the node is drained like any drained node.
+    1. From the command on, `Reservations` bars the node to each job that could still run at `empty_by`. Jobs
+       that end before that time still start there. Replicas of services move as before a reservation.
+    2. At the command, `warn` records a warning for each job that will be stopped, and writes it to the job's
+       log and terminals.
+    3. A job that would still run at `empty_by` is told to stop so early that its checkpoint and its grace are
+       over by then. An elastic job gives up only this node. A job that may be preempted continues on other
+       nodes: on free nodes, which are kept for it, or later, when the queue starts it again. Any other job
+       ends with the reason DRAINED.
+    4. At `empty_by` the node is drained like any drained node.
 
-    Invariant: a job is stopped only if its time limit allows it to run longer than the time.
-    Cost: O(jobs on nodes with such a drain) for each step, and one placement for each moved job.
+    Invariant: a job is stopped only if its time limit allows it to run beyond `empty_by`.
+    Cost: O(jobs on nodes with a timed drain) for each step, and one placement for each moved job.
 
-    Example: gpu01 is to be empty by 18:00. Job 7 ends at 17:30 at the latest, and job 8 has no time limit and
-    needs 60 s for a checkpoint and 60 s of grace. A job of 2 hours starts there at 15:00, and not at 16:30.
-    Job 8 is warned at once, and told to save its state at 17:58.
+    Example: gpu01 is to be empty by 18:00. Job 7 ends at 17:30 at the latest. Job 8 has no time limit and
+    needs 60 s for a checkpoint and 60 s of grace: it is warned at once, and told to stop at 17:58. A job of 2
+    hours may start there at 15:00, and not at 16:30.
     """
 
     def __init__(
@@ -93,7 +96,9 @@ class TimedDrains:
 
     @property
     def next_at(self) -> float:
-        """The time at which a job is to be told to stop, or a node is to be empty; NEVER without drains."""
+        """The next time at which a job is told to stop, or a node must be empty; NEVER without timed
+        drains.
+        """
         if not self._state.reservations.drained_nodes:
             return NEVER
         return min((at for node, drain in self._drains() for at in self._moments(node, drain)), default=NEVER)
@@ -107,8 +112,8 @@ class TimedDrains:
         yield from (each.at for each in self.to_stop(node, drain.empty_by))
 
     def leaving(self, node: Node, empty_by: float) -> Iterator[DepartingJob]:
-        """Yield the jobs on the node that are not being stopped, lowest id first, and what happens to them if
-        the node is to be empty at `empty_by`.
+        """Yield the jobs on the node that are not being stopped yet, lowest id first, with what happens to
+        them if the node is to be empty at `empty_by`.
         """
         for job in [self._state.jobs[number] for number in sorted(node.held)]:
             if job.stopping is not None or job.members[node.name].leaving:
@@ -122,7 +127,7 @@ class TimedDrains:
             yield DepartingJob(job, how, empty_by - grace_of(job, guards))
 
     def to_stop(self, node: Node, empty_by: float) -> list[DepartingJob]:
-        """Return the jobs on the node that do not end before the time `empty_by`."""
+        """Return the jobs on the node that must be stopped, because they may still run at `empty_by`."""
         return [each for each in self.leaving(node, empty_by) if each.how is not Departure.ENDS]
 
     def warn(self, node: Node, now: float) -> None:
@@ -144,7 +149,7 @@ class TimedDrains:
                 )
 
     def run(self, now: float) -> None:
-        """Stop the jobs whose time has come, and drain the nodes whose time has come."""
+        """Tell jobs to stop whose time for this has come. Drain the nodes whose time `empty_by` has come."""
         for node, drain in self._drains():
             for each in self.to_stop(node, drain.empty_by):
                 if each.at <= now:
@@ -170,7 +175,9 @@ class TimedDrains:
             self._stopper.stop(job, Reason.EVICTED, cause, now, until)
 
     def _move(self, job: Job, node: str, now: float) -> bool:
-        """Keep free nodes for the job, to which it is moved. Return False if it fits on none now."""
+        """Plan a move of the job: keep free nodes for it until it has ended here. Return False if it fits on
+        no other nodes now.
+        """
         if not may_move(job):
             return False
         search = MoveSearch(self._state, self._cycles.placer_of(job), self._rules, now, 1, [])

@@ -36,11 +36,15 @@ class Reservation:
     by: str
     began: bool = False
     drain: bool = False
-    """True: not a reservation of an operator, but a drain with a time, which begins at `starts_at`."""
+    """True: this stands for a timed drain, which begins at `starts_at`, and not for an operator's
+    reservation.
+    """
 
     @property
     def title(self) -> str:
-        """The reservation in a sentence, such as `reservation 'fans'` or `the drain of node gpu01`."""
+        """Words that name the reservation in a sentence, such as `reservation 'fans'` or `the drain of node
+        gpu01`.
+        """
         if self.drain:
             return f"the drain of node {self.nodes[0]}"
         return f"reservation {printable(self.spec.name)!r}"
@@ -111,11 +115,12 @@ class Reservation:
 
 
 class Reservations:
-    """All active and future reservations, and the drains with a time.
+    """All active and future reservations, and the timed drains (a node must be empty at a time,
+    `Node.timed_drain`).
 
-    A drain with a time bars its node from that time on, like a reservation for maintenance without an end. So
-    all code that plans starts around reservations also plans around drains. Only operators' reservations are
-    in `by_name`; loops over the object itself include the drains.
+    A timed drain bars its node from that time on, like a maintenance reservation without an end. So all code
+    that plans starts around reservations also plans around timed drains. `by_name` has only the operators'
+    reservations; iteration yields the timed drains too.
     """
 
     def __init__(self) -> None:
@@ -134,11 +139,13 @@ class Reservations:
 
     @property
     def drained_nodes(self) -> Iterable[str]:
-        """The names of the nodes that are to be empty at a time that has not come yet."""
+        """The names of the nodes with a timed drain whose time has not come yet."""
         return self._drains
 
     def follow_drain(self, node: Node) -> None:
-        """Keep the drain of a node in agreement with `Node.timed_drain`."""
+        """Add or remove the reservation for the timed drain of a node, so that it equals
+        `Node.timed_drain`.
+        """
         name, drain = f"{DRAIN_PREFIX}{node.name}", node.timed_drain
         if drain is not None:
             spec = ReservationSpec(name, drain.empty_by, LONGEST_S, (node.name,), why=drain.why)

@@ -152,7 +152,7 @@ class NodeRecord(NodeFields):
 
     health: tuple[GpuRecord, ...] = ()
     timed_drain: TimedDrain | None = None
-    """The drain with a time. Only the row of a node with such a drain has this field."""
+    """The timed drain. Only the row of a node with a timed drain has this field."""
 
 
 NO_PREEMPTION = PreemptionRecord()
