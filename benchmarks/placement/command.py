@@ -169,13 +169,13 @@ def _table() -> Table[PlacementSummary]:
     return Table(
         [
             Column("STRATEGY", lambda found: found.strategy),
-            Column("AT 100%", lambda found: f"{found.allocated_at_100:.2f}%", keep=1, right=True),
+            Column("AT 100%", lambda found: f"{found.allocated_at_100:.2f}%", rank=1, right=True),
             Column("AT 130%", lambda found: f"{found.allocated_at_130:.2f}%", right=True),
-            Column("±", lambda found: f"{found.deviation_at_130:.2f}", keep=2, right=True),
-            Column("ACCEPTED", lambda found: f"{found.accepted:,.0f}", keep=4, right=True),
-            Column("FAILED", lambda found: f"{found.failed:,.0f}", keep=5, right=True),
-            Column("CPU", lambda found: f"{found.cpu_s:.2f}s", keep=6, right=True),
-            Column("PLACED/S", lambda found: f"{found.placements_per_s:,.0f}", keep=3, right=True),
+            Column("±", lambda found: f"{found.deviation_at_130:.2f}", rank=2, right=True),
+            Column("ACCEPTED", lambda found: f"{found.accepted:,.0f}", rank=4, right=True),
+            Column("FAILED", lambda found: f"{found.failed:,.0f}", rank=5, right=True),
+            Column("CPU", lambda found: f"{found.cpu_s:.2f}s", rank=6, right=True),
+            Column("PLACED/S", lambda found: f"{found.placements_per_s:,.0f}", rank=3, right=True),
         ],
         name=lambda found: found.strategy,
     )

@@ -66,8 +66,8 @@ output.
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """A column of a table. If the terminal is too narrow, the column with the highest `keep` is left out
-    first; a column with `keep` 0 is always shown.
+    """A column of a table. If the terminal is too narrow, the column with the highest `rank` is left out
+    first; a column with `rank` 0 is always shown. A `wide` column is shown only with -o wide.
 
     The column is as wide as its longest text, and at least `room` cells. If the terminal is too narrow, the
     column shrinks to no less than `least` cells; 0 means that the column does not shrink.
@@ -75,7 +75,7 @@ class Column(Generic[Row]):
 
     title: str
     text: Callable[[Row], str]
-    keep: int = 0
+    rank: int = 0
     least: int = 0
     room: int = 0
     right: bool = False
@@ -232,8 +232,8 @@ def _fit(columns: Sequence[Column[Any]], widths: list[int], width: int | None) -
         while over > 0 and (elastic := [p for p in shown if 0 < columns[p].least < rooms[p]]):
             rooms[max(elastic, key=rooms.__getitem__)] -= 1
             over -= 1
-        expendable = max(shown, key=lambda place: columns[place].keep)
-        if over <= 0 or columns[expendable].keep == 0:
+        expendable = max(shown, key=lambda place: columns[place].rank)
+        if over <= 0 or columns[expendable].rank == 0:
             return list(rooms.items())
         shown.remove(expendable)
 

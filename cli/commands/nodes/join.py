@@ -257,7 +257,7 @@ def _table() -> Table[Arrival]:
     return Table(
         [
             Column("NODE", lambda each: each.name, least=8),
-            Column("ADDRESS", lambda each: each.address, keep=1, least=12),
+            Column("ADDRESS", lambda each: each.address, rank=1, least=12),
             Column("RESULT", lambda each: each.result, colour=lambda each: "" if each.joined else RED),
             Column("WHY", lambda each: each.why, least=20),
         ],

@@ -78,14 +78,16 @@ def listing(output: Output = Format.TABLE) -> int:
 def change(
     scope: Scope, name: Name, words: Words, dry_run: DryRun = False, output: Output = Format.TABLE
 ) -> int:
-    """Set limits of a user, project or queue. They apply at once and override the configuration; limits that
-    you do not name are not changed.
+    """Set limits of a user, project or queue. The new limits apply at once and override the configuration;
+    limits that you do not name are not changed.
 
-    The limits are cpus, memory, gpus, running, queued and gpu-hours. These are hard limits: a job that would
+    The limits are cpus, memory, gpus and running (of running jobs), queued (waiting jobs) and gpu-hours (used
+    in the last week, or in window_s of [quota] in scheduler.toml). These are hard limits: a job that would
     exceed one waits; a job that would exceed the limit queued is refused. Limits such as soft.gpus are soft:
     jobs above a soft limit start after all other jobs. Limits such as borrow.gpus, for projects only, are the
-    amount above the hard limit that a project may use while other projects leave their quota unused. A
-    number of GPUs may be a percentage of all GPUs of the cluster, such as gpus=50%. A limit on GPUs of one
+    amount above the hard limit that a project may use while other projects leave their quota unused.
+
+    A number of GPUs may be a percentage of all GPUs of the cluster, such as gpus=50%. A limit on GPUs of one
     model is gpus.MODEL, such as gpus.H100=16 or soft.gpus.A100=25%. The value none means no limit.
     """
     if dry_run:
@@ -175,19 +177,19 @@ def quota_table() -> Table[QuotaView]:
         [
             Column("OF", lambda view: view.scope),
             Column("NAME", lambda view: view.name, least=8),
-            Column("GPUS", cell("gpus"), keep=1, right=True),
-            Column("CPUS", cell("cpus"), keep=4, right=True),
-            Column("MEMORY", cell("memory"), keep=5, right=True),
-            Column("RUNNING", cell("running"), keep=2, right=True),
-            Column("QUEUED", cell("queued"), keep=3, right=True),
-            Column("GPU-HOURS", cell("gpu-hours"), keep=6, right=True),
-            Column("GPUS BY MODEL", model_use_text, keep=7),
+            Column("GPUS", cell("gpus"), rank=1, right=True),
+            Column("CPUS", cell("cpus"), rank=4, right=True),
+            Column("MEMORY", cell("memory"), rank=5, right=True),
+            Column("RUNNING", cell("running"), rank=2, right=True),
+            Column("QUEUED", cell("queued"), rank=3, right=True),
+            Column("GPU-HOURS", cell("gpu-hours"), rank=6, right=True),
+            Column("GPUS BY MODEL", model_use_text, rank=7),
             Column(
                 "SOFT, BORROW",
                 lambda view: limits_text(Quota(soft=view.quota.soft, borrow=view.quota.borrow)),
-                keep=8,
+                rank=8,
             ),
-            Column("SET", lambda view: "yes" if view.edited else "", keep=9),
+            Column("SET", lambda view: "yes" if view.edited else "", rank=9),
         ],
         lambda view: f"{view.scope}/{view.name}",
         kind=QuotaView,

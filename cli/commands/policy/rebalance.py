@@ -124,12 +124,12 @@ def proposal_table() -> Table[ProposalView]:
     return Table(
         [
             Column("PROPOSAL", lambda each: each.id),
-            Column("KIND", lambda each: each.kind, keep=5),
+            Column("KIND", lambda each: each.kind, rank=5),
             Column("PURPOSE", proposal_benefit, least=12),
             Column("MOVES", lambda each: ", ".join(map(_move_text, each.moves)), least=12),
-            Column("COST", lambda each: f"{each.gpu_hours:.2f}", right=True, keep=1),
+            Column("COST", lambda each: f"{each.gpu_hours:.2f}", right=True, rank=1),
             Column(
-                "WORTH", lambda each: f"{each.worth:.2f}" if each.kind != "load" else "-", right=True, keep=2
+                "WORTH", lambda each: f"{each.worth:.2f}" if each.kind != "load" else "-", right=True, rank=2
             ),
             Column(
                 "FREE GPUS",
@@ -147,7 +147,7 @@ def proposal_table() -> Table[ProposalView]:
                 "FRAGMENTED",
                 lambda each: f"{each.before.fragmentation:.0%} > {each.after.fragmentation:.0%}",
                 right=True,
-                keep=4,
+                rank=4,
             ),
         ],
         lambda each: each.id,
@@ -162,16 +162,16 @@ def _move_text(move: MoveView) -> str:
 def move_table() -> Table[Moved]:
     return Table(
         [
-            Column("AT", lambda move: clock(move.at), keep=2),
+            Column("AT", lambda move: clock(move.at), rank=2),
             Column("JOB", lambda move: move.label),
-            Column("NAME", lambda move: move.name, keep=4, least=6),
-            Column("USER", lambda move: move.user, keep=5, least=6),
-            Column("FROM", lambda move: ",".join(move.origin), keep=1, least=6),
-            Column("TO", lambda move: ",".join(move.to), keep=1, least=6),
-            Column("PURPOSE", move_purpose, keep=3, least=8),
-            Column("COST", lambda move: f"{move.gpu_hours:.2f}", right=True, keep=3),
+            Column("NAME", lambda move: move.name, rank=4, least=6),
+            Column("USER", lambda move: move.user, rank=5, least=6),
+            Column("FROM", lambda move: ",".join(move.origin), rank=1, least=6),
+            Column("TO", lambda move: ",".join(move.to), rank=1, least=6),
+            Column("PURPOSE", move_purpose, rank=3, least=8),
+            Column("COST", lambda move: f"{move.gpu_hours:.2f}", right=True, rank=3),
             Column("STATE", move_status, colour=lambda move: _COLOURS[move_status(move)]),
-            Column("WHY", lambda move: move.undone, keep=2, least=8),
+            Column("WHY", lambda move: move.undone, rank=2, least=8),
         ],
         lambda move: move.label,
         kind=Moved,

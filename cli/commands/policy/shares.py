@@ -128,18 +128,18 @@ def table(now: float) -> Table[ShareView]:
     """Return the table of the share tree. The names are indented by their level in the tree."""
     return Table(
         [
-            Column("SHARE", lambda each: "  " * (len(each.path) - 1) + each.path[-1], keep=1, least=8),
+            Column("SHARE", lambda each: "  " * (len(each.path) - 1) + each.path[-1], rank=1, least=8),
             Column("WEIGHT", lambda each: f"{each.weight:g}", right=True),
             Column("PART", lambda each: f"{each.part:.1%}", right=True),
             Column("USED", lambda each: f"{each.used:.2f}", right=True),
-            Column("LIMITS", _limits, right=True, keep=3),
+            Column("LIMITS", _limits, right=True, rank=3),
             Column("NOW/H", lambda each: f"{each.held:g}", right=True),
             Column("FACTOR", lambda each: f"{each.factor:.4f}", right=True),
             Column(
                 "",
                 lambda each: _state(each, now),
                 colour=lambda each: RED if each.beyond or each.stopped else FAINT,
-                keep=2,
+                rank=2,
             ),
         ],
         lambda each: each.share,

@@ -91,8 +91,8 @@ def listing(output: Output = Format.TABLE) -> int:
         Column("IN USE", lambda row: "*" if row.current else ""),
         Column("NAME", lambda row: row.name),
         Column("URL", lambda row: row.url, least=12),
-        Column("CA", lambda row: row.ca or "-", least=6, keep=1),
-        Column("TOKEN FILE", lambda row: row.token_file or "-", least=6, keep=2),
+        Column("CA", lambda row: row.ca or "-", least=6, rank=1),
+        Column("TOKEN FILE", lambda row: row.token_file or "-", least=6, rank=2),
     ]
     Table(columns, lambda row: row.name, kind=Row).show(output, rows, rows)
     if output in (Format.TABLE, Format.WIDE):

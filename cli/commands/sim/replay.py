@@ -142,8 +142,8 @@ def _show(output: Format, side: Side, outcomes: Sequence[ReplayResult], history:
         write_data(output, {"recorded": _only_figures(before), "runs": runs})
         return
     figures_table.table(
-        Column("RUNNING", lambda run: f"{run['running']:,}", keep=9, right=True),
-        Column("WAITING", lambda run: f"{run['waiting']:,}", keep=9, right=True),
+        Column("RUNNING", lambda run: f"{run['running']:,}", rank=9, right=True),
+        Column("WAITING", lambda run: f"{run['waiting']:,}", rank=9, right=True),
     ).show(output, [before, *bodies])
     if output is Format.NAME:
         return
@@ -213,9 +213,9 @@ def _table(title: str) -> Table[WaitChange]:
     return Table(
         [
             Column("JOB", lambda change: str(change.job), right=True),
-            Column("NAME", lambda change: change.name, keep=2, least=8),
-            Column("USER", lambda change: change.user, keep=1, least=8),
-            Column("GPUS", lambda change: f"{change.gpus:g}", keep=3, right=True),
+            Column("NAME", lambda change: change.name, rank=2, least=8),
+            Column("USER", lambda change: change.user, rank=1, least=8),
+            Column("GPUS", lambda change: f"{change.gpus:g}", rank=3, right=True),
             Column("WAITED", lambda change: _waited(change.waited_s, change.started), right=True),
             Column("WOULD WAIT", lambda change: _waited(change.would_wait_s, change.would_start), right=True),
             Column(title, lambda change: duration(abs(change.gain_s)), right=True),
