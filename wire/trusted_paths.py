@@ -120,8 +120,9 @@ def open_parent(path: str, make: bool = False) -> int:
 
 
 def open_child(parent: int, name: str, path: str, make: bool = False, mode: int = 0o700) -> int:
-    """Open the directory `name` in the open directory `parent`, and return its descriptor. Symbolic links
-    are not followed. `path` is used only in error messages.
+    """Open the directory `name` in the open directory `parent`, and return its descriptor. With `make`,
+    create the directory with this mode if it is missing. Symbolic links are not followed. `path` is used only
+    in error messages.
     """
     try:
         if make:
@@ -139,8 +140,8 @@ def open_child(parent: int, name: str, path: str, make: bool = False, mode: int 
 
 
 def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Open a regular file that belongs to the user of this process and that no other user can write to.
-    Return its descriptor.
+    """Open a regular file and return its descriptor. Raise UntrustedPath if the file does not belong to the
+    user of this process, or if another user can write to it. `flags` and `mode` are as in `os.open`.
     """
     descriptor = os.open(path, flags | _FILE_FLAGS, mode)
     found = os.fstat(descriptor)
@@ -216,8 +217,9 @@ def remove_tree(parent: int, name: str) -> bool:
 
 
 def _empty(folder: int, top: int, depth: int) -> bool:
-    """Delete the content of an open directory, as far as possible. Return whether a directory was moved to
-    the directory `top`, because it was nested too deeply.
+    """Delete the content of the open directory `folder`, as far as possible. `depth` is the number of
+    directories between `top` and `folder`. Return whether a directory that was nested too deeply was moved to
+    the open directory `top`.
     """
     moved = False
     with os.scandir(folder) as entries:

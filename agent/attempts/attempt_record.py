@@ -51,8 +51,9 @@ def encode_fact(kind: str, *fields: object) -> bytes:
 def encode_end(
     at: float, code: int | None, signal: int | None, cpu_s: float = 0.0, rss_mib: int = 0, why: str = ""
 ) -> bytes:
-    """Return the `ended` line of a record. The line is short enough for the space that the record has
-    reserved, and for one atomic write to the agent's FIFO.
+    """Return the `ended` line of a record. `at` is a unix time, `cpu_s` the CPU time in seconds, and
+    `rss_mib` the peak memory in MiB. If `why` is too long for the space that the record has reserved, it is
+    cut.
     """
     reason = " ".join(why.split()).encode("utf-8", "replace")[:_WHY_BYTES].decode("utf-8", "ignore")
     shown = ["-" if value is None else value for value in (code, signal)]

@@ -20,6 +20,8 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
     """Return the variables for all tasks of an attempt. Defaults come first, then the variables of the start
     order, then the variables of this host; a later value replaces an earlier one. The agent's own variables
     are not passed on.
+
+    `directory` is the attempt's spool directory; `cpus` is the number of CPUs of the attempt on this node.
     """
     name, _, value = spool_variable(directory).partition("=")
     gpus = ",".join(hold.uuid for hold in order.gpus)
@@ -77,7 +79,7 @@ def has_checkpoints(order: Start) -> bool:
 
 def checkpoint_variables(order: Start, cwd: str) -> dict[str, str]:
     """Return the variables with the checkpoint directory and the newest checkpoint of earlier attempts; empty
-    if the job writes no checkpoints.
+    if the job writes no checkpoints. If the order has no checkpoint directory, the directory is in `cwd`.
     """
     variables = {}
     if has_checkpoints(order):
@@ -89,8 +91,8 @@ def checkpoint_variables(order: Start, cwd: str) -> dict[str, str]:
 
 
 def hook_variables(order: Start, account: UnixAccount, directory: str) -> dict[str, str]:
-    """Return the variables for prolog and epilog. Users cannot set any of them, because prolog and epilog may
-    run as root.
+    """Return the variables for prolog and epilog. None of them comes from the job's own environment, because
+    prolog and epilog may run as root. `directory` is the attempt's spool directory.
     """
     name, _, value = spool_variable(directory).partition("=")
     return {

@@ -24,13 +24,15 @@ def boot_time_s() -> float:
 
 
 def write_renewal(descriptor: int, boot_id: str, contact_s: float) -> None:
-    """Write the time of the last contact with the controller. `contact_s` is in seconds since boot."""
+    """Write `contact_s`, the time of the last contact with the controller in seconds since boot, to the open
+    file `descriptor`. `boot_id` is the boot in which this time counts.
+    """
     os.pwrite(descriptor, attempt_record.encode_fact(NAME, boot_id, f"{contact_s:020.6f}"), 0)
 
 
 def last_renewal(spool: str, boot_id: str) -> float:
-    """Return the time of the last contact with the controller, in seconds since boot; -inf if the file has no
-    time for this boot.
+    """Return the time of the last contact with the controller, in seconds since boot, from the file in
+    `spool`. If the file has no time for the boot `boot_id`, return -inf.
     """
     for _ in range(_TRIES):
         with suppress(OSError, UnreadableRecord, ValueError, IndexError):

@@ -47,7 +47,9 @@ class SettledLogs:
         self._sum = 0
 
     def add(self, key: AttemptKey, user: str, size: int, ended_at: float) -> None:
-        """Add an ended attempt. The caller must add attempts in the order in which they ended."""
+        """Add an ended attempt, whose directory has `size` bytes on disk. The caller must add attempts in the
+        order in which they ended.
+        """
         self.remove(key)
         self._logs[key] = _Logs(user, size, ended_at)
         self._users.setdefault(user, OrderedDict())[key] = size

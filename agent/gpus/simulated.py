@@ -106,14 +106,18 @@ class SimulatedGpus:
         then("")
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Answer that the GPU is healthy. If the GPU does not exist, answer that the check failed."""
+        """Report, after `after_s` seconds, that the GPU is healthy. If the GPU does not exist, report that
+        the check has failed.
+        """
         there = any(gpu.uuid == uuid for gpu in self.facts)
         self._loop.call_later(
             after_s, lambda: self._send(GpuChecked(uuid, there, "" if there else NO_SUCH_GPU))
         )
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:  # noqa: ARG002
-        """Answer that the GPU was reset. If the GPU does not exist, answer that the reset failed."""
+        """Report, after `after_s` seconds, that the GPU was reset. If the GPU does not exist, report that the
+        reset has failed.
+        """
         there = any(gpu.uuid == uuid for gpu in self.facts)
         self._loop.call_later(
             after_s, lambda: self._send(GpuReset(uuid, there, "" if there else NO_SUCH_GPU))

@@ -76,8 +76,8 @@ class UsageMeter:
         processes: Sequence[GpuProcess],
         now: float,
     ) -> None:
-        """Add one reading of the GPUs to the usage of the attempts in `holders`. The reading counts for the
-        time since the previous reading.
+        """Add one reading of the GPUs to the usage of the attempts in `holders`. `processes` are the
+        processes on the GPUs. The reading counts for the time since the previous reading.
         """
         before, self._read_at = self._read_at, now
         if before is None or not 0 < now - before <= _LONGEST_S:
@@ -136,14 +136,15 @@ class UsageMeter:
         process_mib: Counter[tuple[str, Optional[int]]],
         seconds: float,
     ) -> None:
-        """Add one reading to the usage of one attempt. `process_mib` has the GPU memory of processes by GPU
-        and job; the job is None for processes that no job started.
+        """Add one reading to `sums`, the usage of one attempt. The reading counts for `seconds` seconds.
+        `process_mib` has the GPU memory of processes in MiB, by GPU and job; the job is None for processes
+        that no job started.
 
         1. For a whole GPU, count the used memory of the GPU, without the memory of processes that no job
-        started.
+           started.
         2. For a part of a GPU, count the memory of the job's processes.
         3. If the driver does not report the memory of processes, count used memory in proportion to the
-        attempt's part of the GPU.
+           attempt's part of the GPU.
         """
         memory = 0.0
         for hold in holder.gpus:

@@ -139,8 +139,8 @@ class AttemptCgroup:
 
 
 def out_of_memory_reason(limit_mib: int, reached_mib: int) -> str:
-    """Return why the kernel killed an attempt that ran out of memory, as text: its limit, its peak, and the
-    option with which users request more.
+    """Return a sentence for users that says why the kernel killed an attempt that ran out of memory. It has
+    the limit, the peak (`reached_mib`), and the option that requests more memory.
     """
     reached = f", and it reached {reached_mib} MiB" if reached_mib else ""
     if not limit_mib:

@@ -157,9 +157,9 @@ def _own(proc: Path) -> dict[str, str]:
 
 
 def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
-    """Create the parent of the attempts' cgroups with cgroup v2. If the agent runs as root, the parent is in
-    the root cgroup if possible, otherwise in the agent's own cgroup, which systemd must have delegated.
-    Return None if v2 cannot be used.
+    """Create the parent of the attempts' cgroups in the v2 hierarchy at `mount`. If the agent runs as root,
+    the parent is in the root cgroup if possible. Otherwise it is in `own`, the agent's own cgroup, which
+    systemd must have delegated. Return None if v2 cannot be used.
     """
     for base in dict.fromkeys([mount, mount + own] if os.geteuid() == 0 else [mount + own]):
         known = _words(f"{base}/cgroup.controllers")

@@ -276,7 +276,8 @@ def version_arguments(kind: str) -> tuple[str, ...]:
 
 
 def gpu_problem(kind: str, command: Sequence[str], gpus: Sequence[str]) -> str:
-    """Return why this runtime cannot pass these GPUs to a container, with the remedy; empty if it can.
+    """Return why a runtime of this kind cannot pass the GPUs with the UUIDs in `gpus` to a container, with
+    the remedy; empty if it can.
 
     Docker needs the NVIDIA runtime or its hook. Podman needs a CDI entry for the UUID of each GPU and MIG
     instance. Apptainer needs no configuration.

@@ -157,7 +157,7 @@ def _without_engine(pids: list[int]) -> list[int]:
 
 def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
     """Return why an attempt failed, if its program did not cause the failure; empty if the program itself
-    failed.
+    failed. `code` is the exit code of the attempt, and `rss_mib` its peak memory.
 
     If the docker daemon died while it handled the request to start the program, the program may have run. The
     reason is then supervisor_lost, and the job's restart policy decides whether the job runs again. If the

@@ -248,7 +248,8 @@ def main(hints_path: str, open_files: str) -> None:
 
 def _is_stuck(pid: int, directory: str) -> bool:
     """Return whether a supervisor is stopped (by SIGSTOP or a debugger), or has not ended its job although
-    the lease has expired. A supervisor that runs the prolog or epilog is not stuck.
+    the lease has expired. A supervisor that runs the prolog or epilog is not stuck. `directory` is the
+    attempt's spool directory.
     """
     if process_tree.is_stopped(pid):
         return True

@@ -47,8 +47,8 @@ def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task:
 
 
 def _set_oom_score(pid: int, oom_score: int) -> None:
-    """Set how likely the kernel is to kill this process when the host runs out of memory. Future children
-    of the process inherit the value.
+    """Set the oom_score_adj of a process: the kernel kills processes with a high value first when the host
+    runs out of memory. Future children of the process inherit the value.
     """
     try:
         with open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
