@@ -35,8 +35,8 @@ class GpuHolder:
     supervisor: Optional[int]
     gpus: tuple[GpuHold, ...]
     spool: str = ""
-    """The spool that marks of this attempt contain. Empty if no marks are needed, because all processes are
-    descendants of the supervisor.
+    """The spool directory that the marks of the attempt's processes name. Empty if no marks are needed,
+    because all processes are descendants of the supervisor.
     """
     mark_key: str = field(default="", repr=False)
     simulated_load: float = 1.0

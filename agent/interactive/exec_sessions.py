@@ -44,8 +44,8 @@ read, so that the command blocks.
 MAX_SESSIONS = 64
 _CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 _KILLED_CHECKS = 20
-"""How many checks to wait for the end of the job after a command was killed. The end of the job is the reason
-then, but the agent may learn of it later.
+"""After a command was killed, its session waits this many checks for the end of the job. If the job has
+ended, this is the reason that the client gets.
 """
 
 

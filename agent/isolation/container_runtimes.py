@@ -27,8 +27,8 @@ CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
 RUNTIMES = ("podman", "docker", "apptainer", "singularity")
 """The supported runtimes, the preferred one first. Podman is preferred, because it needs no daemon."""
 SPOOL_LABEL, ATTEMPT_LABEL = "corral.spool", "corral.attempt"
-"""The labels of every container. They contain the spool that has the record of its attempt, and the name of
-the attempt.
+"""The labels of every container. Their values are the spool directory of the agent, and the name of the
+attempt to which the container belongs.
 """
 _TIMEOUT_S = 5.0
 _IMAGE_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR")

@@ -35,9 +35,9 @@ _ENGINE_PROCESSES = {
     "starter",
     "starter-suid",
 }
-"""The kernel's names of processes of container engines. These processes get no signal but SIGKILL: they
-would forward it to the job, where it could end processes without a handler. A process of the job with such
-a name is treated alike.
+"""The names in /proc/<pid>/comm of processes of container engines. These processes get no signal except
+SIGKILL: they would forward any other signal to the job, where the signal could end processes without a
+handler. A process of the job with one of these names gets no other signal either.
 """
 _NO_DEVICE = ("could not select device driver", "unresolvable CDI devices", "CDI device injection failed")
 _NO_ENGINE = ("Cannot connect to the Docker daemon",)

@@ -168,9 +168,9 @@ class NodeDrain:
 class LeavingJob:
     """A job on a node that is to be empty by a given time.
 
-    `how` is `ends` if its time limit ends it before, `moved` if it continues on other nodes, and `ended` if
-    it may not be queued again. `at` is the latest end of a job that `ends`. Any other job is told to stop at
-    `at`.
+    `how` is `ends` if the job's time limit ends the job before that time, `moved` if the job continues on
+    other nodes, and `ended` if the job may not be queued again. `at` is the latest end of the job for `ends`,
+    and otherwise the time at which the job is told to stop.
     """
 
     job: int
@@ -225,7 +225,7 @@ class NodeView:
     @property
     def state_word(self) -> str:
         """Return the state of the node as shown to users. A drained node is `draining` until its last job has
-        ended, and a node with a drain with a time is `draining` until that time.
+        ended. If the drain has a time (`empty_by`), the node is `draining` until that time.
         """
         if self.drain is not None and self.state is NodeState.UP:
             return "draining"

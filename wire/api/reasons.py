@@ -71,7 +71,7 @@ class NodeScore:
 
     @property
     def points(self) -> float:
-        """The sum of the points of all scorers."""
+        """Return the sum of the points of all scorers."""
         return sum(each.points for each in self.parts)
 
 

@@ -174,7 +174,7 @@ class FairnessRow:
     """The label of the job that has waited longest and still waits; empty if none waits."""
     longest_waiting_s: float
     judgement: str
-    """One sentence if the row is out of bounds; otherwise empty."""
+    """One sentence if the deviation is large or a wait is long; otherwise empty."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class ReplicaView:
     nodes: tuple[str, ...] = ()
     ready: bool = False
     current: bool = True
-    """True if the job has the present settings of the service; False if it still has to be restarted."""
+    """True if the job has the present settings of the service; False if the job must still be replaced."""
     restarts: int = 0
     started_at: Optional[float] = None
     replaces: Optional[int] = None

@@ -63,7 +63,7 @@ class JobsOf:
     value: str
 
     def matches(self, user: str, project: str, name: str) -> bool:
-        """Return whether this selects a job with this user, project and name."""
+        """Return whether a job with this user, project and name is selected."""
         if self.field == "name":
             return fnmatchcase(name, self.value)
         return self.value == (user if self.field == "user" else project)
