@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from controller.core.model.rows import JournalEntry
 
 MAX_PENDING_COMMITS = 4_096
-"""The most commits that wait for one subscriber. With more, the subscriber must continue from the journal."""
+"""The most commits that wait until one subscriber reads them. If there are more, they are dropped, and the
+subscriber must read the journal instead."""
 
 
 class Lagged(Exception):

@@ -30,7 +30,7 @@ from wire.job.affinity import parse_taint
 from wire.text import counted
 
 SIGNAL = "SIGHUP"
-"""The name that is recorded as the user when a signal applied a configuration."""
+"""The journal has this name in place of a user if the configuration was applied because of a SIGHUP."""
 
 log = logging.getLogger("corral.config")
 
@@ -50,8 +50,8 @@ class ReloadPlan:
     """A valid new configuration and its differences from the current one, before it is applied."""
 
     read: Config
-    """The configuration as it is in the text. In `config`, keys that need a restart have the running
-    values."""
+    """The configuration as it is in the text. `config` differs from it: its keys that only a restart can
+    change have the values that are in effect now."""
     config: Config
     pipeline: Pipeline
     changes: tuple[ConfigChange, ...]

@@ -58,9 +58,8 @@ service, or the environment of a service. "*" stands for any name.
 """
 
 NAMED = ("nodes", "queues", "profiles", "projects", "services")
-"""Tables that contain named tables. Adding or removing a named table is shown as one change, and not as one
-for each key.
-"""
+"""Tables that contain named tables, such as [nodes.gpu01]. If a named table is added or removed, this is
+shown as one change, and not as a change of each key."""
 
 HIDDEN = "(not shown)"
 _LONGEST = 500

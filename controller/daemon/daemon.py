@@ -50,8 +50,8 @@ T = TypeVar("T")
 PendingInput = tuple[Input, "asyncio.Future[Reply] | None"]
 """An input with the future of its reply; None if no caller waits for a reply."""
 MAX_BATCH = 2_000
-"""The most inputs in one commit. They are enough to share an fsync, and few enough that replies are not
-late."""
+"""The most inputs in one commit. With so many inputs the cost of the fsync for each is small, and replies are
+not late."""
 PASS_SHARE = 0.5
 """The largest fraction of the main loop's time that scheduling passes may take."""
 STORE_RETRY_S = 1.0

@@ -30,7 +30,8 @@ class Recovered:
     """The loaded rows of nodes. Writing them again changes no data and shows whether the store can be
     written."""
     notes: list[NoteRow]
-    """The loaded notes. Some have figures that do not belong to the state of the engine."""
+    """The loaded notes (rows of other state, such as reservations). Some of them have accounting figures,
+    which are not part of the engine's state."""
 
 
 def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:

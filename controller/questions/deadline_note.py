@@ -21,7 +21,7 @@ from wire.text import duration, printable
 
 ACTOR = "root"
 MOST_QUEUES = 4
-"""The most other queues that are tried."""
+"""The most other queues in which the start of the job is forecast."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ T = TypeVar("T")
 WAIT_S = 15.0
 """Seconds. A question that has not begun after this time is refused. Clients wait longer than this."""
 BRIEF_S, BRIEF_WAIT_S, BRIEF_AT_ONCE = 1.0, 2.0, 2
-"""Limits of questions that take no forecast: time budget, longest wait and number at once."""
+"""Limits of questions that need no forecast: seconds for the answer, the longest wait in seconds, and the
+number of questions that are answered at the same time."""
 GRACE_S = 0.5
 """Seconds. The process of a question is killed if it exceeds its budget by more than this."""
 IDLE_S = 600.0

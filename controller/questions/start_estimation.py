@@ -14,7 +14,7 @@ from controller.questions.engine_copy import EngineCopy
 from controller.questions.processes import Fork
 
 MOST_JOBS = 20
-"""The most jobs in one sample."""
+"""The most jobs whose starts are estimated at a time."""
 
 
 def start_estimates(engine_copy: EngineCopy) -> Iterator[list[NoteStart]]:

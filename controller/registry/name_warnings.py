@@ -19,10 +19,11 @@ from wire.job.affinity import Operator, Term
 from wire.text import printable
 
 SIMILAR = 0.8
-"""The least similarity, from 0 to 1, of two names of which one may be a misspelling of the other."""
+"""If the similarity of two names (0 to 1, as difflib computes it) is at least this, one may be a misspelling
+of the other."""
 _PARTS = re.compile(r"[^\W\d_]{3,}")
-"""The words in a name. Names that differ only in numbers, signs and words of one or two letters, such as
-team-a and team-b, are different on purpose."""
+"""Finds the words of at least three letters in a name. Names with the same words, such as team-a and team-b,
+are not misspellings of each other."""
 
 Table = Key
 """The key of a table in which names occur."""

@@ -39,7 +39,7 @@ _UNITS = {
     "queued": "waiting job",
     "gpu-hours": "GPU-hour",
 }
-"""The noun of each limit that is a number, by its name in commands."""
+"""The unit of each limit that is a number, by the name of the limit in commands."""
 
 
 @dataclass(frozen=True, slots=True)

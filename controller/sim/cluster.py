@@ -22,7 +22,7 @@ processors each processor counts as less than a core."""
 BOUNDLESS_MIB = 1 << 40
 GPU_MEMORY_MIB = 81_920
 ISLAND = 8
-"""Number of GPUs in a group that is connected by NVLink."""
+"""Number of GPUs of a virtual node that NVLink connects with each other."""
 _MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 

@@ -32,13 +32,13 @@ class Figures:
     """Allocated GPU-seconds divided by all GPU-seconds from the first submit to the last end. If the
     cluster has no GPUs or no job held one, CPU-seconds are used."""
     fragmentation: float
-    """Fraction of the same capacity that was idle while at least one job waited. The idle resources were
-    too scattered or too small for the waiting jobs, or reserved."""
+    """Fraction of the capacity (GPU-seconds, as for `utilisation`) that was idle while at least one job
+    waited. The idle resources were too scattered or too small for the waiting jobs, or reserved."""
     makespan_s: float
     """Time from the first submit to the last end."""
     fairness: float
-    """Jain's index over the users' mean bounded slowdowns. It is 1 if all users have the same slowdown,
-    and 1/n if only one of n users has any."""
+    """Jain's fairness index of the users' mean bounded slowdowns. It is 1 if all n users have the same
+    slowdown. The more the slowdowns differ, the nearer it is to 1/n."""
     preemptions: int
     """Number of attempts that ended early because another job needed their resources or their node was
     lost."""

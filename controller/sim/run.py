@@ -36,7 +36,8 @@ Progress = Callable[[int], None]
 _OFTEN = 500
 _ALL = 1_000_000
 SHORTEST_STEP_S, LONGEST_STEP_S, STEPS = 1.0, 1_800.0, 500
-"""Seconds between two samples of the causes of idle GPUs, and the number of steps of a short log."""
+"""The causes of idle GPUs are sampled at STEPS equally distant times, but at least SHORTEST_STEP_S and at
+most LONGEST_STEP_S seconds apart."""
 PREDICTED = "+predicted"
 """Suffix of the name of a policy in which backfill uses predicted run times instead of time limits."""
 _ORDERS = {"sjf": "shortest"}

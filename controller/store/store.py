@@ -30,8 +30,8 @@ SEALED = "JournalSealed"
 number of the last entry to delete."""
 
 TAIL = 1_000
-"""Number of entries at the end of the journal whose hash chain is checked on every open. verify() checks
-all."""
+"""Number of the newest journal entries whose hash chain is checked whenever the store is opened. verify()
+checks all entries."""
 
 
 @dataclass(frozen=True, slots=True)

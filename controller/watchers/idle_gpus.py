@@ -14,11 +14,12 @@ from wire.agent.frames import GpuSample
 from wire.names import JobState
 
 IDLE_PERCENT = 5
-"""Percent. A GPU with a lower mean utilisation is idle. Agents report each reading that crosses this
-value."""
+"""A GPU with a mean utilisation below this percentage is idle. Agents report each reading with which the
+utilisation rises above or falls below this value."""
 _LONGEST_S, _LEAST_S = 30.0, 0.1
 _DEFAULT_S = 1_800.0
-"""Seconds. The window for displays if jobs are never flagged as idle."""
+"""The value of `window_s`, in seconds, if the configuration never flags jobs as idle. Idle times are then
+only shown."""
 _SPANS = 48
 
 

@@ -17,12 +17,12 @@ from controller.store.store import Store
 
 EVERY_S = 600.0
 SHARE = 0.1
-"""The largest fraction of the writer's time for deletions. Commits run in between."""
+"""The largest fraction of the time of the thread that writes to the store for deletions."""
 AT_ONCE = 200
 ENTRIES_AT_ONCE = 1_000
 LEAST = 1_000
-"""Fewer old entries than this are not deleted. The newest entries, as many as this, are never deleted,
-because the controller reads them at its start."""
+"""Nothing is deleted while fewer old journal entries than this number exist. This number of the newest
+entries is never deleted, because the controller reads them when it starts."""
 DAY_S = 86_400.0
 
 log = logging.getLogger("corral.retention")

@@ -69,7 +69,7 @@ class Need:
     who: Who
     doing: str = ""
     of_job: bool = False
-    """Whether the need concerns the job that the path names."""
+    """Whether the right depends on the job that the URL names."""
 
 
 def _owner(doing: str) -> Need:
@@ -90,7 +90,7 @@ def admin(doing: str) -> Need:
 ANYONE = Need(Who.ANYONE)
 SUBMIT = Need(Who.SUBMITTER, "submit")
 CHANGE_JOBS = Need(Who.SUBMITTER, "change jobs")
-"""The need of a request about many jobs. Each job is then checked separately."""
+"""The right for a request about many jobs. The rights on each of the jobs are checked afterwards."""
 CANCEL, HOLD, RELEASE = _owner("cancel"), _owner("hold"), _owner("release")
 SET = _owner("change")
 REQUEUE = _owner("requeue")
@@ -100,7 +100,8 @@ READ_OUTPUT = _owner("read the output of")
 READ_SPEC = _owner("read the environment of")
 PREEMPT = Need(Who.OPERATOR, "preempt", of_job=True)
 USE_SHELL = Need(Who.OPENER)
-"""The handler checks this need, because it knows the shells. For other callers the shell does not exist."""
+"""The right to use a command of `corral exec`. The handler checks it: only the user that started the command
+may use it, and other callers get the answer that it does not exist."""
 
 OPERATORS = "Operators are root, the controller's own user, and [access] operators in scheduler.toml."
 ADMINS = "Admins are root and the controller's own user."

@@ -29,7 +29,8 @@ from wire.api.nodes import NodeView
 BATCH = 500
 HEARTBEAT_S = 5.0
 SHARED = 8
-"""Number of rendered commits that are kept, so that all streams that are up to date share them."""
+"""Number of latest commits whose encoded bytes are kept, so that each commit is encoded only once for all
+streams."""
 
 HEARTBEAT = b":\n\n"
 

@@ -22,7 +22,8 @@ STALLED_S = 30.0
 """Seconds. A client that does not read for this long is disconnected, even in the middle of a stream."""
 
 LINGER_S = 1.0
-"""Seconds for which the rest of a refused body is read, so that the client reads the answer."""
+"""Seconds for which the rest of a refused request body is read. A client that could not send it might not
+read the answer."""
 
 PATIENCE = 64
 """Number of connections above the limit that get an answer. Further ones are closed without an answer."""

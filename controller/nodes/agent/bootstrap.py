@@ -25,7 +25,7 @@ BOOTSTRAP_S = 20.0
 PARTING_S = 5.0
 """Seconds to wait for the exit code and the last output of a program that has closed its output."""
 MAX_LOGIN_OUTPUT = 1 << 18
-"""The most bytes that a login may print before the command runs."""
+"""The most bytes that the login shell's start-up files may print before the command runs."""
 TRY_S = 6
 """The most seconds that a Python may take to print its version."""
 _FIND = (

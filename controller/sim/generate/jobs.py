@@ -17,7 +17,8 @@ SAMPLE = 10_000
 """Number of jobs after which the generator estimates whether the workload would exceed MAX_JOBS."""
 
 MISSES = 1_000
-"""Generation stops after this many sessions in a row in which no job fits into the remaining load."""
+"""The generator stops after this many successive sessions in which each job would exceed the requested
+load."""
 
 CODES = WeightedChoice([(1, 60.0), (137, 14.0), (139, 8.0), (2, 8.0), (134, 5.0), (255, 5.0)])
 """Exit codes of failing programs, and how often each occurs relative to the others."""

@@ -44,8 +44,8 @@ class SwfFilter(enum.StrEnum):
 
     HOUSE = "house"
     SC15 = "sc15"
-    """The filter of the tables of SC'15. It leaves out jobs that ran longer than their estimate, had no
-    allocation, or were submitted at time 0."""
+    """The filter with which the tables of a paper at SC'15 were made. It leaves out jobs that ran longer than
+    their estimate, had no allocation, or were submitted at time 0."""
 
 
 @dataclass(frozen=True, slots=True)

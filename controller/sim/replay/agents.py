@@ -59,8 +59,8 @@ class RecordedAgents:
         self._orders: dict[Key, Start] = {}
         """Start orders of attempts that run as recorded. An order is needed if its attempt later deviates."""
         self._ended_attempts: dict[int, set[int]] = {}
-        """Per job, the attempts that ended without a stop order. Their number selects the recorded run of
-        the next attempt."""
+        """For each job, the numbers of the attempts that ended without a stop order. If there are n of them,
+        the next attempt runs as long as recorded run n of the job (counted from 0), or as the last one."""
         self._runs: dict[tuple[int, int], RecordedRun] = {}
         """The run of every attempt that deviates from the journal."""
 

@@ -238,7 +238,8 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.ControllerStarted: InternalInput(_restarted),
     inputs.Tick: InternalInput(_by_cycle),
 }
-"""For each kind of input, the events that show it. An empty tuple: a replay does not repeat the input."""
+"""For each kind of input, the events that prove its arrival. If there are none (an empty tuple), a replay
+does not repeat the input."""
 
 FOLLOW: frozenset[type[Any]] = frozenset(
     {

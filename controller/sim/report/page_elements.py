@@ -8,7 +8,7 @@ from controller.sim.report.markup import Markup, el, joined
 from controller.sim.report.run import ReportRun
 
 PALETTE = 6
-"""Number of runs that get a colour of their own."""
+"""Number of runs that have different colours in a chart."""
 
 
 def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:

@@ -42,7 +42,7 @@ NEEDS = {
     "requeue": REQUEUE,
     "set": SET,
 }
-"""The actions, and the right that each needs on every job."""
+"""The actions, and the right that the caller needs on every job for each action."""
 
 
 async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:

@@ -22,7 +22,8 @@ _PAGE = 1_000
 """Number of journal entries that are read at a time."""
 
 FIRST_PIECE_S = 1.0
-"""Seconds in which an error can still change the status of the answer. After this time the answer begins."""
+"""Seconds to wait for the first output. After this time the HTTP header is sent, and an error can no longer
+change the HTTP status."""
 
 
 async def read(call: Call) -> web.StreamResponse:

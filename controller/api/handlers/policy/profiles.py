@@ -14,8 +14,8 @@ from wire.names import JobState
 from wire.text import printable
 
 POLICY = ("order", "then", "backfill", "backfill_delay_s", "backfill_depth", "filters", "scorers", "picker")
-"""Keys of [scheduler] that a profile may replace. A strategy is shown as the scorers and the picker that
-it stands for."""
+"""The keys of [scheduler] that a profile may replace. The key `strategy` is not among them, because its
+scorers and its picker are shown."""
 
 
 async def listing(call: Call) -> ProfileList:

@@ -37,7 +37,7 @@ class Gantt:
     bars: int
     left_out: int
     left_out_part: float
-    """Fraction of the total time of all bars that is left out."""
+    """The bars left out, as a fraction of the total time of all bars."""
 
 
 def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
