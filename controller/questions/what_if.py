@@ -86,7 +86,7 @@ def what_if(
 
 
 def _leaving(engine: Engine, question: WhatIf) -> tuple[LeavingJob, ...]:
-    """Return the running jobs that the drains with a time would move or end."""
+    """Return the running jobs that the timed drains would move or end."""
     if question.drain_by is None:
         return ()
     return tuple(

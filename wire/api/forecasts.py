@@ -219,4 +219,4 @@ class WhatIfAnswer:
     now_known: int = 0
     """The number of jobs in `sooner` whose start a complete forecast gives only with the changes."""
     leaving: tuple[LeavingJob, ...] = ()
-    """The running jobs that a drain with a time would move or end."""
+    """The running jobs that a timed drain would move or end."""

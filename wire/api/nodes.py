@@ -183,7 +183,7 @@ class LeavingJob:
 
 @dataclass(frozen=True)
 class TimedDrainView:
-    """A drain with a time: the node is to be empty at `empty_by`. `jobs` has the jobs on it now."""
+    """A timed drain: the node is to be empty at `empty_by`. `jobs` has the jobs on it now."""
 
     empty_by: float
     by: str
@@ -220,12 +220,12 @@ class NodeView:
     switches: tuple[str, ...] = ()
     """The network switches above the node, the widest first; empty without [topology]."""
     drain: Optional[TimedDrainView] = None
-    """The drain with a time that has not come yet; None if there is none."""
+    """The timed drain that has not come yet; None if there is none."""
 
     @property
     def state_word(self) -> str:
         """Return the state of the node as shown to users. A drained node is `draining` until its last job has
-        ended. If the drain has a time (`empty_by`), the node is `draining` until that time.
+        ended. After a timed drain (`empty_by`), the node is `draining` until that time.
         """
         if self.drain is not None and self.state is NodeState.UP:
             return "draining"

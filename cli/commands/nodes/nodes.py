@@ -250,7 +250,7 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> i
 
 
 def _note_leaving(node: NodeView) -> None:
-    """Print what happens to the jobs on a node that has a drain with a time; nothing for other nodes."""
+    """Print what happens to the jobs on a node with a timed drain; nothing for other nodes."""
     if node.drain is None:
         return
     for line in detail_views.drain_lines(node.drain):

@@ -237,7 +237,7 @@ def node_view(
 
 
 def timed_drain_view(engine: Engine, node: Node, drain: TimedDrain | None) -> TimedDrainView | None:
-    """Return the API's view of a drain with a time, with what happens to each job on the node; None if
+    """Return the API's view of a timed drain, with what happens to each job on the node; None if
     `drain` is None.
     """
     if drain is None:
