@@ -42,8 +42,8 @@ class DecayedUsage:
         return self.amount * values + self.rate * self.longest_h * (1.0 - values)
 
     def falls_to(self, amount: float, now: float) -> float:
-        """Return the time at which the total falls to this amount if the rate of use stays the same. The time
-        is infinite if the total never falls to this amount.
+        """Return the time at which the total falls to `amount` if the rate of use does not change; infinity
+        if it never falls so far.
         """
         lasting, total = self.rate * self.longest_h, self.total(now)
         if total <= amount:
@@ -96,8 +96,8 @@ class WindowedUsage:
         return counted + self.rate * max(0.0, min(now - self.at, self.window_s)) / HOUR_S
 
     def falls_to(self, amount: float, now: float) -> float:
-        """Return the time at which the total falls to this amount if the rate of use stays the same. The time
-        is infinite if the total never falls to this amount.
+        """Return the time at which the total falls to `amount` if the rate of use does not change; infinity
+        if it never falls so far.
         """
         width = self.window_s / BUCKETS
         before, total = now, self.total(now)

@@ -118,7 +118,7 @@ class PreemptionGuards:
 
 
 class Reserves(enum.Enum):
-    """Which waiting jobs get a backfill reservation (a planned start that other jobs must not delay)."""
+    """The waiting jobs that get a backfill reservation (a planned start that other jobs must not delay)."""
 
     NO_JOB = "none"
     FIRST_JOB = "first"

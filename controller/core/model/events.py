@@ -243,8 +243,7 @@ class CheckpointSaved(JobEvent):
 class AttemptExited(JobEvent):
     """The attempt's processes on one node have ended, and the allocation there is free.
 
-    `why` names the cause of the end, for example `time_limit`; it is empty if the program exited without
-    outside cause.
+    `why` names the cause of the end, for example `time_limit`. It is empty if the program ended by itself.
     """
 
     attempt: int

@@ -49,7 +49,7 @@ def continues_without_failed(job: Job) -> bool:
 
 
 def required_members(job: Job) -> int:
-    """Return the number of gang members that have to succeed."""
+    """Return how many members of the gang must succeed for the job to be COMPLETED."""
     return job.spec.gang.min_nodes or len(job.members)
 
 

@@ -64,7 +64,9 @@ class Member:
     """
 
     def gpu_s(self, since: float, until: float) -> float:
-        """Return the GPU-seconds that the member held between two times. Half a GPU for one second is 0.5."""
+        """Return the GPU-seconds that the member held from `since` to `until`. Half a GPU for 2 seconds gives
+        1.
+        """
         begin = max(since, self.started_at if self.started_at is not None else until)
         end = min(until, until if self.ended_at is None else self.ended_at)
         return max(0.0, end - begin) * sum(hold.milli for hold in self.allocation.gpus) / WHOLE_GPU

@@ -63,8 +63,8 @@ class StartScore:
         self.errors.append(round(error / ahead, 4))
 
     def span(self, start: float, now: float) -> tuple[float, float] | None:
-        """Return the time range in which a job with the estimated start `start` will start with a probability
-        of 80 %. The range comes from the errors of earlier estimates.
+        """Return (earliest, latest) start of a job with the estimated start `start`: the job starts in this
+        range with a probability of 80 %. The range comes from the errors of earlier estimates.
 
         Return None if fewer than MIN_ERRORS errors are known.
         """

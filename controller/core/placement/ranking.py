@@ -119,7 +119,7 @@ class NodeRanking:
 
     @property
     def possible(self) -> Bools:
-        """The nodes that could hold the request if no job ran on them."""
+        """True for each node that could hold the request if no job ran on it."""
         if self._hardware_at != self._nodes.layout_version:
             self._read_hardware()
         return self._possible

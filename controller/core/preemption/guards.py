@@ -78,9 +78,8 @@ def may_move(job: Job) -> bool:
 
 
 def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
-    """Return the time from which the job may be preempted.
-
-    It is the end of the job's minimum run time, but at least `cooldown_s` seconds after its last preemption.
+    """Return the time from which the job may be preempted: the end of its minimum run time, or `cooldown_s`
+    seconds after its last preemption if that is later.
     """
     began = job.started_at if job.started_at is not None else job.placed_at
     if began is None:

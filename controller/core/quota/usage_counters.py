@@ -90,7 +90,9 @@ class TenantUsage:
         self._spent = sum(spent.values())
 
     def _over(self, now: float, window_s: float) -> Iterator[int]:
-        """Yield the GPU time used in each hour that is older than the quota's time window."""
+        """Yield the GPU time (in 1/1000 GPU-seconds) of each hour that ended more than `window_s` seconds
+        before `now`, oldest first.
+        """
         first = int((now - window_s) // HOUR_S)
         for hour, milli_s in self.spent.items():
             if hour >= first:

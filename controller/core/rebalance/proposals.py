@@ -64,7 +64,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class FreeGpuLayout:
-    """How the free GPU capacity is distributed over the GPUs and nodes that accept jobs."""
+    """The distribution of the free GPU capacity over the GPUs and nodes that accept jobs."""
 
     free_milli: int
     """The free GPU capacity of all nodes, in thousandths of a GPU."""

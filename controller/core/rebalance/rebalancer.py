@@ -63,8 +63,8 @@ class Rebalancer:
         self.rules = rules
 
     def run(self, request: inputs.Rebalance, now: float) -> Reply:
-        """Carry out the proposal with the requested id. Without an id, carry out the best proposal again and
-        again, until there is none.
+        """Carry out the proposal with the requested id. Without an id, carry out the best proposal, then the
+        best of those that are left, until there is none.
         """
         if self.rules.mode == "off":
             return Refusal("conflict", "rebalancing is off on this cluster", hint=OFF)

@@ -191,10 +191,10 @@ def _empty_node(search: MoveSearch) -> Proposal | None:
 
 
 def _empty_gpu(search: MoveSearch) -> Proposal | None:
-    """Return a proposal that moves the jobs of one partly used GPU to other partly used GPUs.
-
-    Wholly free GPUs are blocked in the search (`MoveSearch.block`), so that no move uses them. None if the
+    """Return a proposal that moves the jobs of one partly used GPU to other partly used GPUs. None if the
     gain of each such proposal is too small for its cost.
+
+    Wholly free GPUs are blocked in the search (`MoveSearch.block`), so that no move uses them.
     """
     nodes, free = search.state.nodes, search.state.nodes.columns.gpu_free
     shared = (free > 0) & (free < WHOLE_GPU) & nodes.columns.open[:, None]
