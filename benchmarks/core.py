@@ -141,7 +141,8 @@ def reserve_all(nodes: int, queued: int) -> tuple[float, list[float]]:
         submit(
             engine, JobSpec(command=("true",), gpus=1, cpu_milli=1_000, memory_mib=1_024, time_limit_s=limit)
         )
-    while len(engine.state.queue):  # One cycle examines at most `backfill_depth` jobs.
+    # Run several cycles, because one cycle examines at most `backfill_depth` jobs.
+    while len(engine.state.queue):
         engine.handle(Tick(), 0.0)
     submit(engine, JobSpec(command=("true",), gpus=1, company=(_APART,), time_limit_s=600))
     for _ in range(queued):

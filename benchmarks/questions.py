@@ -42,7 +42,7 @@ SIZES = (1, 1, 1, 2, 2, 4, 8, 8)
 @contextmanager
 def controller(sections: dict[str, Any]) -> Iterator[Client]:
     """Context manager that runs a controller with one simulated host in a separate process, and returns a
-    client.
+    client. `sections` has further tables of the controller's scheduler.toml.
     """
     with tempfile.TemporaryDirectory(prefix="corral-") as place:
         home = Path(place)
@@ -110,8 +110,8 @@ def submits(client: Client, seconds: float) -> list[float]:
 
 
 def send_what_ifs(url: str, until: float, answers: list[float]) -> None:
-    """Send what-if requests one after the other until the time `until`. Add the seconds of each request to
-    `answers`.
+    """Send what-if requests one after the other until `time.monotonic()` reaches `until`. Add the seconds of
+    each request to `answers`.
     """
     with Client(url, timeout_s=120) as client:
         while time.monotonic() < until:

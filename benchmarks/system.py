@@ -56,7 +56,7 @@ class System:
 @contextlib.contextmanager
 def system(more: str = "") -> Iterator[System]:
     """Context manager that starts a controller in a temporary directory, and waits until its node is up.
-    `more` is added to its configuration.
+    `more` is text that is added to the controller's scheduler.toml.
     """
     with tempfile.TemporaryDirectory(prefix="corral-bench-") as home:
         config = Path(home, "scheduler.toml")

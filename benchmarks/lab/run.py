@@ -237,5 +237,5 @@ class LabRun:
 
 
 def run(task: LabTask, progress: Callable[[int], None] | None = None) -> LabResult:
-    """Run the task and return its figures. `progress` gets the number of samples taken so far."""
+    """Run the task and return its figures. `progress` is called with the number of samples taken so far."""
     return LabRun(task).figures(progress)

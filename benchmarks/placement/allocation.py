@@ -114,8 +114,8 @@ def draw_arrivals(pods: Sequence[Pod], capacity: int, seed: int) -> list[Pod]:
 
 
 def run(task: PlacementTask, progress: Callable[[int], None] | None = None) -> PlacementRun:
-    """Place the pods of the task one by one, and return the result. `progress` gets the number of pods so
-    far.
+    """Place the pods of the task one by one, and return the result. `progress` is called with the number of
+    pods that have arrived so far.
     """
     dice = Random(f"{task.strategy.name} {task.seed}")
     engine = engine_of(task.cluster, task.strategy.make(dice))
@@ -185,7 +185,7 @@ def allocated_at(percent: int, curve: Curve, capacity: int) -> float:
 
 
 def summaries(trials: Sequence[PlacementRun]) -> list[PlacementSummary]:
-    """Return one summary for each strategy, in the order of the first runs."""
+    """Return one summary for each strategy, in the order in which the strategies first appear in `trials`."""
     names = dict.fromkeys(trial.strategy for trial in trials)
     return [_summary([trial for trial in trials if trial.strategy == name]) for name in names]
 

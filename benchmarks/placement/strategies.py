@@ -40,8 +40,8 @@ class PlacementStrategy:
 
 @dataclass(frozen=True, slots=True)
 class BestFit:
-    """The scorer Best fit of the FGD paper: it prefers nodes with few free resources after the placement. All
-    nodes are measured on the same scale.
+    """The scorer Best fit of the FGD paper: it prefers nodes with few free resources after the placement.
+    Free CPUs are divided by `cpu_milli` and free GPUs by `gpu_milli` on all nodes, whatever their size.
     """
 
     name: ClassVar[str] = "best-fit"

@@ -252,7 +252,7 @@ def _meaning(word: str) -> object:
     try:
         return parse_selection(word)
     except InvalidSelection:
-        return None  # Report no error here, because the controller refuses a word that names no job.
+        return None  # The controller reports an error for a word that names no job.
 
 
 def _print_refusals(refused: Sequence[JobRefused], *, options: bool) -> None:

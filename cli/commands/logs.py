@@ -130,8 +130,8 @@ class _Headed:
 def _one_by_one(
     client: Client, sources: list[LogSource], sink: _Counted, lines: int | None, *, follow: bool, marked: bool
 ) -> None:
-    """Show the logs one after the other. For a job on one node, a heading separates the stderr log from the
-    stdout log above it.
+    """Show the logs one after the other. If `marked` is true, each line begins with the name of its node.
+    Otherwise the job has one node, and a heading separates the stderr log from the stdout log above it.
     """
     for source in sources:
         if marked:
@@ -143,7 +143,9 @@ def _one_by_one(
 
 
 def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, marked: bool) -> None:
-    """Show all logs at the same time, and new lines as they are written, until the job has ended."""
+    """Show all logs at the same time, and new lines as they are written, until the job has ended. If `marked`
+    is true, each line begins with the name of its node.
+    """
     failures: list[Exception] = []
 
     def one_of(source: LogSource) -> None:

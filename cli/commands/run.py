@@ -134,7 +134,8 @@ def _show_until_end(client: Client, output: _JobOutput) -> int:
                 return code
             code = exit_codes.BROKEN_PIPE if output.is_broken else 128 + interrupted.number
             print_note(f"corral: cancelling job {job}; press Ctrl-C again to leave at once")
-            with suppress(Refused):  # The job may have ended already.
+            # Ignore a refusal, because the job may have ended already.
+            with suppress(Refused):
                 client.cancel(job)
 
 

@@ -166,7 +166,8 @@ class Cluster:
                 if not active:
                     return
                 for job in active:
-                    with suppress(Refused):  # The job may have ended already.
+                    # Ignore a refusal, because the job may have ended already.
+                    with suppress(Refused):
                         client.cancel(job.id)
                 time.sleep(0.1)
 

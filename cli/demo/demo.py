@@ -63,7 +63,8 @@ def demo(
                 cluster.check()  # Raise an error with the reason if the controller has ended.
                 raise
     except SignalReceived as interrupted:
-        with suppress(OSError):  # The terminal may be closed.
+        # Ignore an error, because the terminal may be closed.
+        with suppress(OSError):
             print_note("corral: the demo has ended, and its files are removed")
         return 128 + interrupted.number
 
@@ -151,7 +152,8 @@ def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mappi
 def _cancel_forgotten(client: Client, jobs: list[JobView], expected: Mapping[int, JobState]) -> None:
     for job in jobs:
         if expected[job.id] is JobState.CANCELLED and job.state is JobState.RUNNING:
-            with suppress(Refused):  # The controller refuses to cancel a job twice.
+            # Ignore a refusal, because the job may be cancelled already.
+            with suppress(Refused):
                 client.cancel(job.id)
 
 

@@ -36,7 +36,9 @@ _NODE_COLOURS = {
 
 
 def clock(at: float | None, now: float | None = None) -> str:
-    """Return the time of day, with the date if it is not today; "-" for None."""
+    """Return the time `at` as the time of day, with the date if it is not the day of `now`; "-" for None.
+    Both times are in seconds since 1970.
+    """
     if at is None:
         return "-"
     moment = datetime.fromtimestamp(at, UTC).astimezone()

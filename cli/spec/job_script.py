@@ -134,8 +134,8 @@ def _directives(text: str, path: str) -> tuple[Layer, bool]:
 def _with_sbatch(
     found: dict[str, list[OptionText]], sbatch: list[sbatch_sizes.Option], path: str
 ) -> tuple[Layer, bool]:
-    """Combine the options of #CORRAL and #SBATCH lines; #CORRAL lines override. Also return whether the
-    script has #SBATCH --wait.
+    """Combine the options of #CORRAL and #SBATCH lines. If both set an option, the #CORRAL line is used. Also
+    return whether the script has #SBATCH --wait.
 
     Raises CommandError that names all invalid #SBATCH lines.
     """

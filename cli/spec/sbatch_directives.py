@@ -205,8 +205,8 @@ def _licences(text: str) -> Pairs:
 
 
 def _signal(text: str) -> Pairs:
-    """Convert a warning signal: `B:USR1@120` is sent 120 s before the time limit. Unlike Slurm, Corral sends
-    it to all processes of the job that have a handler for it.
+    """Convert the value of --signal: `B:USR1@120` means USR1, 120 s before the time limit. Unlike Slurm,
+    Corral sends the signal to all processes of the job that have a handler for it.
     """
     match = _SIGNAL.fullmatch(text)
     if match is None:

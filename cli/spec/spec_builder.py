@@ -19,7 +19,7 @@ from wire.job.gpu_requirements import GpuWish, Topology
 from wire.job.spec import JobSpec, gpus_text, spec_problems
 
 NO_SUBMITTER = Submitter()
-"""For jobs that are not submitted from a shell: they get no umask and no environment variables."""
+"""The submitter of a job that is not submitted from a shell: the job gets no umask and no variables."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ def _gpu_requirements(**parts: Any) -> GpuWish | None:
 
 
 COMBINED: Mapping[str, Callable[..., Any]] = {"gpu": _gpu_requirements, "gang": Gang, "restart": restart_of}
-"""For each field that several options set together: the function that makes its value. The arguments of the
-function are named as the `part` of each option.
+"""For each field that several options set together: the function that makes the value of the field. The
+`part` of each option is the name of the function's argument for this option.
 """
 
 
@@ -208,8 +208,8 @@ def _check(spec: JobSpec) -> None:
 def flag_of(where: str, spec: JobSpec | None = None) -> str:
     """Return the flag that sets the JobSpec field `where`; empty if no flag sets it.
 
-    The fields `after` and `topology` have several flags. If `spec` is given, return the flag that sets its
-    value.
+    The fields `after` and `topology` have several flags. If `spec` is given, return the flag that sets the
+    value that the field has in `spec`.
     """
     index = re.fullmatch(r"after\[(\d+)\].*", where)
     if index is not None and spec is not None and int(index[1]) < len(spec.after):

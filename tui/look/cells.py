@@ -19,7 +19,7 @@ _QUIET_REASONS = (Reason.NONE, Reason.NEW)
 
 
 def job_part(job: JobView) -> str:
-    """Return the style for a job's state."""
+    """Return the style name for the state of a job, such as "running"."""
     return "held" if job.reason is Reason.HELD else job.state.value.lower()
 
 
@@ -64,7 +64,9 @@ def priority(job: JobView) -> Piece:
 
 
 def clock(at: float | None, now: float) -> str:
-    """Return the time of day, with the date if it is not today; "-" for None."""
+    """Return the time `at` as the time of day, with the date if it is not the day of `now`; "-" for None.
+    Both times are in seconds since 1970.
+    """
     if at is None:
         return "-"
     then, today = time.localtime(at), time.localtime(now)
@@ -76,7 +78,9 @@ def node_state(node: NodeView) -> Piece:
 
 
 def gpu_kind(gpu: GpuView) -> str:
-    """Return the style for a GPU: busy, share (a part is allocated), free, or sick (not healthy)."""
+    """Return the style name for a GPU: "busy", "share" (a part is allocated), "free", or "sick" (not
+    healthy).
+    """
     if gpu.health is not GpuHealth.OK:
         return "sick"
     if gpu.free_milli >= WHOLE_GPU:

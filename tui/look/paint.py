@@ -36,7 +36,9 @@ class Paint:
         return made
 
     def strip(self, pieces: Iterable[Piece], width: int, ground: str = "") -> Strip:
-        """Return one line, cut or padded to the width."""
+        """Return one line, cut or padded to `width` cells. `ground` names the style of the background, as in
+        `style`.
+        """
         segments, left = [], width
         for text, style in pieces:
             size = span(text)

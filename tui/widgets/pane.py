@@ -39,9 +39,7 @@ class Pane(Widget, can_focus=True):
         raise NotImplementedError
 
     def paint_head(self, y: int, width: int) -> Strip:
-        """Paint line `y` of the head, which are the lines at the top that do not scroll, such as column
-        titles.
-        """
+        """Return line `y` of the head: the lines at the top that do not scroll, such as column titles."""
         raise NotImplementedError
 
     # -- scrolling ----------------------------------------------------------------------
