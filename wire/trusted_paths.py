@@ -321,8 +321,9 @@ def _is_writable_by_others(found: os.stat_result) -> bool:
 
 
 def _is_private(uid: int, gid: int) -> bool:
+    # Import pwd and grp only here: they are needed only for the few files that their group can write to.
     import grp
-    import pwd  # Import pwd and grp only here, because few files are writable for their group.
+    import pwd
 
     try:
         owner, group = pwd.getpwuid(uid), grp.getgrgid(gid)

@@ -48,7 +48,7 @@ class AttemptState:
 
     @property
     def ended(self) -> bool:
-        """Return whether the spool has recorded the end of the attempt."""
+        """Return whether the end of the attempt is recorded in the spool."""
         return self.status.ended_at is not None
 
 

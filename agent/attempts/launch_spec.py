@@ -20,7 +20,7 @@ class LaunchSpec:
     """
 
     def __init__(self, key: str, directory: str) -> None:
-        # Identity of the attempt.
+        # --- the attempt ---
         self.key = key
         """The name of the attempt, such as 42.1 for attempt 1 of job 42."""
         self.directory = directory
@@ -28,7 +28,7 @@ class LaunchSpec:
         self.mark_key = ""
         """The HMAC key with which the processes of the attempt are marked (process_marks.py)."""
 
-        # Program, user and output of the job.
+        # --- program, user and output of the job ---
         self.argv: list[str] = []
         self.env: dict[str, str] = {}
         self.tasks: list[dict[str, str]] = [{}]
@@ -44,7 +44,7 @@ class LaunchSpec:
         self.log_bytes = 0
         """The largest size of each log in bytes; 0: no limit."""
 
-        # Resources and limits.
+        # --- resources and limits ---
         self.cpus: list[int] = []
         self.numa: list[int] = []
         self.cgroups: list[CgroupSpec] = []
@@ -55,7 +55,7 @@ class LaunchSpec:
         self.end_if_scratch_full = True
         """True: a job that exceeds its scratch size is ended. False: it gets a notice and continues."""
 
-        # Start and end of the job.
+        # --- start and end of the job ---
         self.barrier = False
         """Whether the attempt waits for the file `go` before its program starts, as gang members do."""
         self.is_first_rank = False
@@ -71,13 +71,13 @@ class LaunchSpec:
         self.hook_timeout_s = 0.0
         self.hook_env: dict[str, str] = {}
 
-        # Checkpoints.
+        # --- checkpoints ---
         self.checkpoint_command: list[str] = []
         self.checkpoint_signal = 0
         self.checkpoint_dir = ""
         self.checkpoint_keep = 0
 
-        # Containers.
+        # --- containers ---
         self.container_commands: list[list[str]] = []
         """For each task, the command line that runs a container, to which `argv` is appended. Empty if the
         job has no image.

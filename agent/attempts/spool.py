@@ -177,7 +177,7 @@ class Spool:
         if not text.isdigit():
             return
         lock_file = os.fstat(self._lock)
-        with suppress(OSError):  # An OSError means that the agent has exited or belongs to another user.
+        with suppress(OSError):  # Do nothing on an OSError: the agent has exited, or belongs to another user.
             for each in os.scandir(f"/proc/{text}/fd"):
                 if os.path.samestat(os.stat(each.path), lock_file):
                     os.kill(int(text), signal.SIGKILL)

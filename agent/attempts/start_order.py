@@ -79,7 +79,7 @@ class UnixAccounts:
 def _own_account(uid: int) -> UnixAccount:
     try:
         entry = pwd.getpwuid(uid)
-    except KeyError:  # In a container, the agent's own uid often has no account.
+    except KeyError:  # The agent's own uid has no account, which is usual in a container.
         return UnixAccount(str(uid), "/", "/bin/sh")
     return UnixAccount(entry.pw_name, entry.pw_dir, entry.pw_shell)
 

@@ -283,7 +283,7 @@ def _write_xids(devices: list[Device]) -> None:
         for device in devices:
             pynvml.nvmlDeviceRegisterEvents(device.whole, pynvml.nvmlEventTypeXidCriticalError, events)
     except pynvml.NVMLError:
-        return  # The GPU or the virtual machine does not support events.
+        return  # Report no Xid events: the GPU or the virtual machine does not support them.
     while True:
         try:
             event = pynvml.nvmlEventSetWait(events, _EVENTS_MS)

@@ -56,8 +56,8 @@ def held_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
 
 
 def simulated_load(env: Mapping[str, str]) -> float:
-    """Return the load of simulated GPUs, from 0 to 1, that CORRAL_SIMULATED_LOAD in the job's environment
-    sets in percent. Return 1 without the variable, or if its value is no number.
+    """Return the load of simulated GPUs, from 0 to 1. CORRAL_SIMULATED_LOAD in the job's environment sets the
+    load in percent. Without this variable, or if its value is no number, return 1.
     """
     try:
         percent = float(env.get(LOAD_VARIABLE, "100"))

@@ -58,8 +58,8 @@ class UsageSums:
 
 
 class UsageMeter:
-    """Measures the GPU usage of attempts. `directory` returns the spool directory of an attempt, in which
-    its usage is saved.
+    """Measures the GPU usage of attempts. `directory` is a function that returns the spool directory of an
+    attempt, in which the usage is saved.
     """
 
     def __init__(self, directory: Callable[[AttemptKey], str]) -> None:

@@ -23,7 +23,7 @@ def ports_in_use() -> set[int]:
                 next(file, "")  # Skip the header line of the table.
                 found |= {int(line.split(None, 2)[1].rpartition(":")[2], 16) for line in file}
         except OSError:
-            continue  # This host has no IPv6.
+            continue  # Skip the table of IPv6, which this host does not have.
     return found
 
 

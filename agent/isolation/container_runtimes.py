@@ -223,7 +223,7 @@ class ContainerRuntime:
 
 
 def _workdir(launch: LaunchSpec) -> str:
-    """Return the working directory in the container; empty if the image decides."""
+    """Return the working directory in the container; empty if the image sets the working directory."""
     return launch.cwd if launch.cwd != "/" else ""
 
 
@@ -264,7 +264,9 @@ def candidate_commands(policy: JobPolicy) -> list[tuple[str, ...]]:
 
 
 def runtime_kind(command: Sequence[str]) -> str:
-    """Return which of RUNTIMES the program is, judged by its name; podman if its name matches none."""
+    """Return the kind of a runtime, one of RUNTIMES, from the name of its program; podman if the name matches
+    none.
+    """
     return next((each for each in RUNTIMES if each in os.path.basename(command[0])), "podman")
 
 
@@ -299,8 +301,8 @@ def gpu_problem(kind: str, command: Sequence[str], gpus: Sequence[str]) -> str:
 
 
 def _cdi_entries() -> str:
-    """Return the text of all CDI specifications of this host. They list the devices that podman can pass to
-    a container.
+    """Return the text of all CDI (Container Device Interface) specifications of this host. They list the
+    devices that podman can pass to a container.
     """
     texts = []
     for folder in CDI_DIRS:
@@ -311,7 +313,7 @@ def _cdi_entries() -> str:
 
 
 def _output(*command: str) -> str:
-    """Return the stdout of a command; empty if the command fails or takes too long."""
+    """Run a command and return its stdout; empty if the command fails or takes too long."""
     try:
         done = subprocess.run(list(command), capture_output=True, timeout=_TIMEOUT_S, cwd="/", check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -171,7 +171,7 @@ class ForkServer:
                 return
             supervisor = self._supervisors.pop(pid, None)
             if supervisor is None:
-                continue  # This child was no supervisor but an orphan of a killed supervisor.
+                continue  # Skip a child that was no supervisor but an orphan of a killed supervisor.
             if status:
                 self._sweeping, self._sweep_pause_s = True, _SWEEP_PAUSES_S[0]
                 if supervisor.lease_expired:

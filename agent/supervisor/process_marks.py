@@ -54,8 +54,8 @@ def load_key(spool: str) -> str:
 
 
 def mark_code(key: str, attempt: str, uid: int) -> str:
-    """Return the code (an HMAC) with which a process with this uid proves that it belongs to an attempt
-    such as 42.1.
+    """Return the code of a mark: the HMAC with `key` that proves that a process with this uid belongs to an
+    attempt such as 42.1.
     """
     import hmac
 
@@ -84,7 +84,7 @@ class MarkedProcess:
 
     def attempt(self, spool: str) -> str:
         """Return which attempt of this spool the process claims to belong to, such as 42.1; empty if none.
-        The code is not checked.
+        The code of the mark is not checked.
         """
         start = os.fsencode(f"{SPOOL_VARIABLE}={spool}/attempts/")
         # If the process has CORRAL_SPOOL twice, use the first one, like getenv().

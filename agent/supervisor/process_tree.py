@@ -45,7 +45,8 @@ def kill_when_parent_ends(parent: int) -> None:
     because the kernel forgets the setting when a process changes its user.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # The parent had exited before prctl was called.
+    if os.getppid() != parent:
+        # The parent exited before prctl was called, so the kernel will not kill this process.
         os.kill(os.getpid(), signal.SIGKILL)
 
 

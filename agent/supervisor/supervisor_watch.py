@@ -11,7 +11,7 @@ import signal
 def _has_pidfd() -> bool:
     try:
         os.close(os.pidfd_open(os.getpid()))
-    except (AttributeError, OSError):  # Linux before 5.3 has no pidfd.
+    except (AttributeError, OSError):  # The kernel has no pidfd (Linux before 5.3).
         return False
     return True
 

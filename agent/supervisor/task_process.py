@@ -36,8 +36,8 @@ def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task:
     env = {**launch.env, **task} if task else launch.env
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
     if quick and not (launch.umask or 0) & 0o700:
-        # Use fork if the umask removes rights of the owner, because posix_spawn would also apply the umask
-        # to the logs.
+        # posix_spawn also applies the umask to the logs. Use it only if the umask keeps the rights of the
+        # owner.
         pid = _spawn(launch, cgroup, argv, env)
     else:
         pid = _fork(launch, cgroup, argv, env, first_task=task is launch.tasks[0])
@@ -131,8 +131,8 @@ def write_notice(place: str, sentence: str) -> None:
 
 
 def _spawn(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict[str, str]) -> int:
-    """Start the task with posix_spawn, as the user of this process. This is faster than fork, because
-    posix_spawn does not copy the memory mappings of this process.
+    """Start the task with posix_spawn, as the user of this process, and return its pid. This is faster than
+    fork, because posix_spawn does not copy the memory mappings of this process.
     """
     _enter(launch.cwd)
     _make(launch.checkpoint_dir)

@@ -205,7 +205,7 @@ class GpuSample:
 
 @dataclass(frozen=True)
 class AttemptUse:
-    """GPU usage of a running attempt on this node, from its start until now."""
+    """The GPU usage of a running attempt on this node, from the attempt's start until now."""
 
     job: int
     attempt: int
@@ -248,7 +248,7 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class GpuProcesses:
-    """All processes on the GPUs of a node. The agent sends the list again when it changes."""
+    """All processes on the GPUs of a node. The agent sends the list when it has changed noticeably."""
 
     processes: tuple[GpuProcess, ...]
 
@@ -441,7 +441,9 @@ class Signal:
 
 @dataclass(frozen=True)
 class Note:
-    """Append a message for the user to the stderr of an attempt."""
+    """Append a message for the user to the stderr of an attempt, and show it on the open terminals of the
+    attempt.
+    """
 
     job: int
     attempt: int
@@ -521,7 +523,7 @@ class OpenShell:
 
 @dataclass(frozen=True)
 class ShellInput:
-    """Input for a `corral exec` command, as base64. `end` closes the command's stdin."""
+    """Input for a `corral exec` command, as base64. If `end` is True, the command's stdin is closed."""
 
     request: int
     data: str = ""

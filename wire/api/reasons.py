@@ -47,8 +47,8 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Points:
-    """The points that one priority factor gives a job: the factor, from 0 to 1, times the weight of the
-    factor.
+    """The points that one priority factor gives a job, or that one scorer gives a node: the factor, from 0 to
+    1, times its weight.
     """
 
     name: str

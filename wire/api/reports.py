@@ -8,7 +8,9 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class UsageView:
-    """GPU usage of a user, project, queue or job. `utilisation` is in percent; None if not measured."""
+    """The usage of a user, project, queue or job. `utilisation` and `p95` are the mean and the 95th
+    percentile of GPU utilisation in percent; None if not measured.
+    """
 
     name: str
     jobs: int

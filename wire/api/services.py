@@ -60,6 +60,6 @@ class ServiceList:
 
 @dataclass(frozen=True)
 class ScaleRequest:
-    """The number of replicas that a service must have; None: the number in scheduler.toml."""
+    """The number of replicas that a service must have. None means the number in scheduler.toml."""
 
     replicas: Optional[int] = None

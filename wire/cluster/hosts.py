@@ -84,7 +84,9 @@ def checked_memory(text: str) -> str:
 
 
 def memory_mib(text: str) -> int:
-    """Return the memory in MiB for a text such as 512G. Raise ValueError if it is not an amount of memory."""
+    """Return the memory in MiB for a text such as 512G. Raise ValueError if the text is not an amount of
+    memory.
+    """
     match = _MEMORY.fullmatch(checked_memory(text))
     assert match is not None
     return int(match[1]) * _MIB[match[2]]

@@ -220,7 +220,9 @@ class Client:
         return self._lines(ShellSaid, f"/v1/shells/{_quoted(shell)}")
 
     def write_shell(self, shell: str, message: ShellGiven) -> None:
-        """Send `message`, which has input, its end or a new window size, to a `corral exec` command."""
+        """Send `message` to a `corral exec` command. It has input, the end of the input, or a new size of the
+        terminal window.
+        """
         self._post(ShellOpened, f"/v1/shells/{_quoted(shell)}/input", message)
 
     def nodes(self) -> NodeList:
@@ -336,7 +338,7 @@ class Client:
         return self._get(ShareList, "/v1/shares")
 
     def set_share(self, change: ShareWeight) -> ShareList:
-        """Change the weight or limits of an organisation, a project or a `project/user`."""
+        """Change the weight or the limits of an organisation, a project or a user (`project/user`)."""
         return self._post(ShareList, "/v1/shares", change)
 
     def mark(self, name: str, marks: NodeMarks) -> NodeView:
@@ -352,7 +354,7 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/cordon", NodeAction(why))
 
     def resume_gpu(self, name: str, gpu: str) -> NodeView:
-        """Let a cordoned GPU get jobs again, after it has passed a check."""
+        """Let a cordoned GPU get jobs again. The GPU must pass a check first."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/resume", NodeAction())
 
     def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:

@@ -42,7 +42,8 @@ class Tunnel:
     """
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        self._directory = tempfile.mkdtemp(prefix="corral-")  # mkdtemp gives the directory mode 0700.
+        # mkdtemp creates the directory with mode 0700, so that other users cannot reach the socket.
+        self._directory = tempfile.mkdtemp(prefix="corral-")
         self.socket = f"{self._directory}/s"
         words = ssh_command(url, self.socket)
         try:

@@ -22,8 +22,8 @@ class GpuWish:
     """Requirements on the GPUs of a job. `memory_mib` requests a part of one GPU with this much memory. The
     other fields limit which GPUs the job may get.
 
-    `numa` asks for GPUs on one NUMA node, `nvlink` for GPUs that are all linked with each other. Each is
-    empty, "prefer" or "require".
+    `numa` requests GPUs on one NUMA node, `nvlink` GPUs that are all connected with each other by NVLink.
+    Each is empty, "prefer" or "require".
     """
 
     memory_mib: int = 0

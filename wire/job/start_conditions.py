@@ -27,7 +27,7 @@ _LABEL = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?")
 
 
 class RestartWhen(str, enum.Enum):
-    """After which failures or ends a job is restarted."""
+    """After which ends of an attempt a job is restarted."""
 
     NEVER = "never"
     ON_HARDWARE = "on-hardware"
