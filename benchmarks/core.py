@@ -96,8 +96,8 @@ def queue_of(jobs: int) -> tuple[list[float], list[float]]:
 
 
 def backfill_whole_depth(nodes: int, queued: int) -> float:
-    """Return the seconds of one scheduling cycle over the whole queue, when almost all GPUs are in use and
-    every waiting job has another request.
+    """Return the seconds of one scheduling cycle over `queued` waiting jobs, when almost all GPUs are in use
+    and every waiting job has another request.
     """
     engine = engine_of(nodes)
     dice = random.Random(1)
@@ -124,8 +124,8 @@ def backfill_whole_depth(nodes: int, queued: int) -> float:
 
 
 def reserve_all(nodes: int, queued: int) -> tuple[float, list[float]]:
-    """Return the seconds in which conservative backfill makes the reservations of all waiting jobs, and the
-    seconds of each of ten more passes with one new job each.
+    """Return the seconds in which conservative backfill makes the reservations of `queued` waiting jobs, and
+    the seconds of each of ten more passes with one new job each.
 
     One waiting job has anti-affinity to a job on every node. Every node has free resources for this job, but
     all nodes are excluded.
@@ -162,7 +162,9 @@ def _over(engine: Engine, job: int) -> AttemptStatus:
 
 
 def cycle_many_queues(nodes: int, queued: int) -> float:
-    """Return the seconds of one scheduling pass over jobs of ten queues with many different requests."""
+    """Return the seconds of one scheduling pass over `queued` waiting jobs of ten queues with many different
+    requests.
+    """
     engine = engine_of(nodes)
     dice = random.Random(2)
     for number in range(queued):
@@ -179,8 +181,9 @@ def cycle_many_queues(nodes: int, queued: int) -> float:
 
 
 def preempt_many(nodes: int, arrivals: int) -> tuple[float, float]:
-    """Submit jobs of higher priority one by one to a full cluster. Return the preemption decisions per
-    second, and the seconds of the first four decisions, for which the engine examines all running jobs.
+    """Submit `arrivals` jobs of higher priority one by one to a full cluster. Return the preemption decisions
+    per second, and the seconds of the first four decisions together, for which the engine examines all
+    running jobs.
     """
     engine = engine_of(nodes, preemption={"strategies": ["priority"], "min_runtime_s": 0.0, "rate": 100_000})
     dice = random.Random(3)

@@ -130,7 +130,9 @@ def _life(job: Job) -> list[Event]:
 
 @contextlib.contextmanager
 def _restarted(home: Path) -> Iterator[System]:
-    """Context manager that starts a controller on this store, and prints the cost of the start."""
+    """Context manager that starts a controller on the store in the directory `home`, and prints the cost of
+    the start.
+    """
     config = home / "scheduler.toml"
     config.write_text(f'[controller]\nstate_dir = "{home}"\nsocket = "{home}/corral.sock"\n')
     began = time.perf_counter()
@@ -178,7 +180,8 @@ def _measure(made: System) -> None:
 
 def _measure_request(made: System, ask: object) -> tuple[list[float], float, float]:
     """Send the request `ask`, and small requests at the same time. Return the seconds of `ask` and then of
-    each small request, the CPU seconds of the controller, and the memory in MiB that it added.
+    each small request, the CPU seconds of the controller, and the memory in MiB that the controller uses more
+    than before.
     """
     waits: list[float] = []
     over = threading.Event()

@@ -87,7 +87,9 @@ def _await_node(made: System) -> None:
 
 
 def hammer(made: System, clients: int, each: int, spec: JobSpec) -> float:
-    """Submit jobs from many threads of another process at the same time. Return the submits per second."""
+    """Submit `each` jobs from each of `clients` threads of another process at the same time. Return the
+    submits per second.
+    """
     arguments = [made.url, str(clients), str(each), dumps(encode(spec))]
     command = [sys.executable, "-m", "benchmarks.hammer", *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -102,7 +104,9 @@ def hammer(made: System, clients: int, each: int, spec: JobSpec) -> float:
 
 
 def follow_starts(made: System, count: int, starts: dict[int, float], ready: threading.Event) -> None:
-    """Add the time of each job's start to `starts`, when the event stream reports the start."""
+    """Add the times at which `count` jobs start to `starts`, by job id, when the event stream reports the
+    starts. `ready` is set when the first message of the stream has arrived.
+    """
     with contextlib.closing(made.client()) as client:
         for batch in client.stream(client.health().seq, rows=False):
             ready.set()

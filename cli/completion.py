@@ -6,7 +6,9 @@ from wire.text import printable
 
 
 def jobs(incomplete: str) -> list[tuple[str, str]]:
-    """Return the active jobs whose ids begin with these characters, and the words `last` and `all`."""
+    """Return the active jobs whose ids begin with the characters typed so far, and the words `last` and
+    `all`.
+    """
     from wire.http.client import Client, Refused, Unreachable
     from wire.names import SHOWN_STATES
 
@@ -20,7 +22,7 @@ def jobs(incomplete: str) -> list[tuple[str, str]]:
 
 
 def nodes(incomplete: str) -> list[tuple[str, str]]:
-    """Return the nodes whose names begin with these characters, each with its state."""
+    """Return the nodes whose names begin with the characters typed so far, each with its state."""
     from wire.http.client import Client, Refused, Unreachable
 
     try:

@@ -71,7 +71,9 @@ def front(
 def main(
     arguments: Sequence[str] | None = None, application: typer.Typer = app, program: str = "corral"
 ) -> int:
-    """Run one command of `application` and return its exit code. `program` is the name that messages show."""
+    """Run one command of `application` and return its exit code. Without `arguments`, the words come from the
+    command line of this process. `program` is the name that messages show.
+    """
     _open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:

@@ -299,7 +299,7 @@ def shown_key(key: str) -> str:
 
 
 def actions_of(view: str, read_only: bool) -> list[ScreenAction]:
-    """Return the actions of a view. With `read_only`, leave out the actions that change the cluster."""
+    """Return the actions of a view. If `read_only` is true, leave out the actions that change the cluster."""
     return [action for action in ACTIONS if action.in_view(view) and not (read_only and action.changes)]
 
 

@@ -105,7 +105,9 @@ class LabRun:
         self._samples: list[Sample] = []
 
     def figures(self, progress: Callable[[int], None] | None = None) -> LabResult:
-        """Run until the end of the days, and return the figures."""
+        """Run until the last day has ended, and return the figures. `progress` is called with the number of
+        samples taken so far.
+        """
         task, history = self._task, self.history
         begun = time.process_time()
         self._schedule_all()
@@ -157,8 +159,8 @@ class LabRun:
         """Submit a job as its user, who is no operator: the limits on priorities and the members of projects
         in the configuration apply.
 
-        If the job is refused because of an optional field (see _OPTIONAL), submit it without the field, as a
-        user would.
+        If the job is refused because of an optional field (see _OPTIONAL), submit the job without the field,
+        as a user would.
         """
         simulation = self._simulation
         reply = simulation.tell(inputs.Submit(work.spec, work.user, asker=Requester(work.user))).reply

@@ -251,8 +251,8 @@ MIXES: Mapping[str, Mix] = {
 
 
 def lab_jobs(seed: int, days: float, load: float, mix: str) -> list[TraceJob]:
-    """Return the jobs of the mix, in the order of their submits. Together they demand `load` times the
-    GPU-hours of the cluster; the jobs of the flood are added to this demand.
+    """Return the jobs of the mix on `days` days, in the order of their submits. Together they demand `load`
+    times the GPU-hours of the cluster; the jobs of the flood are added to this demand.
 
     Raises SimulationRefused if the load is too large for the mix.
     """

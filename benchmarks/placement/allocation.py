@@ -171,11 +171,11 @@ def place_pod(engine: Engine, spec: JobSpec) -> JobPlaced | None:
 
 
 def allocated_at(percent: int, curve: Curve, capacity: int) -> float:
-    """Return the percentage of all GPUs that was allocated when pods had requested `percent` % of them
-    (rounded).
+    """Return the percentage of all GPUs (`capacity`, in thousandths of a GPU) that was allocated when pods
+    had requested `percent` % of them (rounded).
 
-    If several pods reached this percentage, return the mean over them. If no pod did, return the value after
-    the last pod before it.
+    If several pods reached this percentage, return the mean over these pods. If no pod did, return the value
+    after the last pod before it.
     """
     requested = [round(100 * milli / capacity) for milli, _ in curve]
     allocated = [100 * milli / capacity for _, milli in curve]

@@ -65,7 +65,9 @@ class _Row:
     cells: Mapping[str, str]
 
     def whole(self, column: str) -> int:
-        """Return the integer in a cell. 12000.0 is accepted, because some tools write integers so."""
+        """Return the integer in the cell of this column. The text 12000.0 is accepted, because some tools
+        write integers with a decimal point.
+        """
         match = _WHOLE.fullmatch(self.cells[column])
         if match is None:
             raise self.wrong(column, f"{self.cells[column]!r} is not a whole number that is zero or more")

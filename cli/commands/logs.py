@@ -167,8 +167,9 @@ def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, mark
 
 
 def _explain_end(job: JobView, attempt: int | None, *, written: bool) -> None:
-    """Print a note if the job wrote no output (`written` is false). If the job failed for another reason than
-    the exit code of its program, print the state of the job and the reason.
+    """Print a note if the shown attempt of the job wrote no output (`written` is false). `attempt` is None
+    for the last attempt. If the last attempt failed for another reason than the exit code of its program,
+    print the state of the job and the reason.
     """
     if attempt not in (None, job.attempt):
         if not written:

@@ -90,8 +90,8 @@ def run(
 
 
 def _has_unread_input(descriptor: int = 0) -> bool:
-    """Return True if stdin is a pipe, socket or file that has data now; False for a terminal or an empty
-    pipe.
+    """Return True if the file descriptor is a pipe, socket or file that has data now; False for a terminal or
+    an empty pipe. Descriptor 0 is stdin.
     """
     try:
         status = os.fstat(descriptor)

@@ -44,7 +44,9 @@ class Part:
     ends: JobState | None = JobState.COMPLETED
 
     def spec(self, workdir: str, stretch: float = 1.0) -> JobSpec:
-        """Return the JobSpec to submit. The run time of the job is multiplied by `stretch`."""
+        """Return the JobSpec to submit. The job runs in the directory `workdir`, and its run time is
+        multiplied by `stretch`.
+        """
         return JobSpec(
             command=("/bin/sh", "-c", self.script, self.name),
             name=self.name,

@@ -19,8 +19,8 @@ _READ = 1 << 15
 
 
 def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> int:
-    """Run a command in the job until the command ends. Returns its exit code, or 128 + N if signal N ended
-    it.
+    """Run a command in the job until the command ends; with `terminal`, the command gets a terminal. Returns
+    its exit code, or 128 + N if signal N ended the command.
     """
     client = Client()
     rows, columns = _size()

@@ -145,8 +145,8 @@ def write(text: str) -> None:
 
 
 def write_data(form: Format, body: Any, *, indented: bool = True) -> None:
-    """Write a YAML or JSON document of printable ASCII characters. JSON is indented on a terminal, otherwise
-    on one line.
+    """Write a YAML or JSON document of printable ASCII characters. JSON is indented on a terminal; otherwise,
+    or without `indented`, it is on one line.
     """
     data = _data(body)
     if form is Format.YAML:

@@ -67,7 +67,7 @@ def nodes_or_reason(job: JobView) -> str:
 
 
 def cores(milli: int) -> str:
-    """Return a number of CPU cores as text, such as 4 or 0.5."""
+    """Return thousandths of CPU cores as a number of cores, such as 4 or 0.5."""
     return f"{milli / 1000:g}"
 
 

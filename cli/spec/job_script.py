@@ -41,7 +41,9 @@ class Script:
 
 
 def read(path: str, arguments: list[str]) -> Script:
-    """Read a script. Raises CommandError with the line number if a line is invalid."""
+    """Read the script at `path`, which the job runs with these arguments. Raises CommandError with the line
+    number if a line is invalid.
+    """
     text = _text(path)
     name = Path(path).name
     interpreter = _interpreter(text, path)

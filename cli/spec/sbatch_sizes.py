@@ -87,7 +87,9 @@ class Sizes:
         return None
 
     def _gpus(self, nodes: int, tasks: int) -> int:
-        """Add the GPU options to the translation, and return the number of GPUs per node."""
+        """Add the GPU options to the translation, and return the number of GPUs per node. `tasks` is the
+        number of tasks per node.
+        """
         for flag in ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus"):
             option = self._options.get(flag)
             if option is None:

@@ -57,9 +57,9 @@ def submission_of(
     """Return the job that the command line describes, after all checks that need no cluster. Raises
     CommandError.
 
-    Flags override environment variables, and these override the lines of the script. `submitter` is the shell
-    in which the user submits the job; the job gets the umask and the activated venv or conda environment of
-    this shell.
+    If `is_command` is true, `words` are a command, otherwise a script and its arguments. Flags override
+    environment variables, and these override the lines of the script. `submitter` is the shell in which the
+    user submits the job; the job gets the umask and the activated venv or conda environment of this shell.
     """
     layers = [from_flags(options), from_environment(environment)]
     if not words:

@@ -98,8 +98,8 @@ class PendingChanges:
         self._events: list[EventView] = []
 
     def on_wake(self, wake: Callable[[], None]) -> None:
-        """Set the function to call when changes are ready: it is called for the first change after each
-        `take`, but not for later ones.
+        """Set the function `wake`, which is called for the first change after each `take`, but not for later
+        changes.
         """
         self._wake = wake
 

@@ -71,7 +71,9 @@ def fit(text: str, width: int, right: bool = False) -> str:
 
 
 def bar(fraction: float, width: int, style: str = "bar") -> list[Piece]:
-    """Return a horizontal bar of `width` cells, of which the fraction `fraction` (0 to 1) is filled."""
+    """Return a horizontal bar of `width` cells. The part `fraction` (0 to 1) of its width is filled in the
+    style `style`.
+    """
     halves = round(max(0.0, min(1.0, fraction)) * width * 2)
     whole, half = divmod(halves, 2)
     return [("━" * whole + "╸" * half, style), ("─" * (width - whole - half), "track")]

@@ -98,8 +98,8 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
 
 
 def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
-    """Return the usage and the limit, such as 12/16. The text is emphasised if the usage has reached the
-    limit.
+    """Return the function that computes a cell of the column for this resource: the usage and the limit of a
+    quota, such as 12/16. The text is emphasised if the usage has reached the limit.
     """
 
     def cell(quota: QuotaView) -> Sequence[Piece]:

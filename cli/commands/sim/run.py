@@ -137,8 +137,8 @@ def simulate(
     jobs_csv: Path | None = None,
     report: Path | None = None,
 ) -> int:
-    """Run the log and print the results. If `jobs_csv` or `report` is given, also write the start times or
-    the HTML report to that file.
+    """Run the log and print the results. If `profile` is not empty, all jobs use this scheduler profile. If
+    `jobs_csv` or `report` is given, also write the start times or the HTML report to that file.
     """
     with refusals():
         from cli.commands.sim.option_columns import option_columns
@@ -241,7 +241,9 @@ def _exact(seconds: float) -> float:
 
 
 def _print_notes(read: JobLog, cluster: Cluster, running: int, dropped: Mapping[str, int]) -> None:
-    """Print how many lines and jobs of the log were skipped, and why."""
+    """Print how many lines of the log were skipped, how many jobs run on the simulated cluster (`running`),
+    and how many jobs were dropped for each reason (`dropped`).
+    """
     if read.bad:
         line, why = read.bad[0]
         count = f"{len(read.bad):,} broken line{'s' * (len(read.bad) > 1)}"
