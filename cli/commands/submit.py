@@ -70,7 +70,7 @@ Key = Annotated[
     option(
         "--key",
         "TEXT",
-        "Idempotency key. A second submit with the same key creates no new job, but returns the first one.",
+        "Idempotency key. A second submit with the same key creates no new job, but returns the first job.",
     ),
 ]
 DryRun = Annotated[bool, switch("--dry-run", "Show the job with all defaults, and do not submit it.")]

@@ -133,7 +133,7 @@ def drain(
         option(
             "--by",
             "WHEN",
-            "Empty the nodes only by this time, as 'corral nodes drain --by' does (18:30 or 2h).",
+            "Time by which the nodes are empty (18:30, or 2h from now), as for 'corral nodes drain --by'.",
             parser=amounts.moment_or_delay,
         ),
     ] = None,

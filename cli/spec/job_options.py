@@ -573,11 +573,11 @@ _ROWS = (
     JobOption(
         "restart_delay",
         "Time to wait before a restart (10s:10m), for use with --restart. The wait is FIRST before the "
-        "first restart, and doubles with each further restart up to LONGEST. The wait is FIRST again "
+        "first restart, and doubles with each further restart up to MAX. The wait is FIRST again "
         "after an attempt that ran for at least 10 minutes and at least 10 times as long as the wait "
         "before the attempt. Default: 10s:10m.",
         "restart.delay",
-        metavar="FIRST[:LONGEST]",
+        metavar="FIRST[:MAX]",
         show=option_texts.restart_delay,
     ),
     JobOption(
@@ -589,9 +589,9 @@ _ROWS = (
     ),
     JobOption(
         "on_node_lost",
-        "What to do if the job's node stops reporting: wait (until it reports again), "
-        "requeue-after-lease (queue the job again after the time at which the node ends it), or "
-        "manual (queue the job again when an operator declares the node lost). Default: the "
+        "What to do if the job's node stops reporting: wait (until the node reports again), "
+        "requeue-after-lease (when the job's lease is over, the node ends the job, and the job is queued "
+        "again), or manual (queue the job again when an operator declares the node lost). Default: the "
         "setting of the controller.",
         metavar="POLICY",
         read=amounts.member(OnNodeLost),

@@ -106,10 +106,10 @@ def drain(
         option(
             "--by",
             "WHEN",
-            "Empty the nodes by this time (18:30, 2030-05-01T08:00 or 2h from now). Until then jobs that end "
-            "before it still start there, so the nodes are not idle meanwhile. At that time the jobs that "
-            "still run there continue on other nodes from their checkpoints. Those that may not be "
-            "preempted end. The owners are warned at once.",
+            "Empty the nodes by this time (18:30, 2030-05-01T08:00, or 2h from now). Until then, only jobs "
+            "that end before this time start on the nodes. At this time, jobs that still run there "
+            "continue on other nodes from their checkpoints; jobs that may not be preempted are ended. The "
+            "owners of the jobs are warned at once.",
             parser=amounts.moment_or_delay,
         ),
     ] = None,
