@@ -64,6 +64,7 @@ from wire.agent.frames import (
     Start,
     Stop,
     StopReading,
+    TimeLimit,
 )
 from wire.agent.job_policy import JobPolicy
 
@@ -183,6 +184,7 @@ class Agent:
             Stop: lambda stop: self._perform(attempts.stop(stop, time.time())),
             Go: lambda go: self._perform(attempts.release(go)),
             Settle: lambda settle: self._perform(attempts.settle(settle)),
+            TimeLimit: self._extend_limit,
             Signal: self._signal_job,
             Note: self._write_note,
             ReadLog: self.logs.read,
@@ -301,6 +303,12 @@ class Agent:
             spec.key, spec.mark_key = format_key(key), self.spool.mark_key
             processes = container_supervision.job_processes(spec, processes)
         process_tree.send_signal(process_tree.with_handler(processes, number), number)
+
+    def _extend_limit(self, frame: TimeLimit) -> None:
+        """Write the longer time limit for the supervisor, which reads it when the old limit is reached."""
+        key = (frame.job, frame.attempt)
+        if self.attempts.running_order(key) is not None:
+            self.spool.write_limit(key, frame.time_limit_s)
 
     def _write_note(self, note: Note) -> None:
         key = (note.job, note.attempt)

@@ -243,6 +243,20 @@ class Spool:
             os.close(descriptor)
         os.rename(f"{directory}/.stop", f"{directory}/stop")
 
+    def write_limit(self, key: AttemptKey, limit_s: float) -> None:
+        """Write a longer time limit, in seconds from the start of the job. The supervisor reads it when the
+        limit that it has is reached.
+        """
+        directory = self.directory(key)
+        descriptor = os.open(
+            f"{directory}/.limit", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+        )
+        try:
+            os.write(descriptor, repr(float(limit_s)).encode())
+        finally:
+            os.close(descriptor)
+        os.rename(f"{directory}/.limit", f"{directory}/limit")
+
     def write_go(self, key: AttemptKey) -> None:
         """Write the file `go`, for which the supervisor of a gang member waits before it starts the
         program.

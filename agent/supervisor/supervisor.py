@@ -114,6 +114,10 @@ class Supervisor:
         self.scratch_full = False
         self.notices: set[str] = set()
 
+        self.started_at = 0.0
+        """The monotonic time from which the time limit counts."""
+        self.limit_s: float | None = None
+        """The time limit that `limit_at` and `warn_at` are planned for."""
         self.warn_at: float | None = None
         self.lease_at: float | None = None
         self.limit_at: float | None = None
@@ -271,11 +275,8 @@ class Supervisor:
             pid = start_task(self.launch, self.cgroup, argv, task)
             self.tasks[pid], self.task_numbers[pid] = None, number
         first = next(iter(self.tasks))
-        if self.launch.time_limit_s is not None:
-            self.limit_at = time.monotonic() + self.launch.time_limit_s
-            if self.launch.warn:
-                self.warn_at = self.limit_at - self.launch.warn[1]
-        self.logs_at = time.monotonic()
+        self.logs_at = self.started_at = time.monotonic()
+        self._plan_limit(self.launch.time_limit_s)
         self.scratch_at = self.logs_at if self.scratch_meter is not None else None
         started = attempt_record.encode_fact(
             "started", first, process_tree.start_ticks(first), f"{time.time():.6f}"
@@ -410,6 +411,8 @@ class Supervisor:
             self.logs_at = None if pause is None else now + pause
         if self.scratch_meter is not None and self.scratch_at is not None and now >= self.scratch_at:
             self._check_scratch(self.scratch_meter, now)
+        if min(self.warn_at or now + 1, self.limit_at or now + 1) <= now:
+            self._read_limit()
         if self.warn_at is not None and now >= self.warn_at and self.launch.warn:
             self.warn_at = None
             self._signal_handlers(self.launch.warn[0])
@@ -493,6 +496,26 @@ class Supervisor:
         self.ending, self.term_at = True, None
         self.end_requested_at = self.end_requested_at or time.time()
         self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
+
+    def _plan_limit(self, limit_s: float | None) -> None:
+        """Plan the end at the time limit, and the warning signal before it."""
+        self.limit_s = limit_s
+        if limit_s is not None:
+            self.limit_at = self.started_at + limit_s
+            if self.launch.warn:
+                self.warn_at = self.limit_at - self.launch.warn[1]
+
+    def _read_limit(self) -> None:
+        """Plan the end again if the agent has written a longer time limit. The file is read only when the
+        warning or the end is due, so a longer limit needs no message to this process.
+        """
+        try:
+            with open(f"{self.launch.directory}/limit", encoding="utf-8") as file:
+                longer = float(file.read())
+        except (OSError, ValueError):
+            return
+        if self.limit_s is not None and longer > self.limit_s:
+            self._plan_limit(longer)
 
     def _read_stop(self, default: str = "") -> None:
         """Carry out the stop order in the spool. If there is no stop order and `default` is not empty, stop

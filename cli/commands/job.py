@@ -18,7 +18,7 @@ from cli.output.formats import Format, JobFormat, Output, write_data, write_fact
 from cli.output.stderr import print_note, print_refusal
 from cli.output.table_columns import job_table
 from cli.registry import application, examples
-from cli.spec.edit_fields import changes_of, with_flag_names
+from cli.spec.edit_fields import changes_of, split_extension, with_flag_names
 from cli.spec.submit_options import EditOptions
 from wire import amounts
 from wire.api.jobs import JobRefused, JobsOrder
@@ -122,6 +122,7 @@ cancel_app.command(epilog=examples("corral cancel 7", "corral cancel 7_[0-9] 12-
     "set",
     epilog=examples(
         "corral job set 7 --priority high --time 4h",
+        "corral job set 7 --time +2h",
         "corral job set 7_[0-9] --after-ok 5",
         "corral job set --clear deadline,timeout -- 7",
     ),
@@ -134,11 +135,17 @@ def change(
     answer: JobFormat = Format.TABLE,
 ) -> int:
     """Change options of jobs. Of a running job, only --name, --comment, --priority, --deadline and the
-    --restart options can be changed.
+    --restart options can be changed, and --time can become longer.
+
+    --time +2h adds two hours to the time limit. The owner of a running job may extend it up to the limit of
+    its queue, if the plan shows that no reservation and no promised start of another job is delayed.
+    Operators may always extend it.
 
     The options are those of 'corral submit'. Options that you do not write keep their present values.
     """
-    return chosen.order("set", answer, changes=changes_of(options, clear))
+    written, extend_s = split_extension(options)
+    changes = changes_of(written, clear, extends=extend_s > 0)
+    return chosen.order("set", answer, changes=changes, extend_s=extend_s)
 
 
 @app.command(epilog=examples("corral job signal 7 USR1", "corral job signal last SIGHUP"))

@@ -20,11 +20,12 @@ from cli.jobs.selection import Jobs, select
 from cli.output.formats import Format, JobFormat, Output
 from cli.output.what_if_table import show
 from cli.registry import application, examples
-from cli.spec.edit_fields import changes_of
+from cli.spec.edit_fields import changes_of, split_extension
 from cli.spec.spec_builder import spec_of
 from cli.spec.submit_options import EditOptions, SubmitOptions
 from wire import amounts
 from wire.api.forecasts import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
+from wire.api.jobs import JobView
 from wire.http.client import Client
 
 Nodes = Annotated[list[str], argument("NODE...", "Names of nodes.")]
@@ -80,9 +81,15 @@ def change(
 
     The options are those of 'corral submit', as in 'corral job set'.
     """
-    changes = changes_of(options, clear)
+    written, extend_s = split_extension(options)
+    changes = changes_of(written, clear, extends=extend_s > 0)
     found = select(Client(), jobs, mine=False)
-    return _answer(WhatIf(edit=tuple(JobEdit(job.id, changes) for job in found)), answer, within)
+
+    def edit(job: JobView) -> JobEdit:
+        longer = {"time_limit_s": (job.time_limit_s or 0.0) + extend_s} if extend_s else {}
+        return JobEdit(job.id, {**changes, **longer})
+
+    return _answer(WhatIf(edit=tuple(map(edit, found))), answer, within)
 
 
 @app.command(epilog=examples("corral what-if cancel 7", "corral what-if cancel 7_[0-3]"))

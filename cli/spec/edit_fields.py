@@ -10,13 +10,15 @@ from cli.registry import nearest
 from cli.spec.job_options import BY_FLAG, OPTIONS, JobOption
 from cli.spec.spec_builder import flag_of, spec_from
 from cli.spec.submit_options import SubmitOptions, from_flags
+from wire import amounts
 from wire.api.problem import Problem
 from wire.codec import encode
 
 
-def changes_of(options: SubmitOptions, clear: str) -> dict[str, Any]:
+def changes_of(options: SubmitOptions, clear: str, *, extends: bool = False) -> dict[str, Any]:
     """Return the new value of each changed field as JSON data. The value None resets the field to its
-    default: `clear` has the names of the options to reset, separated by commas.
+    default: `clear` has the names of the options to reset, separated by commas. Without changes, raise
+    CommandError, except if the command `extends` a time limit.
     """
     texts = from_flags(options)
     spec = encode(spec_from(("true",), "", texts, {}))
@@ -26,9 +28,23 @@ def changes_of(options: SubmitOptions, clear: str) -> dict[str, Any]:
         if flag not in BY_FLAG:
             raise CommandError(f"--clear: {word!r} is not an option of a job.{nearest(flag, BY_FLAG)}")
         changes.update(dict.fromkeys(_fields(BY_FLAG[flag])))
-    if not changes:
+    if not changes and not extends:
         raise CommandError("there is nothing to change", "Name an option: corral job set 7 --priority high")
     return changes
+
+
+def split_extension(options: SubmitOptions) -> tuple[SubmitOptions, float]:
+    """Return the options without a --time that begins with a plus sign, and the seconds that such a --time
+    adds to the time limit; 0 without it.
+    """
+    text = options.get("time")
+    if not isinstance(text, str) or not text.startswith("+"):
+        return options, 0.0
+    try:
+        added = amounts.seconds(text[1:])
+    except ValueError as error:
+        raise CommandError(f"--time: {error}", "Write +2h, or the whole limit, such as 8h.") from None
+    return type(options)({name: value for name, value in options.items() if name != "time"}), added
 
 
 def with_flag_names(problem: Problem) -> Problem:

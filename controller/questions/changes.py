@@ -16,7 +16,7 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.questions.engine_copy import QuestionRefused
 from controller.registry import build_pipeline
 from wire.agent.frames import Hello
-from wire.api.forecasts import ConfigFile, MoreNodes, QuotaEdit, WhatIf
+from wire.api.forecasts import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
 from wire.names import GpuHealth
 from wire.text import printable
 
@@ -65,9 +65,16 @@ def changes_of(question: WhatIf, engine: Engine, user: str, asker: Requester | N
         *(each for node in question.resume for each in _resumed(node, engine, user)),
         *(inputs.CancelReservation(name, user) for name in question.cancel_reservations),
         *(inputs.Reserve(spec, user) for spec in question.reserve),
-        *(inputs.Edit(each.job, user, each.changes, asker=asker) for each in question.edit),
+        *(_edit(each, user, asker) for each in question.edit),
         *(inputs.Submit(spec, user, asker=asker) for spec in question.submit),
     ]
+
+
+def _edit(each: JobEdit, user: str, asker: Requester | None) -> Input:
+    """Return the input that edits a job. The answer to the question shows which jobs a longer time limit
+    delays, so the edit is not refused for that.
+    """
+    return inputs.Edit(each.job, user, each.changes, asker=asker, delays_nobody=True)
 
 
 def _resumed(name: str, engine: Engine, user: str) -> Iterator[Input]:

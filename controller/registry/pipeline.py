@@ -33,6 +33,7 @@ from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
 from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model.events import Overcommit
 from controller.core.model.job import NEVER
+from controller.core.model.time_limits import TimeLimitRules
 from controller.core.model.wait_state import WaitRules
 from controller.core.pipeline.hooks import Hook
 from controller.core.pipeline.pipeline import Pipeline
@@ -244,6 +245,7 @@ def build_pipeline(config: Config) -> Pipeline:
             promote_most=section.waiting.promote_most,
             gang_after_s=section.gang_after_s or None,
         ),
+        limits=TimeLimitRules(config.jobs.owners_may_extend),
         idling=idle_policy_of(config),
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
         care=care_of(config),

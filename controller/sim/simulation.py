@@ -168,8 +168,8 @@ class Simulation:
         return decision
 
     def _obey(self, nodes: Sequence[str], order: object) -> None:
-        """Carry out an order of the engine. Virtual agents ignore orders to start a ready gang or to check a
-        GPU."""
+        """Carry out an order of the engine. Virtual agents ignore orders to start a ready gang, to check a
+        GPU, or to extend a time limit."""
         if isinstance(order, Start):
             self._start((order.job, order.attempt), nodes, order.time_limit_s)
         elif isinstance(order, Stop):

@@ -429,6 +429,15 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class TimeLimit:
+    """Let a running attempt run for `time_limit_s` seconds from its start, which is longer than before."""
+
+    job: int
+    attempt: int
+    time_limit_s: float
+
+
+@dataclass(frozen=True)
 class Signal:
     """Send a signal to those processes of an attempt that have a handler for this signal. Other processes do
     not get the signal, because the signal would end them.
@@ -590,6 +599,7 @@ ControllerFrame = Union[
     Start,
     Go,
     Stop,
+    TimeLimit,
     Signal,
     Note,
     Settle,

@@ -39,9 +39,13 @@ class Submitted:
 
 @dataclass(frozen=True)
 class JobChange:
-    """New values for fields of a JobSpec, by field name. The value null sets a field to its default."""
+    """New values for fields of a JobSpec, by field name. The value null sets a field to its default.
 
-    changes: Mapping[str, Any]
+    `extend_s` adds seconds to the time limit of the job.
+    """
+
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    extend_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -161,8 +165,8 @@ class JobsOrder:
 
     `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, user:ada, last or all. `mine` leaves out jobs of other
     users; without `jobs` it selects all jobs of the user that sends the request. The action set uses
-    `changes`, which are as in JobChange. With `stay_held` a preempted job is also held. With `only_tell`
-    nothing is changed, and the answer shows what the order would change.
+    `changes` and `extend_s`, which are as in JobChange. With `stay_held` a preempted job is also held. With
+    `only_tell` nothing is changed, and the answer shows what the order would change.
     """
 
     action: str
@@ -171,6 +175,7 @@ class JobsOrder:
     changes: Mapping[str, Any] = field(default_factory=dict)
     stay_held: bool = False
     only_tell: bool = False
+    extend_s: float = 0.0
 
 
 @dataclass(frozen=True)

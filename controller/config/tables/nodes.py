@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -59,6 +60,7 @@ class JobsSection(SizesSection):
     """
 
     default_time_limit_s: float = Field(86_400.0, ge=0, le=315_360_000)
+    owners_may_extend: bool = True
     limits: Literal["auto", "none"] = "auto"
     bind: Literal["cores", "numa", "none"] = "cores"
     max_processes: int = Field(16_384, ge=16, le=4_000_000)
@@ -78,9 +80,8 @@ class JobsSection(SizesSection):
     @property
     def policy(self) -> JobPolicy:
         """Return these settings of [jobs] in the form that agents receive."""
-        return decode(
-            JobPolicy, self.model_dump(exclude={*SizesSection.model_fields, "default_time_limit_s"})
-        )
+        of_agents = {each.name for each in fields(JobPolicy)}
+        return decode(JobPolicy, self.model_dump(include=of_agents))
 
 
 def _xids(table: dict[str, str]) -> dict[str, str]:

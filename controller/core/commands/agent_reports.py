@@ -19,7 +19,7 @@ from controller.core.model.exit_outcome import NODE_UNFIT, continues_without_fai
 from controller.core.model.inputs import Refusal, Reply, no_such_node
 from controller.core.model.job import Job
 from controller.core.model.start_orders import start_frames
-from wire.agent.frames import AttemptStatus, Settle, Stop
+from wire.agent.frames import AttemptStatus, Settle, Stop, TimeLimit
 from wire.names import Reason
 
 BATCH_ENDED = "the end of its batch command"
@@ -102,6 +102,8 @@ class AgentReports:
                 self._stopper.send_stop(job, given.node)
             elif not known:
                 self._handle_missing_attempt(given.node, job, now, rebooted)
+            elif job.limit_raised:
+                self._order(SendToNode(given.node, TimeLimit(job.id, job.attempt, job.limit)))
         return None
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 from controller.core.commands.admission import labels_added_by_queue
 from controller.core.model.inputs import Refusal
-from controller.core.model.job import Job
+from controller.core.model.job import NEVER, Job
 from wire.codec import Malformed, decode, encode
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import JobState
+from wire.text import duration
 
 FIXED = {
     "array": "The indices of an array are fixed: cancel it and submit another.",
@@ -48,14 +49,33 @@ def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
     if wrong:
         where, message = wrong[0]
         return Refusal("invalid", message, where)
-    late = [name for name in changed_fields(job.spec, spec) if name not in ANY_TIME]
+    changed = changed_fields(job.spec, spec)
+    if "time_limit_s" in changed and job.state is not JobState.QUEUED:
+        refused = _limit_refusal(job, spec)
+        if refused is not None:
+            return refused
+    late = [name for name in changed if name not in ANY_TIME and name != "time_limit_s"]
     if late and job.state is not JobState.QUEUED:
         message = f"{late[0]} cannot be changed now: job {job.label} is {job.state.value}"
         can = ", ".join(sorted(ANY_TIME))
-        return Refusal(
-            "conflict", message, late[0], f"After the placement, only these can be changed: {can}."
-        )
+        hint = f"After the placement, only these can be changed: {can}; and a longer time_limit_s."
+        return Refusal("conflict", message, late[0], hint)
     return spec
+
+
+def _limit_refusal(job: Job, spec: JobSpec) -> Refusal | None:
+    """Return a refusal if the placed job cannot get the time limit of `spec`; None if it can."""
+    if job.limit == NEVER:
+        message = f"job {job.label} runs without a time limit"
+    elif job.state is not JobState.RUNNING:
+        message = f"job {job.label} is {job.state.value}: extend its time limit when it runs"
+    elif job.stopping is not None:
+        message = f"job {job.label} is being stopped already"
+    elif spec.time_limit_s is None or spec.time_limit_s <= job.limit:
+        message = f"the time limit of a running job can only become longer; it is {duration(job.limit)}"
+    else:
+        return None
+    return Refusal("conflict", message, "time_limit_s")
 
 
 def labels_of_queue(

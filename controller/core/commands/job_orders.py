@@ -5,10 +5,11 @@ for each job.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from controller.core.model import inputs
 from controller.core.model.inputs import Input, Requester
-from controller.core.model.job import Job
+from controller.core.model.job import NEVER, Job
 from controller.core.state.state import State
 from wire.api.jobs import JobsOrder
 from wire.job.selection import AllJobs, JobRange, JobsOf
@@ -36,6 +37,15 @@ def active_jobs(state: State, selection: AllJobs | JobRange | JobsOf) -> list[Jo
     return sorted(found, key=lambda job: job.id)
 
 
+def with_extension(job: Job, changes: Mapping[str, Any], extend_s: float) -> Mapping[str, Any]:
+    """Return the changes of a job's spec with a time limit that is longer by `extend_s` seconds; unchanged if
+    that is 0 or the job has no time limit.
+    """
+    if not extend_s or job.limit == NEVER:
+        return changes
+    return {**changes, "time_limit_s": job.limit + extend_s}
+
+
 def maker_of(
     order: JobsOrder, by: str, asker: Requester | None = None, known: Mapping[str, JobState] | None = None
 ) -> MakeInput:
@@ -45,7 +55,9 @@ def maker_of(
     final states of jobs that new dependencies name, as in `inputs.Edit`.
     """
     if order.action == "set":
-        return lambda job: inputs.Edit(job.id, by, order.changes, known or {}, asker)
+        return lambda job: inputs.Edit(
+            job.id, by, with_extension(job, order.changes, order.extend_s), known or {}, asker
+        )
     makers: dict[str, MakeInput] = {
         "cancel": lambda job: inputs.Cancel(job.id, by),
         "hold": lambda job: inputs.Hold(job.id, by, asker),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from controller.core.cluster.licences import never_available
 from controller.core.commands.admission import (
@@ -151,7 +152,11 @@ class UserCommands:
             asked = self._in_project(given.asker, asked)
         if isinstance(asked, Refusal):
             return asked
-        spec = self._allowed(given.asker, apply_queue_rule(self._pipeline.rules, asked, job.user), job.spec)
+        extends = job.unended and asked.time_limit_s != job.spec.time_limit_s
+        refused = self._extension_refusal(job, asked, given, now) if extends else None
+        if refused is not None:
+            return refused
+        spec = self._allowed(given.asker, self._in_queue(job, asked, given.asker), job.spec)
         if not isinstance(spec, Refusal) and profiles.may_change_profile(job.spec, spec):
             spec = profiles.profile_refusal(self._state.profiles, spec, job.user) or spec
         if isinstance(spec, Refusal):
@@ -182,7 +187,42 @@ class UserCommands:
             self._cycles.forget(job.id)
         closed, met, lost = admitted.gates, admitted.met, admitted.lost
         self._record(events.JobEdited(job.id, now, spec, given.by, fields, closed, met, lost, from_queue))
+        if extends:
+            self._stopper.send_limit(job)
         return Accepted((job.id,))
+
+    def _in_queue(self, job: Job, asked: JobSpec, asker: inputs.Requester | None) -> JobSpec | Refusal:
+        """Return the edited spec with the rules of its queue, or a refusal.
+
+        Operators may extend a running job beyond the longest time limit of its queue. Later edits of such a
+        job are not refused for this limit.
+        """
+        most = self._pipeline.rules.queue(asked.queue).max_time_limit_s
+        extended = job.unended and (_operates(asker) or asked.time_limit_s == job.spec.time_limit_s)
+        if most is None or not extended or asked.time_limit_s is None or asked.time_limit_s <= most:
+            return apply_queue_rule(self._pipeline.rules, asked, job.user)
+        ruled = apply_queue_rule(self._pipeline.rules, replace(asked, time_limit_s=most), job.user)
+        return ruled if isinstance(ruled, Refusal) else replace(ruled, time_limit_s=asked.time_limit_s)
+
+    def _extension_refusal(self, job: Job, asked: JobSpec, given: inputs.Edit, now: float) -> Refusal | None:
+        """Return a refusal if the user may not extend the time limit of a running job; None if it may.
+
+        An operator always may. The owner may if the configuration allows it, a forecast shows that no
+        promised start is delayed, and the quotas of GPU time have room.
+        """
+        if _operates(given.asker):
+            return None
+        if not self._pipeline.limits.owners_may_extend:
+            hint = "[jobs] owners_may_extend is false. Ask an operator."
+            return Refusal("not_allowed", "only operators may extend running jobs here", "time_limit_s", hint)
+        if not given.delays_nobody:
+            message = "it is not known whether the longer time limit would delay other jobs"
+            return Refusal("conflict", message, "time_limit_s", "Try again, or ask an operator.")
+        accounts = self._state.accounts
+        more = accounts.gpu_time(job, asked.time_limit_s) - accounts.gpu_time(job, job.limit)
+        need = (0, 0, 0, 0, 0, more, *(0 for _ in accounts.models))
+        over = self._state.quotas.over_hard(job.user, asked, need, now)
+        return None if over is None else Refusal("over_quota", str(over), "time_limit_s")
 
     def with_defaults(self, job: Job, spec: JobSpec, changed_fields: frozenset[str]) -> JobSpec:
         """Return the edited spec of a waiting job. If the default CPU and memory depend on one of

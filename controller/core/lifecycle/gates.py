@@ -107,6 +107,8 @@ def readmit(
     an array limit stays closed.
     """
     old, wait = job.spec, job.wait
+    if job.state is not JobState.QUEUED and old.deadline_at == spec.deadline_at:
+        return AdmittedSpec(spec, wait.gates, wait.met, wait.lost)
     same = (old.after, old.after_count) == (spec.after, spec.after_count)
     decided = {old.after[index]: index in wait.met for index in (*wait.met, *wait.lost)}
     admitted = admit(state, rules, replace(spec, after=()) if same else spec, known, now, decided)

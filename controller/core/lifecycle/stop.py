@@ -17,7 +17,7 @@ from controller.core.model.exit_outcome import SHRUNK
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placer
 from controller.core.state.state import State
-from wire.agent.frames import Stop
+from wire.agent.frames import Stop, TimeLimit
 from wire.job import affinity
 from wire.names import Reason
 
@@ -69,6 +69,12 @@ class Stopper:
         elif job.stopping in (Reason.EVICTED, Reason.IDLE, Reason.REQUEUED):
             why, saving = job.stopping.value, job.spec.checkpoint_s if job.spec.saves else 0.0
         self._order(SendToNode(node, Stop(job.id, job.attempt, grace, why, saving)))
+
+    def send_limit(self, job: Job) -> None:
+        """Send the extended time limit of a running job to the agents of its nodes."""
+        for member in job.running:
+            frame = TimeLimit(job.id, job.attempt, job.limit)
+            self._order(SendToNode(member.allocation.node, frame))
 
     def send_leave(self, job: Job, node: str) -> None:
         """Order a job's processes on one node to end because the job shrinks; its processes on other nodes

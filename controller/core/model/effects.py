@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from controller.core.model.job import Job, Member
 from controller.core.model.start_orders import start_frames
-from wire.agent.frames import CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop
+from wire.agent.frames import CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop, TimeLimit
 from wire.job.spec import JobSpec
 
 
@@ -19,7 +19,7 @@ class SendToNode:
     """Send a frame (message) to the agent of a node. A lost frame is sent again when the agent reconnects."""
 
     node: str
-    frame: Start | Go | Stop | Settle | CheckGpu | ResetGpu | Note
+    frame: Start | Go | Stop | Settle | CheckGpu | ResetGpu | Note | TimeLimit
 
     def orders(self) -> Iterator[SendToNode]:
         yield self

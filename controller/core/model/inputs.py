@@ -86,6 +86,8 @@ class Edit(JobCommand):
     known: Mapping[str, JobState] = field(default_factory=dict)
     asker: Requester | None = None
     """`known` and `asker` have the same meaning as in Submit."""
+    delays_nobody: bool = False
+    """True: a forecast shows that a longer time limit of the running job delays no promised start."""
 
 
 @dataclass(frozen=True, slots=True)

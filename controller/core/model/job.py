@@ -180,6 +180,8 @@ class Job:
     """All moves of the job to other nodes, the latest last."""
     replica: Replica | None = None
     """The place of the job in its service; None for a job that was submitted."""
+    limit_raised: bool = False
+    """True if the time limit of the present attempt was extended after its start."""
     warned_end: float | None = None
     """The end at the time limit of which the owner was warned last; None if there was no warning in this
     attempt.

@@ -12,6 +12,7 @@ from controller.core.lifecycle.idle_gpus import DEFAULT_IDLE_POLICY, IdlePolicy
 from controller.core.lifecycle.node_loss import DEFAULT_NODE_LOSS, NodeLossPolicy
 from controller.core.model.events import AS_IT_IS, Overcommit
 from controller.core.model.services import Service
+from controller.core.model.time_limits import TIME_LIMIT_RULES, TimeLimitRules
 from controller.core.model.wait_state import WAIT_RULES, WaitRules
 from controller.core.pipeline.hooks import Hook, MetricsSource
 from controller.core.quota.quotas import NO_QUOTAS, QuotaConfig
@@ -31,6 +32,8 @@ class Pipeline(SchedulingPolicy):
     """Queues, quotas, licences and ceilings."""
     waiting: WaitRules = WAIT_RULES
     """Rules for waiting jobs."""
+    limits: TimeLimitRules = TIME_LIMIT_RULES
+    """Rules about the time limits of running jobs."""
     idling: IdlePolicy = DEFAULT_IDLE_POLICY
     """When GPUs of a job count as idle, and whether such a job is ended."""
     rebalance: RebalanceRules = NO_REBALANCING

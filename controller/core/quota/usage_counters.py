@@ -186,17 +186,26 @@ class UsageCounters:
 
     def grow(self, job: Job, allocations: Iterable[Allocation]) -> None:
         """Count additional allocations of a running job. They must already be in `job.members`."""
-        every = [member.allocation for member in job.members.values()]
-        gpu_time = self.held(job, every)[GPU_TIME]
+        self.follow_limit(job)
         more = self.held(job, allocations)
         for tenant in self.tenants_of(job.user, job.spec):
             used = tenant.used
             used[CPU] += more[CPU]
             used[MEMORY] += more[MEMORY]
             used[GPU] += more[GPU]
-            used[GPU_TIME] += gpu_time - self._gpu_time_held[job.id]
             for place in range(FIRST_MODEL, len(more)):
                 used[place] += more[place]
+
+    def gpu_time(self, job: Job, limit_s: float | None) -> int:
+        """Return the GPU time that a running job counts with if its time limit were `limit_s`."""
+        gpu = sum(hold.milli for member in job.members.values() for hold in member.allocation.gpus)
+        return round(gpu * min(NEVER if limit_s is None else limit_s, self.window_s))
+
+    def follow_limit(self, job: Job) -> None:
+        """Count the GPU time of a running job again, after its time limit or its members have changed."""
+        gpu_time = self.held(job, [member.allocation for member in job.members.values()])[GPU_TIME]
+        for tenant in self.tenants_of(job.user, job.spec):
+            tenant.used[GPU_TIME] += gpu_time - self._gpu_time_held[job.id]
         self._gpu_time_held[job.id] = gpu_time
 
     def release(self, job: Job, allocations: Iterable[Allocation], at: float) -> None:

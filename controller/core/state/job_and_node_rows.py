@@ -114,6 +114,8 @@ class JobRecord(JobFields):
     """The operator that holds the job. Only the row of such a job has this field."""
     replica: Replica | None = None
     """The place of the job in its service. Only the row of a replica has this field."""
+    limit_raised: bool = False
+    """See Job. Only the row of such a job has this field."""
     warned_end: float | None = None
     """See Job. Only the row of a job with a warning has this field."""
     healthy: bool | None = None
@@ -183,6 +185,8 @@ def _job_row(job: Job, spec: str | None) -> JobRow:
         body["operator_hold"] = job.operator_hold
     if job.replica is not None:
         body["replica"] = encode(job.replica)
+    if job.limit_raised:
+        body["limit_raised"] = True
     if job.warned_end is not None:
         body["warned_end"] = job.warned_end
     if job.healthy is not None:
@@ -273,6 +277,7 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
         operator_hold=record.operator_hold,
         replica=record.replica,
         healthy=record.healthy,
+        limit_raised=record.limit_raised,
         warned_end=record.warned_end,
         claim=preemption.claim,
         claim_quality=preemption.claim_quality,

@@ -21,7 +21,7 @@ from controller.core.state.state import State
 from controller.sim.clock import Clock
 from controller.sim.replay.history import History
 from controller.sim.replay.job_durations import LOST, NEVER, RecordedRun
-from wire.agent.frames import AttemptStatus, Go, Hello, Settle, Start, Stop, Usage
+from wire.agent.frames import AttemptStatus, Go, Hello, Settle, Start, Stop, TimeLimit, Usage
 
 STEP_S = 1.0
 """Seconds between the controller's checks for nodes that have stopped reporting."""
@@ -62,6 +62,8 @@ class RecordedAgents:
         """For each job, the numbers of the attempts that ended without a stop order. If there are n of them,
         the next attempt runs as long as recorded run n of the job (counted from 0), or as the last one."""
         self._runs: dict[tuple[int, int], RecordedRun] = {}
+        self._limits: dict[Key, float] = {}
+        """The time limits of attempts, in seconds."""
         """The run of every attempt that deviates from the journal."""
 
     # --- methods that repeat the recorded inputs of agents and operators ---
@@ -164,14 +166,16 @@ class RecordedAgents:
                 key = (placed.job, placed.attempt, allocation.node)
                 self._as_recorded[key] = AttemptStatus(placed.job, placed.attempt)
 
-    def carry_out(self, node: str, order: Start | Go | Stop | Settle) -> None:
+    def carry_out(self, node: str, order: Start | Go | Stop | Settle | TimeLimit) -> None:
         """Carry out an order of the engine, such as to start or stop an attempt, if the node is connected."""
         key = (order.job, order.attempt, node)
         if isinstance(order, Go):
             # Ignore the order to let the processes of a gang pass the barrier: virtual gang members start
             # together, or at the recorded time.
             return
-        if key in self._as_recorded:
+        if isinstance(order, TimeLimit):
+            self._limits[key] = order.time_limit_s
+        elif key in self._as_recorded:
             if isinstance(order, Start):
                 self._orders[key] = order
         elif not self._reachable(node):
@@ -211,7 +215,16 @@ class RecordedAgents:
         if run.run_s < NEVER:
             self._clock.at(started_at + run.run_s, partial(self._finish, key))
         elif limit is not None:
-            self._clock.at(started_at + limit, partial(self._end, key, None, 15, "time_limit"))
+            self._limits.setdefault(key, limit)
+            self._clock.at(started_at + limit, partial(self._reach_limit, key, started_at))
+
+    def _reach_limit(self, key: Key, started_at: float) -> None:
+        """End the attempt, unless its time limit was extended."""
+        at = started_at + self._limits[key]
+        if at > self._clock.now:
+            self._clock.at(at, partial(self._reach_limit, key, started_at))
+        else:
+            self._end(key, None, 15, "time_limit")
 
     def _finish(self, key: Key) -> None:
         run = self._run_of(key)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
-from controller.api.handlers.jobs.jobs import known_to, need_known
+from controller.api.handlers.jobs.extensions import CheckedChanges, check_extension
+from controller.api.handlers.jobs.jobs import edit_of, known_to, need_known
 from controller.api.server.access import CANCEL, HOLD, PREEMPT, RELEASE, REQUEUE, SET
 from controller.api.server.errors import Rejected, problem_of, rejected
 from controller.api.server.request import Call
@@ -53,7 +54,6 @@ async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
     await call.permit(need)
     await call.daemon.settled()
     meant, refused = await _chosen(call, order)
-    make = await _maker(call, order, meant)
     able: list[Job] = []
     for job in meant:
         try:
@@ -63,6 +63,7 @@ async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
             refused.append(_refused(job.label, error.refusal))
         else:
             able.append(job)
+    make = await _maker(call, order, able, refused)
     done = able
     if not order.only_tell:
         done = await _each(call, able, make, refused, cancels=order.action == "cancel")
@@ -93,15 +94,23 @@ async def _each(
     return done
 
 
-async def _maker(call: Call, order: JobsOrder, jobs: list[Job]) -> MakeInput:
+async def _maker(call: Call, order: JobsOrder, jobs: list[Job], refused: list[JobRefused]) -> MakeInput:
     """Return a function that takes a job and returns the engine's input for the requested action, such as
-    Cancel."""
-    known = {}
-    if order.action == "set" and jobs:
-        # Look up the final states of the jobs in the new dependencies only once, because all jobs get the
-        # same dependencies.
-        known = await known_to(call, jobs[0], JobChange(order.changes))
-    return maker_of(order, call.caller.user, call.asker, known)
+    Cancel. Jobs whose longer time limit would delay others are moved from `jobs` to `refused`."""
+    if order.action != "set" or not jobs:
+        return maker_of(order, call.caller.user, call.asker)
+    # Look up the final states of the jobs in the new dependencies only once, because all jobs get the same
+    # dependencies.
+    known = await known_to(call, jobs[0], JobChange(order.changes))
+    checked: dict[int, CheckedChanges] = {}
+    for job in list(jobs):
+        found = await check_extension(call, job, order.changes, order.extend_s)
+        if isinstance(found, Refusal):
+            jobs.remove(job)
+            refused.append(_refused(job.label, found))
+        else:
+            checked[job.id] = found
+    return lambda job: edit_of(call, job, checked[job.id], known)
 
 
 async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefused]]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from controller.api.handlers.jobs.dependency_outcomes import outcomes
+from controller.api.handlers.jobs.extensions import CheckedChanges, check_extension
 from controller.api.handlers.jobs.reasons import why
 from controller.api.handlers.service.known_names import need_user
 from controller.api.server.access import READ_SPEC
@@ -164,8 +165,23 @@ async def change(call: Call, request: JobChange) -> JobView:
     job = await call.job()
     need_known(call, job)
     known = await known_to(call, job, request)
-    await call.ask(inputs.Edit(job.id, call.caller.user, request.changes, known, call.asker))
+    checked = await check_extension(call, job, request.changes, request.extend_s)
+    if isinstance(checked, Refusal):
+        raise Rejected(checked)
+    await call.ask(edit_of(call, job, checked, known))
     return job_view(call.daemon.engine, job)
+
+
+def edit_of(call: Call, job: Job, checked: CheckedChanges, known: dict[str, JobState]) -> inputs.Edit:
+    """Return the engine's input that makes these changes."""
+    return inputs.Edit(
+        job.id,
+        call.caller.user,
+        checked.changes,
+        known,
+        asker=call.asker,
+        delays_nobody=checked.delays_nobody,
+    )
 
 
 async def known_to(call: Call, job: Job, request: JobChange) -> dict[str, JobState]:

@@ -214,6 +214,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job.foreseen = ()
     state.assign_profile(job)
     job.idle_since = job.idle_until = job.healthy = job.warned_end = None
+    job.limit_raised = False
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
     before = job.wait
     wait = replace(

@@ -12,6 +12,7 @@ from controller.core.model.request import without_relaxed
 from controller.core.model.start_estimates import StartEstimate
 from controller.core.model.wait_state import NEVER_WAITED, Wait, with_gate, without_gate
 from controller.core.state.state import State
+from wire.job.spec import JobSpec
 from wire.names import Reason
 
 
@@ -63,6 +64,8 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
     if moves:
         state.accounts.remove_queued(job)
         state.shares.remove_job(state.tenant(job))
+    if job.unended and event.spec.time_limit_s != job.spec.time_limit_s:
+        _extend_limit(state, job, event.spec)
     job.spec, job.from_queue = event.spec, event.from_queue
     state.assign_profile(job)
     if moves:
@@ -80,6 +83,17 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
     job.wait = replace(job.wait, gates=event.gates, met=event.met, lost=event.lost, doubted=doubted)
     if job.ready:
         state.enqueue(job)
+
+
+def _extend_limit(state: State, job: Job, spec: JobSpec) -> None:
+    """Give a running job the time limit of `spec`, and let all plans count with its later end."""
+    state.remove_release(job)
+    job.spec, job.limit_raised = spec, True
+    state.add_release(job)
+    state.accounts.follow_limit(job)
+    # Plans that were made with the earlier end are no longer valid.
+    state.nodes.room_version += 1
+    state.nodes.status_version += 1
 
 
 def _job_relaxed(state: State, event: events.JobRelaxed) -> None:
