@@ -212,6 +212,7 @@ def of_node(node: NodeView) -> Facts:
         ("driver", node.driver + (f", CUDA {node.cuda}" if node.cuda else "")),
         ("switches", " > ".join(map(printable, node.switches))),
         ("labels", _pairs(node.labels)),
+        ("datasets", _lines(*(f"{each.name}: read until {clock(each.at)}" for each in node.datasets))),
         ("taints", _lines(*node.taints)),
         ("jobs", ", ".join(node.job_labels or map(str, node.jobs))),
         ("agent", node.version),

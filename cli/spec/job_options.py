@@ -291,9 +291,10 @@ _ROWS = (
     ),
     JobOption(
         "data",
-        "Prefer nodes that have a copy of this data set: those with the label data/NAME. May be repeated.",
+        "Name a data set that the job reads (imagenet, or imagenet:150G). The job prefers nodes on which "
+        "jobs have read the data set lately, and nodes with the label data/NAME. May be repeated.",
         "datasets",
-        metavar="NAME",
+        metavar="NAME[:SIZE]",
         title="reads",
         **_SUM,
     ),

@@ -37,7 +37,7 @@ from controller.config.tables.service import (
     StoreSection,
 )
 from controller.config.tables.services import ServiceName, ServiceSection
-from controller.config.tables.topology import TopologySection
+from controller.config.tables.topology import DatasetsSection, TopologySection
 from wire.http import addresses
 
 
@@ -82,6 +82,7 @@ class Config(BaseSettings):
     scheduler: SchedulerSection = SchedulerSection()
     backfill: BackfillSection = BackfillSection()
     topology: TopologySection = TopologySection()
+    datasets: DatasetsSection = DatasetsSection()
     overcommit: OvercommitSection = OvercommitSection()
     queues: dict[Name, QueueSection] = {}
     quota: QuotaSection = QuotaSection()

@@ -22,6 +22,7 @@ DECIDING = (
     "scheduler",
     "backfill",
     "topology",
+    "datasets",
     "overcommit",
     "queues",
     "quota",

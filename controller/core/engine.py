@@ -97,6 +97,7 @@ class Engine:
         state.set_profiles(pipeline.profiles)
         state.set_quota_config(pipeline.rules)
         state.gang_after_s = pipeline.waiting.gang_after_s
+        state.nodes.datasets.policy = pipeline.datasets
         record, order = self._record, self._effects.append
         self.profile_cycles = cycles = ProfileCycles(state, pipeline)
         self.cycle = cycles.last
@@ -227,6 +228,8 @@ class Engine:
         """
         if self.pipeline.breaker.failed and self.pipeline.breaker.begin_cycle():
             self.profile_cycles.ask_again()
+        if self.state.nodes.datasets.by_dataset:
+            self.state.nodes.datasets.advance(now)
         if self.state.reservations.by_name:
             self._reservations.begin_and_end_due(now)
         if self.timed_drains.next_at <= now:

@@ -22,6 +22,7 @@ from controller.config import (
     nearest,
     problem_at,
 )
+from controller.core.cluster.dataset_reads import DatasetPolicy
 from controller.core.cluster.gpu_health import READING_ACTIONS, GpuHealthPolicy, HealthAction, ReadingLimits
 from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.estimates.runtime_prediction import PredictionConfig
@@ -246,6 +247,7 @@ def build_pipeline(config: Config) -> Pipeline:
             gang_after_s=section.gang_after_s or None,
         ),
         limits=TimeLimitRules(config.jobs.owners_may_extend),
+        datasets=DatasetPolicy(**config.datasets.model_dump()),
         idling=idle_policy_of(config),
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
         care=care_of(config),

@@ -26,7 +26,7 @@ from controller.registry.policy_summary import (
 )
 from controller.registry.projects import named_projects
 from controller.registry.queues import dead_exemptions, dead_preemption_keys, hours_without_zone
-from controller.registry.topology import topology_warnings
+from controller.registry.topology import dataset_warnings, topology_warnings
 from wire.cluster.quota import ANY_NAME, NO_LIMITS, Quota
 from wire.names import HIGHEST_PRIORITY
 from wire.text import counted, duration, printable
@@ -274,5 +274,6 @@ CHECKS: tuple[Check, ...] = (
     dead_exemptions,
     hours_without_zone,
     topology_warnings,
+    dataset_warnings,
 )
 """The functions that find warnings."""

@@ -1,13 +1,17 @@
-"""Makes the network topology of [topology], and finds mistakes and names without effect in this table."""
+"""Makes the network topology of [topology], and finds mistakes and keys without effect in this table and in
+[datasets].
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from controller.config import Config, ConfigProblem, Key, nearest, problem_at
-from controller.config.tables.topology import TopologySection
+from controller.config.tables.topology import DatasetsSection, TopologySection
 from controller.core.cluster.network_tree import NetworkTopology, NetworkTree, Path
 from controller.core.pipeline.pipeline import Pipeline
+from controller.plugins.scorers.preferences import DataScorer
+from controller.registry.policy_summary import policies
 from wire.cluster.hostlist import expand_hostlist
 from wire.text import counted, printable
 
@@ -116,6 +120,21 @@ def topology_warnings(config: Config, _pipeline: Pipeline) -> Iterator[ConfigPro
         verb = "is" if len(apart) == 1 else "are"
         message = f"{_listed(apart)} {verb} below no switch, so no gang is near it"
         yield problem_at(source, ("topology",), message, "Add it to a switch, or label it.")
+
+
+def dataset_warnings(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning if [datasets] has no effect: no scorer uses it, or nothing is remembered."""
+    section = config.datasets
+    if section == DatasetsSection():
+        return
+    key: Key = ("datasets",)
+    scorers = [each for policy in policies(pipeline) for each in policy.scorers]
+    if not any(each.weight and isinstance(each.scorer, DataScorer) for each in scorers):
+        hint = "Add data = 50 to [scheduler.scorers]."
+        yield problem_at(config.source, key, "has no effect without the scorer 'data'", hint)
+    elif not section.retention_s and section != DatasetsSection(retention_s=0.0):
+        message = "its other keys have no effect, because retention_s = 0 remembers nothing"
+        yield problem_at(config.source, (*key, "retention_s"), message, "Set a retention.")
 
 
 def _listed(names: list[str]) -> str:

@@ -49,6 +49,16 @@ def warnings(text: str) -> list[str]:
 
 BAD = [
     (
+        "dataset_warnings",
+        "[queues.default]\ndefault_time_limit_s = 60\n[scheduler.scorers]\nfit = 1\n[datasets]\nnodes = 3",
+        "datasets: has no effect without the scorer 'data'. Add data = 50 to [scheduler.scorers].",
+    ),
+    (
+        "dataset_warnings",
+        "[queues.default]\ndefault_time_limit_s = 60\n[datasets]\nretention_s = 0\nnodes = 3",
+        "datasets.retention_s: its other keys have no effect, because retention_s = 0 remembers nothing.",
+    ),
+    (
         "topology_warnings",
         "[queues.default]\ndefault_time_limit_s = 60\n[topology]\nweight = 3",
         "topology.weight: has no effect, because no switches are named. Set levels or switches.",

@@ -153,6 +153,14 @@ class GpuList:
 
 
 @dataclass(frozen=True)
+class DatasetRead:
+    """A data set that jobs have read on a node, with the time of the last use."""
+
+    name: str
+    at: float
+
+
+@dataclass(frozen=True)
 class NodeDrain:
     """The body of the request to drain a node. With `empty_by`, a time in seconds since 1970, jobs that end
     before that time may still start, and jobs that still run then are moved or ended. With `dry_run` nothing
@@ -221,6 +229,8 @@ class NodeView:
     """The network switches above the node, the widest first; empty without [topology]."""
     drain: Optional[TimedDrainView] = None
     """The timed drain that has not come yet; None if there is none."""
+    datasets: tuple[DatasetRead, ...] = ()
+    """The data sets that jobs have read on the node within [datasets] retention_s, the latest use first."""
 
     @property
     def state_word(self) -> str:

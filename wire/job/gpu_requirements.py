@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Iterator, Optional
 
 from wire.job import mig
 from wire.job.affinity import KEY
+from wire.job.datasets import dataset_problems
 from wire.text import memory
 
 if TYPE_CHECKING:
@@ -122,8 +123,7 @@ def gpu_requirement_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
     users).
     """
     wish, topology = spec.gpu, spec.topology
-    if len(spec.datasets) > 64 or any(not KEY.fullmatch(name) for name in spec.datasets):
-        yield "datasets", "must be at most 64 names of letters, digits, '.', '_', '/' and '-'"
+    yield from dataset_problems(spec.datasets)
     if wish is not None:
         yield from _gpu_problems(spec, wish)
     if topology is not None:

@@ -16,7 +16,7 @@ from controller.core.model.job import Job, Move
 from controller.core.state.state import State
 from wire.agent.frames import GpuFacts, GpuHold, GpuProcess, GpuSample, GpuUse
 from wire.api.jobs import Held, JobView, Moved
-from wire.api.nodes import GpuShare, GpuView, NodeView, TimedDrainView
+from wire.api.nodes import DatasetRead, GpuShare, GpuView, NodeView, TimedDrainView
 from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
 
@@ -159,6 +159,7 @@ def node_view(
     processes: Sequence[GpuProcess] = (),
     idle: Mapping[str, float] = _NONE_IDLE,
     topology: NetworkTopology | None = None,
+    now: float = 0.0,
 ) -> NodeView:
     """Return the API's view of a node with its GPUs, without GPU measurements if the node is not
     connected."""
@@ -233,6 +234,7 @@ def node_view(
         cuda=node.facts.cuda,
         numa=node.facts.numa,
         switches=() if topology is None else topology.path(columns.labels[row]),
+        datasets=tuple(DatasetRead(*each) for each in state.nodes.datasets.on_node(node.name, now)),
     )
 
 

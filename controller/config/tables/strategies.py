@@ -17,7 +17,7 @@ Strategy = Literal[
     "weighted",
 ]
 
-PREFERENCE_WEIGHTS = {"affinity": 100, "taints": 100, "wiring": 100, "company": 100}
+PREFERENCE_WEIGHTS = {"affinity": 100, "taints": 100, "wiring": 100, "company": 100, "data": 50}
 """Scorers for the preferences of jobs and nodes. They are part of every strategy. If neither
 the job nor any node has preferences, they give all nodes the same score.
 """

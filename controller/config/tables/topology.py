@@ -1,4 +1,4 @@
-"""[topology]: the switches, racks or blocks above the nodes."""
+"""[topology] and [datasets]: the switches above the nodes, and how long reads of data sets are remembered."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ def _hostlist(text: str) -> str:
 
 
 Hostlist = Annotated[str, AfterValidator(_hostlist)]
+
+
+class DatasetsSection(Section):
+    """How long a node is preferred for jobs that read a data set which was read there before: [datasets]."""
+
+    retention_s: float = Field(259_200.0, ge=0, le=31_536_000)
+    least_run_s: float = Field(60.0, ge=0, le=86_400)
+    nodes: int = Field(64, ge=1, le=10_000)
 
 
 class SwitchSection(Section):

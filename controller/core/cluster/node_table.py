@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from wire.job.affinity import Taint
 
 if TYPE_CHECKING:
+    from controller.core.cluster.dataset_reads import DatasetReads
     from controller.core.cluster.gpu_requirements import GpuNeeds, GpuType
     from controller.core.cluster.gpu_topology import GpuTopology
     from controller.core.cluster.gpu_value import GpuValue
@@ -62,6 +63,8 @@ class NodeTable:
     """The different types of GPU; `models` has their model names in the same order."""
     last_placement: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """For each node the number of its last placement, counted from the controller's start; 0 for none."""
+    dataset_reads: Callable[[], DatasetReads] | None = None
+    """Returns the data sets that jobs have read on each node; None for a table without jobs."""
     job_affinity: Callable[[], JobAffinityIndex] | None = None
     """Returns the index of the nodes on which labelled jobs run; None for a table without jobs."""
     domain_cache: dict[str, Ints] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from controller.core.cluster.dataset_reads import DatasetReads
 from controller.core.cluster.gpu_counts import GpuCounts
 from controller.core.cluster.gpu_health import GpuCondition
 from controller.core.cluster.gpu_requirements import GpuType
@@ -191,6 +192,7 @@ class Nodes:
         """The counts of the requests submitted so far."""
         self.gpu_counts = GpuCounts()
         self._placements = 0
+        self.datasets = DatasetReads()
         self.job_affinity = JobAffinityIndex()
         self._gpu_topology = GpuTopology((), 0)
         self._gpu_topology_at = -1
@@ -240,6 +242,7 @@ class Nodes:
                 dict(node.claims),
                 dict(node.leaving),
             )
+        other.datasets = self.datasets
         other.layout_version, other.demand, other.job_affinity = (
             self.layout_version,
             self.demand,
@@ -441,6 +444,7 @@ class Nodes:
         # `self.job_affinity` is read at each call, because `Nodes.copy` replaces the object after the table
         # was built.
         self._columns.job_affinity = lambda: self.job_affinity
+        self._columns.dataset_reads = lambda: self.datasets
         for row, node in enumerate(self._rows):
             node.row = row
             self._write(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from controller.core.cluster.dataset_reads import DEFAULT_DATASETS, DatasetPolicy
 from controller.core.cluster.gpu_health import DEFAULT_HEALTH_POLICY, GpuHealthPolicy
 from controller.core.fairshare.share_tree import FairshareConfig
 from controller.core.framework.circuit_breaker import CircuitBreaker
@@ -34,6 +35,8 @@ class Pipeline(SchedulingPolicy):
     """Rules for waiting jobs."""
     limits: TimeLimitRules = TIME_LIMIT_RULES
     """Rules about the time limits of running jobs."""
+    datasets: DatasetPolicy = DEFAULT_DATASETS
+    """For how long nodes that have read a data set are preferred."""
     idling: IdlePolicy = DEFAULT_IDLE_POLICY
     """When GPUs of a job count as idle, and whether such a job is ended."""
     rebalance: RebalanceRules = NO_REBALANCING

@@ -33,6 +33,7 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
     load_notes(state, all_notes(source, learned=False))
     state.nodes.copy_empty(source.nodes)
     insert_jobs(state, map(_copy_job, jobs))
+    state.nodes.datasets.changed.update(source.nodes.datasets.changed)
     state.nodes.demand.copy_from(source.nodes.demand)
     state.next_job = source.next_job
     state.preempted_at = list(source.preempted_at)

@@ -48,6 +48,7 @@ class NodeRanking:
         "_active_cache",
         "_affinity_version",
         "_counted_room_version",
+        "_datasets_version",
         "_filters",
         "_fits_at",
         "_hardware_at",
@@ -87,7 +88,7 @@ class NodeRanking:
         """The number of nodes that can hold the request, as of the last update."""
         self._scores: Floats = np.empty(0)
         self._fits_at = self._scores_at = (-1, 0)
-        self._value_version = -1
+        self._value_version = self._datasets_version = -1
         self._affinity_version = 0
         self._counted_room_version = -1
 
@@ -175,6 +176,8 @@ class NodeRanking:
         """The weighted sum of all scores for each node; minus infinity for a node that a filter rejects."""
         fits = self.fits
         rows = self._stale(self._scores_at) if self._value_version == self._nodes.value_version else ALL_ROWS
+        if self._part.datasets and self._datasets_version != self._nodes.datasets.version:
+            rows, self._datasets_version = ALL_ROWS, self._nodes.datasets.version
         if rows is not None and self._wide:
             rows = ALL_ROWS
         if rows is not None:

@@ -88,6 +88,7 @@ def clear_note_changes(state: State) -> None:
     state.shares.without_row.clear()
     state.estimates.changed.clear()
     state.estimates.rescored.clear()
+    state.nodes.datasets.changed.clear()
     state.offqueue.touched.clear()
     state.offqueue.ended.clear()
     state.offqueue.charged.clear()
@@ -249,6 +250,14 @@ def _load_reservations(state: State, notes: list[Note]) -> None:
         state.reservations.add(Reservation(each.spec, each.nodes, each.starts_at, each.by, each.began))
 
 
+# --- data sets ---
+
+
+def _load_datasets(state: State, notes: list[Note]) -> None:
+    for name, body in notes:
+        state.nodes.datasets.load(name, body)
+
+
 # --- services ---
 
 
@@ -407,6 +416,13 @@ NOTE_KINDS = (
             events.ReservationCancelled,
         ),
         of_event=_reservation_of,
+    ),
+    NoteKind(
+        "dataset",
+        keys=lambda state: state.nodes.datasets.by_dataset,
+        note=lambda state, name: (name, state.nodes.datasets.by_dataset.get(name)),
+        load=_load_datasets,
+        listed=lambda state: state.nodes.datasets.changed,
     ),
     NoteKind(
         "service",

@@ -13,6 +13,7 @@ from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import Floats, NodeTable, Rows
 from controller.core.model.request import PerNodeRequest
 from wire.job.affinity import Effect, untolerated_taint
+from wire.job.datasets import parse_dataset
 from wire.job.gpu_requirements import PREFER
 
 
@@ -64,7 +65,8 @@ class TaintScorer:
 class DataScorer:
     """The `data` scorer prefers nodes with the data sets that a job reads.
 
-    A node has the data set `imagenet` if it has the label `data/imagenet`, with any value.
+    A node has all of the data set `imagenet` if it has the label `data/imagenet`, with any value. If a job
+    has read it there lately, the node has a part of it (`DatasetReads.levels`).
     """
 
     name: ClassVar[str] = "data"
@@ -75,11 +77,22 @@ class DataScorer:
         return bool(part.datasets)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return the fraction of the job's data sets that the node has."""
+        """Return the fraction of the job's data sets that the node has, by size. A data set without a size
+        counts as much as the mean of the others.
+        """
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
-        wanted = [self.prefix + name for name in part.datasets]
-        found = [sum(key in nodes.labels[row] for key in wanted) for row in chosen]
-        return np.array(found, dtype=np.float64) / max(1, len(wanted))
+        labels = [nodes.labels[row] for row in chosen]
+        wanted = [parse_dataset(text) for text in part.datasets]
+        sizes = [size for _, size in wanted if size]
+        usual = sum(sizes) / len(sizes) if sizes else 1.0
+        score: Floats = np.zeros(len(labels))
+        for name, size in wanted:
+            levels = {} if nodes.dataset_reads is None else nodes.dataset_reads().levels(name)
+            key = self.prefix + name
+            score += (size or usual) * np.array(
+                [1.0 if key in each else levels.get(each.get("node", ""), 0.0) for each in labels]
+            )
+        return score / max(1.0, sum(size or usual for _, size in wanted))
 
 
 @dataclass(frozen=True, slots=True)

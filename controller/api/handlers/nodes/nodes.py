@@ -102,7 +102,8 @@ def gpu_index(node: Node, number: str) -> int:
 def live_view(daemon: Daemon, node: Node) -> NodeView:
     """Return the API's view of a node, with the GPU measurements that its agent sent last."""
     agents, name = daemon.agents, node.name
-    idle = agents.idle_gpus.since(name, daemon.now())
+    now, network = daemon.now(), daemon.engine.pipeline.network
+    idle = agents.idle_gpus.since(name, now)
     readings, processes = agents.readings.get(name, {}), agents.processes.get(name, ())
-    view = node_view(daemon.state, node, readings, processes, idle, daemon.engine.pipeline.network)
+    view = node_view(daemon.state, node, readings, processes, idle, network, now)
     return replace(view, drain=timed_drain_view(daemon.engine, node, node.timed_drain))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE
 from controller.core.state.changes.nominations import unclaim, wait_for_place
 from controller.core.state.changes.queued import admit
 from controller.core.state.state import State
+from wire.job.datasets import parse_dataset
 from wire.names import JobState, Reason
 
 _RATED = 100_000
@@ -152,8 +153,18 @@ def _members_exited(state: State, event: events.AttemptExited | events.MembersEx
     state.accounts.release(job, [members[node].allocation for node in exits], at)
     started = [members[node] for node in exits if members[node].started_at is not None]
     state.budgets.stop(job, started, at)
+    if job.spec.datasets:
+        _note_reads(state, job, started, at)
     if not holds_licences(job):
         state.licences.release(job.ask.licences)
+
+
+def _note_reads(state: State, job: Job, members: Iterable[Member], at: float) -> None:
+    """Record that these members of the job have read its data sets on their nodes."""
+    names = [parse_dataset(text)[0] for text in job.spec.datasets]
+    for member in members:
+        if member.started_at is not None:
+            state.nodes.datasets.note(names, member.allocation.node, at - member.started_at, at)
 
 
 def _idle_noted(state: State, event: events.IdleNoted) -> None:

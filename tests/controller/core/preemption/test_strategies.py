@@ -119,7 +119,7 @@ def test_power_strategy_wakes_no_idle_node() -> None:
 
 def test_settings_beside_a_strategy_override_it() -> None:
     section = SchedulerSection.model_validate({"strategy": "spread", "picker": "tightest"})
-    assert list(section.scorers) == ["spread", "affinity", "taints", "wiring", "company"]
+    assert list(section.scorers) == ["spread", "affinity", "taints", "wiring", "company", "data"]
     assert section.picker.name == "tightest"
 
 
