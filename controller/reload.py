@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +24,8 @@ from controller.core.model.inputs import Refusal
 from controller.core.pipeline.pipeline import Pipeline
 from controller.daemon import Daemon
 from controller.nodes.link_factory import changed_links, shared_arguments
-from controller.registry import build_pipeline, check_config
+from controller.registry import build_pipeline, check_config, nodes_of
 from wire.api.config import ConfigChange
-from wire.job.affinity import parse_taint
 from wire.text import counted
 
 SIGNAL = "SIGHUP"
@@ -239,12 +238,6 @@ class ConfigReload:
                 f"the controller cannot write {path}: {error.strerror}",
                 "Edit it on the controller's machine, then run 'corral config apply' without a file.",
             ) from None
-
-
-def nodes_of(config: Config) -> Iterator[inputs.AddNode]:
-    """Return the engine's inputs that add the nodes of the configuration."""
-    for name, node in config.nodes.items():
-        yield inputs.AddNode(name, node.labels, taints=tuple(map(parse_taint, node.taints)))
 
 
 def _set_log_level(config: Config) -> None:

@@ -9,8 +9,10 @@ import math
 import re
 import shlex
 import time
-from datetime import UTC, datetime, timedelta
-from typing import Callable, Optional, TypeVar
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Callable, Iterator, Optional, TypeVar
 
 from wire.names import PRIORITIES
 
@@ -64,11 +66,35 @@ def _clock(text: str, word: str) -> float:
     return int(days or 0) * 86_400 + int(first) * 3_600 + int(second or 0) * 60 + int(third or 0)
 
 
+_PRESENT: ContextVar[Optional[tuple[float, tzinfo]]] = ContextVar("present", default=None)
+
+
+def present() -> float:
+    """Return the present time in seconds since 1970; inside `as_of`, the time given there."""
+    given = _PRESENT.get()
+    return time.time() if given is None else given[0]
+
+
+@contextmanager
+def as_of(now: float, zone: tzinfo) -> Iterator[None]:
+    """Let `moment` count from the time `now`, and read times of day in `zone`, inside a `with` block.
+
+    Simulations use it: there, "18:00" is a time of the simulated day.
+    """
+    token = _PRESENT.set((now, zone))
+    try:
+        yield
+    finally:
+        _PRESENT.reset(token)
+
+
 def moment(text: str, now: Optional[float] = None) -> float:
     """Return the seconds since 1970 for a text such as now, +2h, 18:30 (today or tomorrow), 2030-05-01 or
     2030-05-01T08:00. The argument `now` replaces the present time.
     """
-    word, now = text.strip(), time.time() if now is None else now
+    word, now = text.strip(), present() if now is None else now
+    given = _PRESENT.get()
+    zone = None if given is None else given[1]  # None: the time zone of this host
     relative = word.removeprefix("now")
     if not relative and word:
         return now
@@ -80,10 +106,11 @@ def moment(text: str, now: Optional[float] = None) -> float:
             hour, minute, second = (int(part or 0) for part in clock.groups())
             # Use local time without a fixed UTC offset, so that summer time is right on the day that the
             # text names.
-            today = datetime.fromtimestamp(now, UTC).astimezone().replace(tzinfo=None)
+            today = datetime.fromtimestamp(now, UTC).astimezone(zone).replace(tzinfo=zone)
             today = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
             return (today if today.timestamp() > now else today + timedelta(days=1)).timestamp()
-        return datetime.fromisoformat(word).timestamp()
+        named = datetime.fromisoformat(word)
+        return (named if named.tzinfo else named.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
         raise ValueError(
             f"{text!r} is not a time; write 18:30, 2030-05-01, 2030-05-01T08:00 or +2h"

@@ -11,9 +11,8 @@ from math import ceil
 
 from benchmarks.lab.entitlement import Demand, entitled_hours
 from benchmarks.lab.history import RecordedJob
-from benchmarks.lab.outages import DRAIN, MAINTENANCE
 from benchmarks.lab.workload import DEADLINE, HOUR_S, NOTEBOOK, WEEK_H
-from controller.core.accounting.idle_causes import WASTE
+from controller.core.accounting.idle_causes import WASTE, IdleCause
 from controller.sim.job_results import quantile
 from wire.names import JobState
 
@@ -130,7 +129,8 @@ def _entitled_projects(record: Record) -> tuple[list[RecordedJob], dict[str, lis
     """Return all jobs except those with the priority SCAVENGER, and the GPU-hours to which each project is
     entitled in each step, by project.
     """
-    out = [sum(sample.idle.get(cause, 0.0) for cause in (DRAIN, MAINTENANCE)) for sample in record.samples]
+    closed = (IdleCause.DRAINED.value, IdleCause.MAINTENANCE.value)
+    out = [sum(sample.idle.get(cause, 0.0) for cause in closed) for sample in record.samples]
     capacity = [record.gpus - lost for lost in out]
     jobs = [job for job in record.jobs if not job.scavenges]
     demands = _demands(record, jobs)

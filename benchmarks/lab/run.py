@@ -19,21 +19,22 @@ from functools import partial
 from typing import Any
 
 from benchmarks.lab import measures
+from benchmarks.lab.admin import admin_story
 from benchmarks.lab.history import History
 from benchmarks.lab.measures import STEP_S, Record, Sample
-from benchmarks.lab.outages import commands_of, outages
 from benchmarks.lab.workload import HOUR_S, START_S, lab_jobs
 from controller.config import Config
 from controller.core.accounting.idle_causes import IdleSampler
 from controller.core.engine import Engine
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted, Input, Requester
+from controller.core.model.inputs import Accepted, Requester
 from controller.core.rebalance.rebalancer import AUTO
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from controller.sim.cluster import cluster_of_config
 from controller.sim.errors import SimulationRefused
 from controller.sim.simulation import REBALANCE, REQUEST, Simulation
+from controller.sim.story.story import StoryRun
 from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import PlannedRun
 from wire.job.spec import JobSpec
@@ -100,7 +101,7 @@ class LabRun:
         engine = Engine(pipeline, State(pipeline.order, 0, pipeline.sharing))
         self._simulation = Simulation(engine, self.history.observe)
         self._models = {name: facts.gpus[0].model for name, facts in self._cluster.nodes.items()}
-        self._outages = outages(list(self._cluster.nodes), task.days) if task.admin else []
+        self._admin = admin_story(list(self._cluster.nodes), task.days) if task.admin else ()
         self._refused: Counter[str] = Counter()
         self._samples: list[Sample] = []
 
@@ -114,6 +115,7 @@ class LabRun:
         ends_at = START_S + task.days * 24 * HOUR_S
         self._run_until(ends_at, progress)
         history.close(ends_at)
+        self._check_story()
         cpu_s = time.process_time() - begun
         for job, work in self._simulation.trace_jobs.items():
             history.jobs[job].run_s = work.runtime_s
@@ -138,15 +140,14 @@ class LabRun:
             simulation.add_node(name, facts)
         for work in lab_jobs(task.seed, task.days, task.load, task.mix):
             simulation.schedule(work.submit_s, REQUEST, partial(self._submit, work))
-        for at, command in (each for outage in self._outages for each in commands_of(outage)):
-            simulation.schedule(at, REQUEST, partial(self._command, command))
+        self._story = StoryRun(simulation, self._admin)
         if simulation.engine.pipeline.rebalance.mode == "auto":
             self._rebalance(START_S)
 
-    def _command(self, command: Input, _now: float) -> None:
-        reply = self._simulation.tell(command).reply
-        if not isinstance(reply, Accepted):
-            raise SimulationRefused(f"the admin's command was refused: {reply.message}")
+    def _check_story(self) -> None:
+        refused = next((each for each in self._story.outcomes if each.refused), None)
+        if refused is not None:
+            raise SimulationRefused(f"the admin's command was refused: {refused.words}: {refused.text}")
 
     def _rebalance(self, now: float) -> None:
         simulation = self._simulation

@@ -2,7 +2,7 @@
 the tables.
 """
 
-from controller.registry.pipeline import build_pipeline, build_rules, care_of, check_config
+from controller.registry.pipeline import build_pipeline, build_rules, care_of, check_config, nodes_of
 from controller.registry.plugin_classes import METHODS, installed_plugins, make_plugin
 from controller.registry.policy_warnings import policy_warnings
 from controller.registry.projects import named_projects, open_projects
@@ -16,6 +16,7 @@ __all__ = [
     "installed_plugins",
     "make_plugin",
     "named_projects",
+    "nodes_of",
     "open_projects",
     "policy_warnings",
 ]

@@ -5,7 +5,7 @@ name.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuard
 from controller.core.framework.order_chain import chain_orders
 from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
 from controller.core.lifecycle.node_loss import NodeLossPolicy
+from controller.core.model import inputs
 from controller.core.model.events import Overcommit
 from controller.core.model.job import NEVER
 from controller.core.model.time_limits import TimeLimitRules
@@ -56,6 +57,7 @@ from controller.registry.projects import named_projects, project_problems, proje
 from controller.registry.queues import idle_policy_of, queue_problems, queue_rules_of
 from controller.registry.services import service_problems, services_of
 from controller.registry.topology import network_of, topology_problems
+from wire.job.affinity import parse_taint
 from wire.job.start_conditions import OnNodeLost
 
 BUILT_IN = "controller.plugins."
@@ -351,3 +353,9 @@ def care_of(config: Config) -> GpuHealthPolicy:
     return GpuHealthPolicy(
         section.check_s, section.check_most_s, section.checks, xids, actions, limits, tuple(section.reset)
     )
+
+
+def nodes_of(config: Config) -> Iterator[inputs.AddNode]:
+    """Return the engine's inputs that add the nodes of the configuration."""
+    for name, node in config.nodes.items():
+        yield inputs.AddNode(name, node.labels, taints=tuple(map(parse_taint, node.taints)))

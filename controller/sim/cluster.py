@@ -79,6 +79,15 @@ class Cluster:
         return f"{count} node{'s' * (count != 1)} with {cpus:g} CPU{'s' * (cpus != 1)}{gpus}"
 
 
+@dataclass(frozen=True, slots=True)
+class CapacityChange:
+    """A time at which the cluster got this many more GPUs and thousandths of a core; fewer if negative."""
+
+    at_s: float
+    gpus: int
+    cpu_milli: int
+
+
 def pool_of(processors: int) -> Cluster:
     """Return a cluster of one node with this many processors and unlimited memory, where every job fits on
     one node."""
@@ -89,7 +98,7 @@ def pool_of(processors: int) -> Cluster:
 def nodes_of(count: int, gpus: int, cpus: int, memory_mib: int, model: str) -> Cluster:
     room = len(str(count))
     names = [f"n{number:0{room}}" for number in range(1, count + 1)]
-    return Cluster({name: _facts(name, cpus, memory_mib, (GpuGroup(gpus, model),)) for name in names})
+    return Cluster({name: node_facts(name, cpus, memory_mib, (GpuGroup(gpus, model),)) for name in names})
 
 
 def cluster_of_config(config: Config) -> Cluster:
@@ -110,7 +119,7 @@ def cluster_of_config(config: Config) -> Cluster:
                 'Write gpus = "simulated:8xH100" or "none", or give the cluster by --nodes and --gpus.',
             )
         groups = () if node.gpus == "none" else parse_simulated(node.gpus)
-        nodes[name] = _facts(name, node.cpus or 0, memory_mib(node.memory or ""), groups, node.labels)
+        nodes[name] = node_facts(name, node.cpus or 0, memory_mib(node.memory or ""), groups, node.labels)
     if not nodes:
         raise SimulationRefused(
             "there are no nodes to simulate", "Give --nodes N --gpus G, --pool N or --config."
@@ -127,7 +136,7 @@ def memory_mib(text: str) -> int:
     return int(match[1]) * _MIB[match[2]]
 
 
-def _facts(
+def node_facts(
     name: str,
     cpus: int,
     memory_mib: int,

@@ -5,10 +5,10 @@ utilisation.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from controller.sim.cluster import Cluster
+from controller.sim.cluster import CapacityChange, Cluster
 from controller.sim.job_results import SimulatedJob, mean, quantile
 
 
@@ -48,13 +48,16 @@ class Figures:
     """Number of preemptions by rebalancing, after which the job continued on other nodes."""
 
 
-def figures_of(records: Sequence[SimulatedJob], cluster: Cluster) -> Figures:
+def figures_of(
+    records: Sequence[SimulatedJob], cluster: Cluster, changes: Sequence[CapacityChange] = ()
+) -> Figures:
     """Compute the figures, such as the mean wait and the utilisation, from the results of these jobs."""
     waits = [record.wait_s for record in records]
     flows = [record.wait_s + record.run_s for record in records]
     slowdowns = [record.slowdown for record in records]
     gpus = cluster.gpus if any(record.gpus for record in records) else 0
     capacity = gpus or cluster.cpu_milli
+    more = [(each.at_s, each.gpus if gpus else each.cpu_milli) for each in changes]
     held = [record.gpus if gpus else sum(each.cpu_milli for each in record.allocations) for record in records]
     work = sum(amount * record.run_s for record, amount in zip(records, held, strict=True))
     first, last = span(records)
@@ -67,8 +70,8 @@ def figures_of(records: Sequence[SimulatedJob], cluster: Cluster) -> Figures:
         p95_wait_s=quantile(waits, 0.95),
         mean_flow_s=mean(flows),
         max_flow_s=max(flows, default=0.0),
-        utilisation=_part(work, capacity * (last - first)),
-        fragmentation=_idle_while_wanted(records, held, capacity),
+        utilisation=_part(work, capacity_time(capacity, more, first, last)),
+        fragmentation=_idle_while_wanted(records, held, capacity, more),
         makespan_s=last - first,
         fairness=_jain(records),
         preemptions=sum(record.requeues for record in records),
@@ -86,19 +89,39 @@ def span(records: Sequence[SimulatedJob]) -> tuple[float, float]:
     )
 
 
-def _idle_while_wanted(records: Sequence[SimulatedJob], held: Sequence[float], capacity: float) -> float:
-    changes: list[tuple[float, int, float]] = []
+def capacity_time(capacity: float, more: Iterable[tuple[float, float]], first: float, last: float) -> float:
+    """Return the capacity multiplied by the seconds from `first` to `last`.
+
+    `more` has the changes: (time, amount by which the capacity grew then).
+
+    Example: 8 GPUs from 0 s to 100 s, and 8 more from 75 s on, are 1,000 GPU-seconds.
+    """
+    grown = sum(amount * (last - min(max(at, first), last)) for at, amount in more)
+    return capacity * (last - first) + grown
+
+
+def _idle_while_wanted(
+    records: Sequence[SimulatedJob],
+    held: Sequence[float],
+    capacity: float,
+    more: Sequence[tuple[float, float]],
+) -> float:
+    changes: list[tuple[float, int, float, float]] = [(at, 0, 0.0, amount) for at, amount in more]
     for record, amount in zip(records, held, strict=True):
         start = record.submit_s + record.wait_s
-        changes += [(record.submit_s, 1, 0.0), (start, -1, amount), (start + record.run_s, 0, -amount)]
+        changes += [
+            (record.submit_s, 1, 0.0, 0.0),
+            (start, -1, amount, 0.0),
+            (start + record.run_s, 0, -amount, 0.0),
+        ]
     changes.sort()
     wanted = idle = used = before = 0.0
     waiting = 0
-    for at, more, taken in changes:
+    for at, arrived, taken, grown in changes:
         if waiting:
             wanted += capacity * (at - before)
             idle += max(0.0, capacity - used) * (at - before)
-        before, waiting, used = at, waiting + more, used + taken
+        before, waiting, used, capacity = at, waiting + arrived, used + taken, capacity + grown
     return _part(idle, wanted)
 
 

@@ -7,9 +7,9 @@ import enum
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,16 @@ from controller.core.framework.profiles import DEFAULT_PROFILE
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from controller.registry import build_pipeline
-from controller.sim.cluster import Cluster
+from controller.sim.cluster import CapacityChange, Cluster
 from controller.sim.errors import SimulationRefused
 from controller.sim.job_results import SimulatedJob, SimulatedJobs
 from controller.sim.logs.sc15_order import Sc15Simulation
 from controller.sim.metrics import Figures, figures_of
 from controller.sim.parallel import run_in_processes
 from controller.sim.simulation import Simulation
+from controller.sim.story.story import StoryOutcome, StoryRun, StoryStep
 from controller.sim.trace_job import TraceJob
+from wire.agent.frames import NodeFacts
 from wire.api.reports import FairnessReport, WasteReport
 
 Progress = Callable[[int], None]
@@ -145,6 +147,8 @@ class RunTask:
     work: list[TraceJob]
     clairvoyant: bool = False
     same_second: SameSecond = SameSecond.HOUSE
+    story: tuple[StoryStep, ...] = ()
+    """What an operator does while the jobs run."""
     keep_records: bool = False
     """Whether the result contains a SimulatedJob per job. They take several times the memory of `rows`."""
 
@@ -180,6 +184,18 @@ class RunResult:
     """The SimulatedJob of every job, if the task has `keep_records`."""
     accounted: AccountedReports | None = None
     """The reports on fairness and idle GPU-hours; None if the cluster has no GPUs."""
+    never_started: int = 0
+    """Number of jobs that ended without a start, for example because they were cancelled."""
+    story: tuple[StoryOutcome, ...] = ()
+    """What each line of the story did."""
+    capacity_changes: tuple[CapacityChange, ...] = ()
+    """When nodes were added or removed by the story."""
+    added_nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
+    """The nodes that the story added."""
+
+    def every_node(self, cluster: Cluster) -> Cluster:
+        """Return the cluster with the nodes that the story added."""
+        return replace(cluster, nodes={**cluster.nodes, **self.added_nodes})
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +212,7 @@ def run(task: RunTask, progress: Progress | None = None) -> RunResult:
     the utilisation."""
     before = time.process_time()
     with _few_collections():
-        simulation, records = simulate(task, progress)
+        simulation, records, story = simulate(task, progress)
     taken = time.process_time() - before
     ran, section = records.ran(), task.policy.config.scheduler
     several = len(task.policy.config.profiles) > 0
@@ -208,12 +224,16 @@ def run(task: RunTask, progress: Progress | None = None) -> RunResult:
         task.clairvoyant,
         task.same_second.value,
         str(task.cluster),
-        figures_of(ran, task.cluster),
+        figures_of(ran, task.cluster, story.capacity),
         [_row(record) for record in ran],
         _refused(simulation),
         taken,
         [*records.by_job.values()] if task.keep_records else [],
         _accounted(simulation) if task.cluster.gpus else None,
+        sum(each.start_s is None and each.end_s is not None for each in records.by_job.values()),
+        tuple(story.outcomes),
+        tuple(story.capacity),
+        story.added,
     )
 
 
@@ -257,7 +277,7 @@ def _row(job: SimulatedJob) -> JobTimes:
     return JobTimes(job.number, job.submit_s, job.start_s, job.end_s)
 
 
-def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulation, SimulatedJobs]:
+def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulation, SimulatedJobs, StoryRun]:
     """Simulate the job log of the task until no event is left. Returns the simulation and the results of all
     jobs."""
     pipeline = build_pipeline(task.policy.config)
@@ -266,15 +286,16 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
     for name, facts in task.cluster.nodes.items():
         simulation.add_node(name, facts)
     simulation.add_work(map(with_exact_estimate, task.work) if task.clairvoyant else task.work)
-    state = simulation.engine.state
+    story = StoryRun(simulation, task.story)
     for moment, _ in enumerate(iter(simulation.step, False)):
         if progress is not None and not moment % _OFTEN:
+            state = simulation.engine.state  # A restart or another configuration replaces the state.
             progress(state.next_job - 1 - len(state.jobs))
     # Leave out replicas of services, because they are not in the log and never end.
     records.by_job = {job: each for job, each in records.by_job.items() if job in simulation.trace_jobs}
     for number, record in records.by_job.items():
         record.number = simulation.trace_jobs[number].number
-    return simulation, records
+    return simulation, records, story
 
 
 def _simulation(task: RunTask, pipeline: Pipeline, records: SimulatedJobs) -> Simulation:

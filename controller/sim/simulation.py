@@ -14,8 +14,10 @@ from controller.core.model.events import Event
 from controller.core.model.inputs import Accepted, Decision, Input, Refusal, Reply, Tick
 from controller.core.model.job import NEVER
 from controller.core.rebalance.rebalancer import AUTO
+from controller.sim.lost_nodes import LostNodes
+from controller.sim.restart import restarted
 from controller.sim.trace_job import TraceJob
-from controller.sim.virtual_agents import AttemptReports, Key, PlannedRun, VirtualAgents, hello_of
+from controller.sim.virtual_agents import AttemptReports, Key, PlannedRun, VirtualAgents
 from wire.agent.frames import AttemptStatus, NodeFacts, Settle, Start, Stop
 from wire.job.start_conditions import Dependency
 from wire.names import JobState
@@ -23,6 +25,7 @@ from wire.names import JobState
 REPORT, REQUEST, REBALANCE = 0, 1, 2
 """The order of callbacks with the same time: reports of agents, then requests of users, then rebalancing."""
 
+QUIET_STEPS = 100
 TICK = Tick()
 _ENDLESS = PlannedRun(NEVER)
 
@@ -60,6 +63,7 @@ class Simulation:
         self.agents = VirtualAgents(lambda key: self._planned_run(key[0]), self._started_at)
         self.planned_runs: dict[int, PlannedRun] = {}
         """For each job, the run time and exit code of its next attempt."""
+        self.lost_nodes = LostNodes(self)
         self.refused: list[tuple[TraceJob, Refusal]] = []
         self.trace_jobs: dict[int, TraceJob] = {}
         """The job of the workload for each job id."""
@@ -71,6 +75,7 @@ class Simulation:
         self._saved: set[Key] = set()
         self._first_start: dict[Key, float] = {}
         self._rules = engine.pipeline.rebalance
+        self._quiet_steps = 0
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
         """Schedule a callback. Of callbacks with the same time, those with the lowest rank run first."""
@@ -79,7 +84,7 @@ class Simulation:
 
     def add_node(self, name: str, facts: NodeFacts) -> None:
         """Add a node, by passing the hello (first message) of its virtual agent to the engine."""
-        self.tell(inputs.AgentSaidHello(name, hello_of(name, facts)))
+        self.lost_nodes.connect(name, facts)
 
     def add_work(self, work: Iterable[TraceJob]) -> None:
         """Schedule the submits of these jobs. If jobs are moved to other nodes automatically (rebalancing),
@@ -168,8 +173,12 @@ class Simulation:
         return decision
 
     def _obey(self, nodes: Sequence[str], order: object) -> None:
-        """Carry out an order of the engine. Virtual agents ignore orders to start a ready gang, to check a
-        GPU, or to extend a time limit."""
+        """Carry out an order of the engine on the connected nodes.
+
+        Virtual agents ignore orders to start a ready gang, to check a GPU, or to extend a time limit.
+        """
+        if self.lost_nodes.lost_at:
+            nodes = [node for node in nodes if node not in self.lost_nodes.lost_at]
         if isinstance(order, Start):
             self._start((order.job, order.attempt), nodes, order.time_limit_s)
         elif isinstance(order, Stop):
@@ -206,15 +215,17 @@ class Simulation:
         self.schedule(self.now + seconds, REPORT, ending)
 
     def _report(self, key: Key, reports: AttemptReports) -> None:
+        if self.lost_nodes.lost_at:
+            reports = {name: each for name, each in reports.items() if name not in self.lost_nodes.lost_at}
         if not reports:
             return
         node, status = next(iter(reports.items()))
-        self._subtract_saved_work(status)
+        self.subtract_saved_work(status)
         self.tell(
             inputs.AgentReported(node, status) if len(reports) == 1 else inputs.MembersReported(*key, reports)
         )
 
-    def _subtract_saved_work(self, status: AttemptStatus) -> None:
+    def subtract_saved_work(self, status: AttemptStatus) -> None:
         """Subtract the work that this attempt has saved in a checkpoint from the run time of the next
         attempt."""
         key = status.job, status.attempt
@@ -232,11 +243,33 @@ class Simulation:
         """The time of the next step; NEVER if no step is left."""
         return min(self._heap[0][0] if self._heap else NEVER, self.engine.next_at)
 
+    def restart(self) -> None:
+        """Restart the controller. All agents that were connected connect again at once."""
+        if self.accounting is not None:
+            self.accounting.advance(self.engine, self.now)
+        facts = {node.name: node.facts for node in self.engine.state.nodes}
+        self.engine, connected = restarted(self.engine.state, self.engine.pipeline)
+        self.tell(inputs.ControllerStarted(connected))
+        for name in connected:
+            self.lost_nodes.connect(name, facts[name])
+
+    def _goes_on(self) -> bool:
+        """Return whether a step is left that may change a job.
+
+        A reservation that is repeated for ever gives the engine a next time for ever. If only such times are
+        left, the simulation ends after QUIET_STEPS of them in which no job has started or ended.
+        """
+        if self._heap or not any(each.spec.every_s for each in self.engine.state.reservations):
+            self._quiet_steps = 0
+        else:
+            self._quiet_steps += 1
+        return self._quiet_steps <= QUIET_STEPS
+
     def step(self) -> bool:
         """Run all callbacks of the next time and one scheduling pass. Returns False if nothing is left to
         do."""
         self.now = now = self.next_at
-        if now == NEVER:
+        if now == NEVER or not self._goes_on():
             return False
         heap = self._heap
         while heap and heap[0][0] == now:

@@ -24,9 +24,14 @@ class PlannedRun:
     checkpoint_every_s: float | None = None
 
 
-def hello_of(name: str, facts: NodeFacts) -> Hello:
-    """Return the hello, which is the first message that the agent of a node sends after a boot."""
-    return Hello(name, "virtual", f"{name}-1", "virtual", facts)
+def hello_of(
+    name: str, facts: NodeFacts, crashes: int = 0, attempts: tuple[AttemptStatus, ...] = ()
+) -> Hello:
+    """Return the hello, which is the first message of the agent of a node after it has connected.
+
+    After each crash the host has another boot id. `attempts` are the attempts that the agent has.
+    """
+    return Hello(name, "virtual", f"{name}-{crashes + 1}", "virtual", facts, attempts)
 
 
 class VirtualAgents:
@@ -108,6 +113,19 @@ class VirtualAgents:
         if now >= started_at + planned.runtime_s:
             return AttemptStatus(*key, key[0], started_at, now, planned.code)
         return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")
+
+    def on_node(self, name: str) -> tuple[AttemptStatus, ...]:
+        """Return the status of each attempt that the agent of this node has."""
+        return tuple(known[name] for known in self._attempts.values() if name in known)
+
+    def crash(self, name: str, now: float) -> list[AttemptStatus]:
+        """End all processes on a node at once, without reports, and delete all that its agent has. Returns
+        the last status of each attempt whose processes were running.
+        """
+        ended = [replace(each, ended_at=now) for each in self.on_node(name) if each.ended_at is None]
+        for key in [key for key, known in self._attempts.items() if name in known]:
+            self.settle(key, (name,))
+        return ended
 
     def settle(self, key: Key, nodes: Iterable[str]) -> None:
         """Delete the status of the attempt on these nodes, because the controller has recorded the end of the

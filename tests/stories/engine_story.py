@@ -43,7 +43,7 @@ from controller.registry import build_pipeline
 from controller.sim.cluster import nodes_of
 from controller.sim.simulation import Simulation
 from controller.sim.trace_job import TraceJob
-from controller.sim.virtual_agents import AttemptReports, Key, PlannedRun
+from controller.sim.virtual_agents import PlannedRun
 from wire.agent.frames import AttemptStatus
 from wire.job.gangs import Gang
 from wire.job.spec import JobSpec
@@ -115,21 +115,6 @@ def lines_of(text: str) -> list[Line]:
     return found
 
 
-class StorySimulation(Simulation):
-    """The simulator with nodes whose connection can break: what their agents report then never arrives."""
-
-    def __init__(self, engine: Engine, observe: Callable[[events.Event], None]) -> None:
-        super().__init__(engine, observe)
-        self.lost_nodes: dict[str, float] = {}
-        """When the connection of each lost node broke."""
-
-    def _report(self, key: Key, reports: AttemptReports) -> None:
-        super()._report(key, {node: each for node, each in reports.items() if node not in self.lost_nodes})
-
-    def _submit(self, work: TraceJob) -> None:
-        raise NotImplementedError("a story submits jobs itself")
-
-
 class EngineStory:
     """The engine with virtual nodes, and the outcome of each command in words.
 
@@ -143,7 +128,7 @@ class EngineStory:
     def __init__(self) -> None:
         self._nodes: dict[str, Any] = {}
         self._config: list[str] = []
-        self._simulation: StorySimulation | None = None
+        self._simulation: Simulation | None = None
         self._names: dict[int, str] = {}
         self._jobs: dict[str, int] = {}
         self._clauses: list[str] = []
@@ -241,9 +226,7 @@ class EngineStory:
         self._pass()
 
     def do_lose(self, arguments: str) -> None:
-        simulation = self._started
-        simulation.lost_nodes[arguments] = simulation.now
-        simulation.tell(inputs.LinkWentDown(arguments, "the cable is cut"))
+        self._started.lost_nodes.lose(arguments, "the cable is cut", crash=False)
         self._pass()
 
     def do_at(self, arguments: str) -> None:
@@ -254,8 +237,6 @@ class EngineStory:
             simulation.step()
             self._check()
         simulation.now = until
-        for node, since in simulation.lost_nodes.items():
-            simulation.tell(inputs.NodeSilent(node, until - since))
         self._pass()
 
     def do_why(self, arguments: str) -> None:
@@ -271,11 +252,11 @@ class EngineStory:
     # --- the engine ---
 
     @property
-    def _started(self) -> StorySimulation:
+    def _started(self) -> Simulation:
         if self._simulation is None:
             pipeline = self._pipeline()
             engine = Engine(pipeline, State(pipeline.order, sharing=pipeline.sharing))
-            self._simulation = StorySimulation(engine, self._observe)
+            self._simulation = Simulation(engine, self._observe)
             for name, facts in self._nodes.items():
                 self._simulation.add_node(name, facts)
         return self._simulation

@@ -52,6 +52,12 @@ def taint(words: Taints, dry_run: DryRun = False, output: Output = Format.TABLE)
     The effect NoSchedule keeps new jobs off the node. PreferNoSchedule does so only if another node can run
     the job. NoExecute also stops running jobs and queues them again.
     """
+    nodes, marks = taint_changes(words)
+    return _marked(nodes, marks, output, dry_run=dry_run)
+
+
+def taint_changes(words: list[str]) -> tuple[list[str], NodeMarks]:
+    """Return the nodes and the taints that the words of `corral nodes taint` name."""
     nodes, marks = _split(words, lambda word: ":" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
     for word in marks:
@@ -64,7 +70,7 @@ def taint(words: Taints, dry_run: DryRun = False, output: Output = Format.TABLE)
         except ValueError as error:
             raise CommandError(str(error), "'corral nodes taint --help' shows how to write it.") from None
         changes[f"{found.key}:{found.effect.value}"] = None if word.endswith("-") else found.value
-    return _marked(nodes, NodeMarks(taints=changes), output, dry_run=dry_run)
+    return nodes, NodeMarks(taints=changes)
 
 
 def label(words: Labels, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
@@ -73,12 +79,18 @@ def label(words: Labels, dry_run: DryRun = False, output: Output = Format.TABLE)
     The first word is a node, and so is each later word without '=' and without '-' at the end. A label that
     is set here overrides the configuration, also after a restart of the controller.
     """
+    nodes, marks = label_changes(words)
+    return _marked(nodes, marks, output, dry_run=dry_run)
+
+
+def label_changes(words: list[str]) -> tuple[list[str], NodeMarks]:
+    """Return the nodes and the labels that the words of `corral nodes label` name."""
     nodes, marks = _split(words, lambda word: "=" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
     for word in marks:
         key, equals, value = word.partition("=")
         changes[key if equals else key.removesuffix("-")] = value if equals else None
-    return _marked(nodes, NodeMarks(labels=changes), output, dry_run=dry_run)
+    return nodes, NodeMarks(labels=changes)
 
 
 def _split(words: list[str], is_mark: Callable[[str], bool]) -> tuple[list[str], list[str]]:

@@ -155,7 +155,7 @@ def resume(
     client = Client()
 
     def act(name: str) -> NodeView:
-        node, gpu = _split(name)
+        node, gpu = node_and_gpu(name)
         if dry_run:
             return client.node(node)
         return client.resume(node) if gpu is None else client.resume_gpu(node, gpu)
@@ -183,7 +183,7 @@ def cordon(
     client = Client()
 
     def act(name: str) -> NodeView:
-        node, gpu = _split(name)
+        node, gpu = node_and_gpu(name)
         if gpu is None:
             message = f"{name!r} names no GPU"
             raise CommandError(message, f"Write {name}:0; or 'corral nodes drain {name}' for the whole node.")
@@ -214,7 +214,7 @@ def has_labels(labels: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> 
     return all(labels.get(key) == value for key, value in wanted)
 
 
-def _split(name: str) -> tuple[str, str | None]:
+def node_and_gpu(name: str) -> tuple[str, str | None]:
     """Return the node and the GPU of a name: `gpu01` (no GPU), `gpu01:3`, or `gpu01:2:1` (MIG instance 1 of
     GPU 2).
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -96,7 +95,7 @@ class ReservationFlags(FlagGroup):
             )
         spec = ReservationSpec(
             self.name,
-            time.time() if self.start is None else self.start,
+            amounts.present() if self.start is None else self.start,
             self.length,
             tuple(self.nodes),
             self.count,

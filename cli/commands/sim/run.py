@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from cli.commands.sim import figures_table, policy_options
 from cli.commands.sim.progress import Progress, refusals
+from cli.exit_codes import CommandError
 from cli.flags import argument, option, switch, with_flag_groups
-from cli.output.formats import Format, Output
+from cli.output.formats import Column, Format, Output, Table, write
 from cli.output.stderr import print_note
 from cli.registry import examples
 from wire.http import addresses
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from controller.sim.cluster import Cluster
     from controller.sim.logs.job_log import JobLog
     from controller.sim.run import AccountedReports, JobTimes, Policy, RunResult, RunTask
+    from controller.sim.story.story import StoryOutcome, StoryStep
 
 EXAMPLES = examples(
     "corral sim run log.swf.gz",
@@ -31,6 +33,7 @@ EXAMPLES = examples(
     "corral sim run jobs.csv --nodes 16 --gpus 8 --jobs-csv starts.csv -o json",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --compare fcfs,easy --report report.html",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --config scheduler.toml --profile training",
+    "corral sim run jobs.csv --config lab.toml --story week.story --report week.html",
 )
 
 
@@ -85,6 +88,15 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
             " run for 1 s). Default: drop.",
         ),
     ] = "drop"
+    story: Annotated[
+        Path | None,
+        option(
+            "--story",
+            "FILE",
+            "Read from this file what an operator does while the jobs run: lines of a time and a command, "
+            "such as: day 3 08:00 nodes drain gpu01. docs/simulator.md has an example.",
+        ),
+    ] = None
     skip_bad: Annotated[
         bool, switch("--skip-bad", "Skip invalid lines of the log, and report how many there were.")
     ] = False
@@ -142,6 +154,7 @@ def simulate(
     """
     with refusals():
         from cli.commands.sim.option_columns import option_columns
+        from cli.commands.sim.story.story_file import facts_of, read_story
         from controller.config import load
         from controller.sim.logs.job_log import read_log
         from controller.sim.logs.swf import SwfFilter, SwfOptions, ZeroRuns
@@ -159,6 +172,11 @@ def simulate(
         work, dropped = read.work(cluster, reading)
         count = sum(job.count for job in work)
         _print_notes(read, cluster, count, dropped)
+        story: tuple[StoryStep, ...] = ()
+        if flags.story is not None:
+            if together is SameSecond.SC15:
+                raise CommandError("--story cannot be combined with --same-second sc15")
+            story = read_story(flags.story, facts_of(work, cluster, chosen))
         with _jobs_files(jobs_csv, policies) as files:
             if report is not None:
                 # Open the file before the run, so that an error about the file is reported before the long
@@ -167,7 +185,13 @@ def simulate(
             outcomes = _outcomes(
                 [
                     RunTask(
-                        policy, cluster, work, flags.clairvoyant, together, keep_records=report is not None
+                        policy,
+                        cluster,
+                        work,
+                        flags.clairvoyant,
+                        together,
+                        story,
+                        keep_records=report is not None,
                     )
                     for policy in policies
                 ]
@@ -179,7 +203,33 @@ def simulate(
     _print_refused(outcomes[0], count)
     bodies = [_body(each, dropped, len(read.bad)) for each in outcomes]
     figures_table.show(output, bodies, alone=not flags.compare)
+    if flags.story is not None:
+        _show_story(output, outcomes)
     return 0
+
+
+def _show_story(output: Format, outcomes: Sequence[RunResult]) -> None:
+    """Print what each line of the story did, once for all policies for which it did the same. Structured
+    output has it in the results.
+    """
+    if output not in (Format.TABLE, Format.WIDE):
+        return
+    policies: dict[tuple[StoryOutcome, ...], list[str]] = {}
+    for each in outcomes:
+        policies.setdefault(each.story, []).append(each.policy)
+    for story, names in policies.items():
+        write(f"\nstory with {', '.join(names)}\n" if len(policies) > 1 else "\n")
+        _STORY.show(output, story)
+
+
+_STORY: Table[StoryOutcome] = Table(
+    [
+        Column("TIME", lambda each: each.when),
+        Column("STORY", lambda each: each.words, least=20),
+        Column("OUTCOME", lambda each: each.text, least=20),
+    ],
+    lambda each: str(each.line),
+)
 
 
 def _outcomes(tasks: Sequence[RunTask]) -> list[RunResult]:
@@ -224,11 +274,13 @@ def _write_report(
     runs = [
         ReportRun(
             each.policy,
-            cluster,
+            each.every_node(cluster),
             each.records,
             {**asdict(each.figures), "cpu_s": each.cpu_s},
             source,
             {**_not_run(each, dropped), **broken},
+            each.story,
+            each.capacity_changes,
         )
         for each in outcomes
     ]
@@ -259,7 +311,9 @@ def _print_refused(outcome: RunResult, submitted: int) -> None:
     if count:
         message = max(outcome.refused, key=outcome.refused.__getitem__)
         print_note(f"{_jobs(count)} refused, {outcome.refused[message]:,} like this: {message}")
-    left = submitted - count - outcome.figures.jobs
+    if outcome.never_started:
+        print_note(f"{_jobs(outcome.never_started)} ended without a start")
+    left = submitted - count - outcome.figures.jobs - outcome.never_started
     if left:
         print_note(f"{_jobs(left)} did not end")
 
@@ -286,8 +340,13 @@ def _body(outcome: RunResult, dropped: Mapping[str, int], skipped: int) -> dict[
         "cpu_s": round(outcome.cpu_s, 3),
         "skipped_lines": skipped,
         "dropped": _not_run(outcome, dropped),
+        **({"story": [_story_body(each) for each in outcome.story]} if outcome.story else {}),
         **({} if outcome.accounted is None else _accounted_body(outcome.accounted)),
     }
+
+
+def _story_body(outcome: StoryOutcome) -> dict[str, Any]:
+    return {**asdict(outcome), "refused": list(outcome.refused)}
 
 
 def _accounted_body(accounted: AccountedReports) -> dict[str, Any]:

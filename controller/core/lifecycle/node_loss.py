@@ -63,6 +63,12 @@ def lost_after_s(job: Job, losses: NodeLossPolicy) -> float | None:
     return None if lease_s is None else lease_s + job.spec.grace_s + losses.margin_s
 
 
+def silence_limits(state: State, node: Node, losses: NodeLossPolicy) -> set[float]:
+    """Return the seconds of silence after which the node counts as DOWN, or a job on it counts as lost."""
+    of_jobs = {lost_after_s(state.jobs[job], losses) for job in node.held}
+    return {losses.down_after_s, *(each for each in of_jobs if each is not None)}
+
+
 def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> bool:
     """Return whether a node that has been silent for `silent_s` seconds counts as DOWN, or any job on it as
     lost.

@@ -7,20 +7,19 @@ from functools import partial
 from typing import Any
 
 from controller.core.engine import Engine
-from controller.core.lifecycle.node_loss import is_overdue, lost_after_s
+from controller.core.lifecycle.node_loss import is_overdue, silence_limits
 from controller.core.model import events, inputs
 from controller.core.model.events import Event, JobPlaced
 from controller.core.model.inputs import Input, Refusal, Tick
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
-from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
-from controller.core.state.other_rows import all_notes
 from controller.core.state.state import State
 from controller.sim.clock import Clock
 from controller.sim.job_results import SimulatedJobs
 from controller.sim.replay.agents import STEP_S, RecordedAgents
 from controller.sim.replay.history import History, HistoryStep, Mark
 from controller.sim.replay.input_traces import recreate_input
+from controller.sim.restart import restarted
 from wire.agent.frames import CheckGpu, Note, ResetGpu
 
 OFTEN = 500
@@ -54,11 +53,8 @@ class Replay:
         self._observe = observe
         self._cycle_comes = False
         self._due = NEVER
-        self._begin(State(pipeline.order, keep_ended, pipeline.sharing))
-
-    def _begin(self, state: State) -> None:
-        self.engine = Engine(self._pipeline, state)
-        self._agents.state = state
+        self.engine = Engine(pipeline, State(pipeline.order, keep_ended, pipeline.sharing))
+        self._agents.state = self.engine.state
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
         """Replay all steps. From time to time, `progress` is called with the number of steps done."""
@@ -129,11 +125,8 @@ class Replay:
         """Schedule the inputs NodeSilent for a node that has lost its connection. They mark the node down,
         and later its jobs lost, if its connection does not come back.
         """
-        node, losses = self.engine.state.nodes.by_name[event.node], self._pipeline.losses
-        jobs = [self.engine.state.jobs[job] for job in node.held]
-        moments = {losses.down_after_s, *(lost_after_s(job, losses) for job in jobs)}
-        for silent_s in moments - {None}:
-            assert silent_s is not None
+        state, losses = self.engine.state, self._pipeline.losses
+        for silent_s in silence_limits(state, state.nodes.by_name[event.node], losses):
             self._clock.after(silent_s + 2 * STEP_S, partial(self._check_silence, event))
 
     def _check_silence(self, event: events.NodeWentAway) -> None:
@@ -147,17 +140,9 @@ class Replay:
         """Repeat a restart of the controller: continue with a new engine that is loaded from the rows of the
         old one. As in a real restart, backfill reservations and plans are lost.
         """
-        old = self.engine.state
-        jobs = sorted(old.jobs.values(), key=lambda job: job.id)
-        live = [job for job in jobs if job.ended_at is None]
-        ended = [job for job in jobs if job.ended_at is not None]
-        ended.sort(key=lambda job: (job.ended_at or 0.0, job.id), reverse=True)
-        state = State(self._pipeline.order, old.keep_ended, self._pipeline.sharing)
-        rows = [job_row(job, with_spec=True) for job in [*live, *ended]]
-        there = restore_state(state, rows, map(node_row, old.nodes.by_name.values()), all_notes(old))
-        state.next_job = old.next_job
-        self._begin(state)
-        self._tell(inputs.ControllerStarted(there))
+        self.engine, connected = restarted(self.engine.state, self._pipeline)
+        self._agents.state = self.engine.state
+        self._tell(inputs.ControllerStarted(connected))
 
     def _report(self, given: Input) -> None:
         """Pass a report of an agent to the engine. One scheduling pass follows after all inputs with the

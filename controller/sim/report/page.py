@@ -15,6 +15,7 @@ from controller.sim.report.sections import (
     figures_section,
     shares_sections,
     spreads_sections,
+    story_section,
     tiles,
     time_sections,
 )
@@ -50,6 +51,7 @@ def render(runs: Sequence[ReportRun]) -> str:
             spreads_sections(runs),
             shares_sections(runs),
             gantt_section(runs, charts),
+            story_section(runs),
             waits_section(runs, span),
             figures_section(runs) if len(runs) == 1 else None,
         ),

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from controller.sim.cluster import Cluster
+from controller.sim.cluster import CapacityChange, Cluster
 from controller.sim.job_results import SimulatedJob
+from controller.sim.metrics import capacity_time
+from controller.sim.story.story import StoryOutcome
 from wire.names import WHOLE_GPU
 
 DAY_S = 86_400.0
@@ -33,6 +35,10 @@ class ReportRun:
     figures: Mapping[str, float]
     source: str = ""
     left_out: Mapping[str, int] = field(default_factory=dict)
+    story: Sequence[StoryOutcome] = ()
+    """What each line of the story did, if the run had one."""
+    capacity_changes: Sequence[CapacityChange] = ()
+    """When nodes were added or removed. `cluster` has all nodes that there were at any time."""
 
     @cached_property
     def by_gpu(self) -> bool:
@@ -97,7 +103,13 @@ class ReportRun:
     def utilisation(self) -> float:
         """The mean fraction of the cluster's GPUs or processors that jobs held, from the first submit to the
         last end."""
-        possible = self.capacity * (self.end_s - self.begin_s)
+        changes = [
+            (each.at_s, each.gpus if self.by_gpu else each.cpu_milli / self.cluster.core_milli)
+            for each in self.capacity_changes
+        ]
+        # `capacity` also counts nodes that were added later, so subtract them from the capacity at the begin.
+        added = sum(amount for _, amount in changes if amount > 0)
+        possible = capacity_time(self.capacity - added, changes, self.begin_s, self.end_s)
         return self.used_s / possible if possible else 0.0
 
     def ran_s(self, record: SimulatedJob) -> float:

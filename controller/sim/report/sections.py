@@ -66,6 +66,27 @@ def _figure(runs: Sequence[ReportRun], run: ReportRun, key: str) -> Markup | str
     return el("b", text) if best else text
 
 
+def story_section(runs: Sequence[ReportRun]) -> Markup | None:
+    """Return the section with the lines of the story and what each did; None if no run had a story.
+
+    A line that did the same in all runs is listed once.
+    """
+    outcomes: dict[tuple[int, str, str], dict[str, list[str]]] = {}
+    for run in runs:
+        for each in run.story:
+            by_text = outcomes.setdefault((each.line, each.when, each.words), {})
+            by_text.setdefault(each.text, []).append(run.label)
+    rows = [
+        [when, words, *of_several(runs, "all" if len(labels) == len(runs) else ", ".join(labels)), text]
+        for (_, when, words), by_text in outcomes.items()
+        for text, labels in by_text.items()
+    ]
+    if not rows:
+        return None
+    heading = ["Time", "Command", *of_several(runs, "Run"), "Outcome"]
+    return section("Story", "What an operator did while the jobs ran.", table("", heading, rows))
+
+
 def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, dict[str, Any]]:
     """Return the sections on utilisation and queue length over time, and the values that the script shows at
     the mouse pointer."""

@@ -102,5 +102,5 @@ def test_metrics_without_jobs_are_zero() -> None:
 
 def test_records_carry_the_job_number_of_the_log() -> None:
     work = [TraceJob(number, 0.0, POOL.spec(1, 10), 10.0) for number in (17, 4)]
-    _, records = simulate(RunTask(policy_of("easy", Config()), POOL, work))
+    _, records, _ = simulate(RunTask(policy_of("easy", Config()), POOL, work))
     assert [record.number for record in records.ran()] == [17, 4]

@@ -100,7 +100,7 @@ def simulated() -> ReportRun:
         )
         for number, row in enumerate(rows, 1)
     ]
-    simulation, records = simulate(RunTask(policy_of("easy", Config()), cluster, work))
+    simulation, records, _ = simulate(RunTask(policy_of("easy", Config()), cluster, work))
     assert not simulation.refused
     return run_of([*records.by_job.values()], cluster, source="a day")
 
@@ -355,7 +355,7 @@ def test_neighbouring_gpus_are_one_bar_but_never_across_nodes() -> None:
 def test_report_measures_processors_when_no_job_asks_for_gpus() -> None:
     cluster = nodes_of(1, 8, 16, 65_536, "H100")
     work = [TraceJob(1, 0.0, cluster.spec(4, 100.0), 100.0, "ada")]
-    _, records = simulate(RunTask(policy_of("easy", Config()), cluster, work))
+    _, records, _ = simulate(RunTask(policy_of("easy", Config()), cluster, work))
     run = run_of([*records.by_job.values()], cluster)
     assert (run.unit, run.capacity, run.utilisation) == ("processor", 16, 0.25)
     assert run.utilisation == run.figures["utilisation"]
@@ -366,7 +366,7 @@ def test_report_measures_processors_when_no_job_asks_for_gpus() -> None:
 def test_pool_chart_is_filled_processor_by_processor() -> None:
     pool = pool_of(64)
     work = [TraceJob(number, 0.0, pool.spec(16, 100.0), 100.0, "ada") for number in range(1, 7)]
-    _, records = simulate(RunTask(policy_of("easy", Config()), pool, work))
+    _, records, _ = simulate(RunTask(policy_of("easy", Config()), pool, work))
     run = ReportRun("easy", pool, [*records.by_job.values()], {})
     assert run.unit == "processor"
     assert run.capacity == 64

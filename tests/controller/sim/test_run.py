@@ -238,7 +238,7 @@ def test_pool_wider_than_the_largest_node_counts_every_processor() -> None:
 def test_end_state_does_not_depend_on_rounding() -> None:
     work = [TraceJob(n, n / 10, JobSpec(("true",), time_limit_s=n / 3), n / 3) for n in range(1, 200)]
     work.append(TraceJob(200, 0.1, JobSpec(("true",), time_limit_s=0.3), 0.3000001))
-    _, records = simulate(RunTask(policy_of("easy", CONFIG), pool_of(4), work))
+    _, records, _ = simulate(RunTask(policy_of("easy", CONFIG), pool_of(4), work))
     assert {record.reason for record in records.ran() if record.number != 200} == {Reason.NONE}
     assert [record.reason for record in records.ran() if record.number == 200] == [Reason.TIME_LIMIT]
 

@@ -1,0 +1,1 @@
+"""Reads stories for corral sim: lines of a time and a command of corral."""

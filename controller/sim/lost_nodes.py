@@ -1,0 +1,69 @@
+"""Simulates nodes whose agents lose the connection to the controller, and connect again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from controller.core.lifecycle.node_loss import silence_limits
+from controller.core.model import inputs
+from controller.sim.virtual_agents import hello_of
+from wire.agent.frames import NodeFacts
+
+if TYPE_CHECKING:
+    from controller.sim.simulation import Simulation
+
+SILENCE = 0
+"""The rank of the callbacks that tell the engine about a silent node: the same as that of agents' reports."""
+
+
+class LostNodes:
+    """The nodes without a connection, and what the engine is told about them.
+
+    1. `lose`: the engine gets LinkWentDown. Processes on the node continue, or end without a report if the
+       node has crashed.
+    2. After the seconds of silence that are set in scheduler.toml, the engine gets NodeSilent: the node is
+       down, and later the jobs with a lease are lost.
+    3. `connect`: the engine gets the hello of the agent, with the status of each attempt that the agent has.
+       After a crash these are none, and the boot id is another one.
+
+    Example: gpu01 crashes at 10:00. At 10:01 it is down. A job with --on-node-lost requeue-after-lease and a
+    lease of 5 minutes is queued again at 10:06 (after lease, grace and margin). At 11:00 gpu01 connects.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self.lost_at: dict[str, float] = {}
+        """By name of each node without a connection, the time at which it was lost."""
+        self._boots: Counter[str] = Counter()
+
+    def lose(self, name: str, why: str, *, crash: bool) -> None:
+        """End the connection to a node. With `crash`, also end all processes on it."""
+        simulation = self._simulation
+        if crash:
+            self._boots[name] += 1
+            for status in simulation.agents.crash(name, simulation.now):
+                simulation.subtract_saved_work(status)
+        if name in self.lost_at:
+            return
+        self.lost_at[name] = now = simulation.now
+        simulation.tell(inputs.LinkWentDown(name, why))
+        engine = simulation.engine
+        node = engine.state.nodes.by_name[name]
+        for silent_s in silence_limits(engine.state, node, engine.pipeline.losses):
+            simulation.schedule(now + silent_s, SILENCE, partial(self._tell_silence, name, now))
+
+    def _tell_silence(self, name: str, lost_at: float, now: float) -> None:
+        # The node may have connected again, and may have been lost again, since the callback was scheduled.
+        if self.lost_at.get(name) == lost_at and name in self._simulation.engine.state.nodes.by_name:
+            self._simulation.tell(inputs.NodeSilent(name, now - lost_at))
+
+    def connect(self, name: str, facts: NodeFacts) -> None:
+        """Connect the agent of a node, which may be new, and report all attempts that the agent has."""
+        simulation = self._simulation
+        self.lost_at.pop(name, None)
+        attempts = simulation.agents.on_node(name)
+        for status in attempts:
+            simulation.subtract_saved_work(status)
+        simulation.tell(inputs.AgentSaidHello(name, hello_of(name, facts, self._boots[name], attempts)))

@@ -1,0 +1,27 @@
+"""Restarts the controller in virtual time: a new engine continues from the rows of the store."""
+
+from __future__ import annotations
+
+from controller.core.engine import Engine
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
+from controller.core.state.other_rows import all_notes
+from controller.core.state.state import State
+
+
+def restarted(old: State, pipeline: Pipeline) -> tuple[Engine, tuple[str, ...]]:
+    """Return a new engine with the jobs, nodes and notes of the state `old`, as a controller reads them from
+    its store, and the names of the nodes that were connected.
+
+    Like a real restart, this loses plans and backfill reservations. The caller must pass the input
+    ControllerStarted with the names to the engine.
+    """
+    jobs = sorted(old.jobs.values(), key=lambda job: job.id)
+    live = [job for job in jobs if job.ended_at is None]
+    ended = [job for job in jobs if job.ended_at is not None]
+    ended.sort(key=lambda job: (job.ended_at or 0.0, job.id), reverse=True)
+    state = State(pipeline.order, old.keep_ended, pipeline.sharing)
+    rows = [job_row(job, with_spec=True) for job in [*live, *ended]]
+    connected = restore_state(state, rows, map(node_row, old.nodes.by_name.values()), all_notes(old))
+    state.next_job = old.next_job
+    return Engine(pipeline, state), connected
