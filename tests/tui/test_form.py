@@ -96,7 +96,7 @@ def test_conflicting_fields_are_reported_at_their_lines() -> None:
 LEFT_TO_THE_COMMAND = """
     affinity after after_count after_within_s begin_at best_effort checkpoint_command checkpoint_dir
     checkpoint_keep checkpoint_s checkpoint_signal company cpu_limit_milli datasets deadline_at gang
-    gpu grace_s hold image labels lease_s licences memory_limit_mib min_runtime_s mounts on_node_lost
+    gpu grace_s health hold image labels lease_s licences memory_limit_mib min_runtime_s mounts on_node_lost
     preemptible profile
     preferences relax relax_after_s restart scratch_mib start_within_s tasks_per_node tolerations topology
     warn_s warn_signal

@@ -38,7 +38,7 @@ def waste_table(state: str) -> Table[GpuHoursByCause]:
             Column("AVOIDABLE", lambda each: "yes" if each.avoidable else "", rank=2),
             Column("MEANING", lambda each: each.about, rank=1, least=20),
         ],
-        name=lambda each: each.cause,
+        name=lambda each: each.cause.replace(" ", "-"),
         kind=GpuHoursByCause,
     )
 

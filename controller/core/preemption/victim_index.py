@@ -123,6 +123,7 @@ class VictimIndex:
         rows = self._state.nodes.rows
         self._resize(len(rows), max((len(node.held) for node in rows), default=0) + 1)
         self._becoming_preemptible.clear()
+        self._outliving.clear()
         self.changed_rows.clear()
         self.rebuilds += 1
         for row in range(len(rows)):

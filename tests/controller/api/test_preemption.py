@@ -77,8 +77,8 @@ async def test_what_if_and_preemption_show_the_same_victim() -> None:
 async def test_explain_names_the_rate_that_forbids_a_preemption() -> None:
     async with start_controller(preemption={**TABLES["preemption"], "rate": 1}) as api:
         await api.join("gpu01")
-        for _ in range(2):
-            await api.started(await api.submit(gpus=4, priority=25, time_limit_s=HOUR))
+        for hours in (1, 3):
+            await api.started(await api.submit(gpus=4, priority=25, time_limit_s=hours * HOUR))
         waiting = await api.submit(gpus=8, priority=75, time_limit_s=HOUR)
         _, answer = await api.get(f"/v1/jobs/{waiting}/explain")
         assert answer["no_preemption"] == (
