@@ -38,8 +38,9 @@ class SendToNodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartAttempt:
-    """Send the start orders of an attempt to the agents of its nodes. The orders are made only when they are
-    sent. `members`, `spec`, `attempt` and `checkpoint` have the values at the placement of the job.
+    """Send the start order of an attempt to the agent of each of its nodes. The orders are made only when
+    they are sent. The job may have changed by then, so `members`, `spec`, `attempt` and `checkpoint` keep the
+    values that the job had at its placement.
     """
 
     job: Job

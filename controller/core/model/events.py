@@ -102,9 +102,7 @@ class JobEdited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRelaxed(JobEvent):
-    """The job has waited so long that some of its constraints (the fields named in `relax` of its spec) no
-    longer apply.
-    """
+    """The job has waited so long that the constraints which its spec names in `relax` no longer apply."""
 
     dropped: tuple[str, ...]
 
@@ -118,8 +116,8 @@ class JobPromoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class PriorityInherited(JobEvent):
-    """The job inherits the highest priority of the jobs that wait for it; `priority` is 0 if none of
-    these priorities is above the job's own.
+    """The job inherits the highest priority of the jobs that depend on it. `priority` is 0 if the job's own
+    priority is at least as high.
     """
 
     priority: int
@@ -129,8 +127,8 @@ class PriorityInherited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class StartEstimated(JobEvent):
-    """An estimate of a waiting job's start was shown to a user. It is stored, and compared with the start
-    later.
+    """An estimate of a waiting job's start was shown to a user. When the job starts, the stored estimate is
+    compared with the real start time.
     """
 
     kind: str
@@ -139,8 +137,8 @@ class StartEstimated(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class WaitAlarmed(JobEvent):
-    """A waiting job has waited much longer than jobs of its queue and number of GPUs usually wait. Recorded
-    at most once for a job.
+    """A waiting job has waited much longer than usual for jobs in its queue with a similar number of GPUs.
+    Recorded at most once for a job.
     """
 
     waited_s: float
@@ -150,8 +148,8 @@ class WaitAlarmed(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineAtRisk(JobEvent):
-    """With `doubted` True: by present plans the job will miss its deadline. With `doubted` False: this is no
-    longer so.
+    """A waiting job is now expected to miss its deadline (`doubted` is True), or is no longer expected to
+    miss it (False).
     """
 
     doubted: bool
@@ -159,8 +157,8 @@ class DeadlineAtRisk(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class DependencyDecided(JobEvent):
-    """A dependency of the job is met, or with met=False can never be met. `index` is its position in the
-    spec.
+    """A dependency of the job is met (`met` is True) or can never be met (`met` is False). `index` is the
+    position of the dependency in the spec of the job.
     """
 
     index: int
@@ -355,8 +353,8 @@ class StopRequested(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that is preempted for another job. `gpu_hours` is the work since its last checkpoint, which is
-    lost.
+    """A job that is preempted for another job. `gpu_hours` is the lost work: the work since the victim's last
+    checkpoint, or since its start.
     """
 
     job: int
@@ -445,7 +443,9 @@ class MoveUndone(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobShrunk(JobEvent):
-    """An elastic job gives up these nodes for other jobs: its processes on them were ordered to stop."""
+    """An elastic job gives up some of its nodes for other jobs: its processes on these nodes were ordered to
+    stop.
+    """
 
     attempt: int
     nodes: tuple[str, ...]
@@ -455,7 +455,7 @@ class JobShrunk(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobGrew(JobEvent):
-    """An elastic job got more nodes, because no job was waiting."""
+    """A running elastic job got more nodes, because no job was waiting for them."""
 
     attempt: int
     allocations: tuple[Allocation, ...]
@@ -514,15 +514,15 @@ class NodeAdded(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved(NodeEvent):
-    """The node was removed from the cluster. No job held resources on it any more."""
+    """The node was removed from the cluster. When this happened, no job held resources on the node."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeMarked(NodeEvent):
-    """An operator set or removed labels or taints of the node. The value None removes one. The key of a taint
-    is `key:Effect`.
+    """An operator set or removed labels or taints of the node. A label or taint with the value None is
+    removed. The key of a taint is `key:Effect`.
     """
 
     by: str
@@ -532,17 +532,15 @@ class NodeMarked(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class Overcommit:
-    """The factors by which the CPU and memory of a node are multiplied to get the amounts that jobs may
-    hold.
+    """The overcommit factors of a node for CPU and memory. Example: with a CPU factor of 2, jobs may hold 128
+    CPUs on a node that has 64.
     """
 
     cpu: float = 1.0
     memory: float = 1.0
 
     def of(self, facts: NodeFacts) -> tuple[int, int]:
-        """Return the CPU (in 1/1000 CPU) and memory (in MiB) that jobs may hold on a node with this
-        hardware.
-        """
+        """Return (CPU in 1/1000 CPU, memory in MiB) that jobs may hold on a node with hardware `facts`."""
         return round(facts.cpu_milli * self.cpu), round(facts.memory_mib * self.memory)
 
 
@@ -679,7 +677,7 @@ class QuotaUnset(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class BudgetReached(ClusterEvent):
-    """A project has used this percentage of its budget for the month."""
+    """A project has used `percent` % of its budget for the month."""
 
     project: str
     month: str

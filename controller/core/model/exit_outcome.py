@@ -38,8 +38,8 @@ def was_preempted(job: Job) -> bool:
 
 
 def continues_without_failed(job: Job) -> bool:
-    """Return whether the other gang members go on running after one has failed: on_failure is "continue", and
-    enough members can still succeed.
+    """Return whether the gang goes on running without its failed members. True if `on_failure` of the job is
+    "continue" and enough members can still succeed.
     """
     gang = job.spec.gang
     if gang.on_failure is not MemberFailure.CONTINUE:
@@ -65,7 +65,8 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     """
     failed = [member for member in job.members.values() if member.failed]
     if job.stopping is Reason.UNHEALTHY:
-        # The job has failed even if its program exited with code 0 after the stop order.
+        # If all members exited with code 0 after the stop order, `failed` is empty. The job has failed all
+        # the same, so take the first of all members.
         first = min(failed or job.members.values(), key=_blame)
         detail = f"unhealthy: {job.stopped_by}"
         return JobEnded(job.id, now, JobState.FAILED, Reason.UNHEALTHY, detail, first.code, first.signal)

@@ -59,7 +59,7 @@ class Requester:
 @dataclass(frozen=True, slots=True)
 class Submit(Input):
     """Queue a job or an array. A second submit with the same idempotency key (`key`) queues nothing and
-    returns the jobs of the first.
+    returns the jobs of the first submit.
     """
 
     spec: JobSpec
@@ -158,8 +158,8 @@ class RemoveNode(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class MarkNode(NodeCommand):
-    """Set or remove labels and taints of a node. The value None removes one. The key of a taint is
-    `key:Effect`, for example `gpu:NoSchedule`.
+    """Set or remove labels and taints of a node. A label or taint with the value None is removed. The key of
+    a taint is `key:Effect`, for example `gpu:NoSchedule`.
     """
 
     labels: Mapping[str, str | None] = field(default_factory=dict)

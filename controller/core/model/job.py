@@ -213,12 +213,14 @@ class Job:
 
     @property
     def ready_at(self) -> float:
-        """The time since which no closed gate (such as a dependency) keeps the job out of the queue."""
+        """The time at which the last gate of the job (a reason to wait, such as a dependency) opened. The
+        submit time if the job never had a closed gate.
+        """
         return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
 
     @property
     def ages_from(self) -> float:
-        """The time from which the job's age counts for its queue position: its submit, or its begin time if
+        """The time from which the job's age is counted in the queue: its submit time, or its begin time if
         that is later.
         """
         return max(self.submitted_at, self.spec.begin_at or 0.0)
@@ -246,8 +248,8 @@ class Job:
 
     @property
     def latest_start(self) -> float:
-        """The latest start with which the job still ends before its deadline if it runs for its whole time
-        limit; NEVER without a deadline.
+        """The latest time at which the job can start and still meet its deadline, if it runs for its whole
+        time limit. NEVER without a deadline.
         """
         deadline = self.spec.deadline_at
         return NEVER if deadline is None else deadline - (self.spec.time_limit_s or 0.0)
@@ -359,8 +361,8 @@ class Job:
         self.state, self.reason, self.detail = new, reason, detail
 
     def set_members(self, members: dict[str, Member]) -> None:
-        """Replace the members of the job, and update the numbers of members that have not started and not
-        ended.
+        """Replace the members of the job. Count again how many members are still to start (`unstarted`) and
+        how many have not ended (`unended`).
         """
         self.members = members
         self.unstarted = sum(

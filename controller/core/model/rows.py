@@ -50,8 +50,8 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class NoteRow:
-    """A row for stored state that is neither a job nor a node, such as a quota, by kind and name. `body` is
-    JSON; None deletes the row.
+    """A row for stored state that is neither a job nor a node, such as a quota. `kind` and `name` identify
+    the row. `body` is JSON; None deletes the row.
     """
 
     kind: str

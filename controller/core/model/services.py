@@ -49,8 +49,8 @@ class Service:
         return hashlib.sha256(dumps([self.user, changed, restarts]).encode()).hexdigest()[:12]
 
     def replica_spec(self, number: int) -> JobSpec:
-        """Return the request of the replica with this number. Its name and its environment contain the
-        number.
+        """Return the job spec of the replica with this number. The job name and the environment in the spec
+        contain the number.
         """
         env = {**self.spec.env, "CORRAL_SERVICE": self.name, "CORRAL_REPLICA": str(number)}
         return replace(self.spec, name=f"{self.name}.{number}", env=env)
@@ -72,7 +72,8 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ServiceOrders:
-    """What operators have ordered for one service: how many restarts, and a number of replicas (`scaled`).
+    """The orders of operators for one service: the number of ordered restarts, and the ordered number of
+    replicas (`scaled`).
 
     `scaled` is None if the number in scheduler.toml applies. `declared` was the number in scheduler.toml when
     `scaled` was ordered. When the number in scheduler.toml changes, `scaled` no longer applies.

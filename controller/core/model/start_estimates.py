@@ -87,8 +87,8 @@ def load_score(kept: Sequence[float]) -> StartScore:
 
 
 def should_record(known: Iterable[StartEstimate], kind: str, now: float) -> bool:
-    """Return whether to record another estimate of this kind for a job. `known` has the recorded estimates of
-    the job.
+    """Return whether to record another estimate of this kind for a job with the recorded estimates `known`.
+    False if the job has MAX_ESTIMATES, or had one of this kind in the last MIN_GAP_S seconds.
     """
     known = list(known)
     again = (each for each in known if each.kind == kind)

@@ -89,8 +89,8 @@ def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
 
 
 def _appends(job: Job, rank: int) -> bool:
-    """Return whether the attempt appends to its output files and does not truncate them. Later attempts
-    append, so that the output of earlier attempts is not lost.
+    """Return whether the attempt appends to its output files instead of truncating them. By default every
+    attempt after the first appends, so that the output of earlier attempts is not lost.
     """
     spec = job.spec
     if rank and not (is_per_node(spec.output) or is_per_node(spec.error)):
@@ -113,8 +113,8 @@ def rank_environment(node: str, rank: int) -> dict[str, str]:
 
 
 def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
-    """Return the environment variables for all members of a gang: CORRAL_*, SLURM_*, and those that torchrun
-    and other launchers read.
+    """Return the environment variables that are the same for all members of a gang: CORRAL_*, SLURM_*, and
+    those that torchrun and other launchers read.
     """
     nodes = [node for node, member in job.members.items() if member.ended_at is None and not member.leaving]
     first = next(iter(job.members))

@@ -1,5 +1,5 @@
-"""Chooses the GPUs on one node for a request: close together (NUMA node, NVLink), and so that large groups of
-free GPUs stay free.
+"""Chooses the GPUs on one node for a request. The GPUs are close together (on one NUMA node, linked by
+NVLink), and large groups of free GPUs are kept whole for other jobs.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def choose_gpus(
 ) -> GpuChoice:
     """Choose the GPUs for a request on a cluster node.
 
-    `free` has the free thousandths of each GPU, and `kinds` its type code (its index in
-    `NodeTable.gpu_types`).
+    `free` has the free thousandths of each GPU. `kinds` has the type code of each GPU, which is an index in
+    `NodeTable.gpu_types`.
 
     1. For a part of a GPU, take the GPU that the picker plugin (`pick`) chooses.
     2. If the job asks for GPUs on one NUMA node or linked by NVLink, consider only the smallest group of

@@ -37,8 +37,8 @@ class GpuModelGroups:
     1. Divide the nodes by GPU model.
     2. For each model choose the nodes with the best scores, in one topology domain if the job requires one,
        else near each other if the network is known.
-    3. Take the model with the highest total score, with the points for nearness; on a tie, the first model by
-       name.
+    3. Take the model whose chosen nodes have the highest total score, including the points for nearness. On a
+       tie, take the first model by name.
 
     Cost: O(nodes) for each call.
 
@@ -76,8 +76,8 @@ class GpuModelGroups:
         return sorted(best[:nodes].tolist())
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many of the nodes `rows` may become unavailable, whichever they are, so that still one
-        GPU model has `nodes` nodes. Negative if no model has enough nodes now.
+        """Return how many of the nodes `rows` can be taken away, whichever they are, while one GPU model
+        still has `nodes` nodes. Negative if no model has enough nodes now.
 
         Example: with 5 H100 nodes, 3 A100 nodes and `nodes` = 4, the result is 1.
         """

@@ -39,7 +39,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a request is divided into nodes: the resources `part` on each of `nodes` nodes."""
+    """How a request is divided among nodes: the resources `part` on each of `nodes` nodes."""
 
     part: PerNodeRequest
     nodes: int
@@ -115,11 +115,11 @@ class Placer:
         return (self._rankings.get(part) or self._new_ranking(part)).possible
 
     def shape(self, ask: ResourceRequest) -> Shape | None:
-        """Return into how many nodes the request is divided, and the request for each; None if the request
+        """Return on how many nodes the request is placed, and the request for each node. None if the request
         can never fit.
 
-        If the request has no number of nodes, it is the least number that could hold the request if no job
-        ran.
+        If the request does not name a number of nodes, take the smallest number of nodes that could hold the
+        request if no job ran.
         """
         known = self._shapes.get(ask)
         if known is None or known[0] != self.nodes.layout_version:
@@ -195,8 +195,8 @@ class Placer:
         return self._network[1]
 
     def nearness_of(self, shape: Shape) -> NetworkTree | None:
-        """Return the tree by which the nodes of a gang should be near each other. None for a job on one node,
-        for a gang that must be in a topology domain, and without [topology].
+        """Return the tree of switches by which to choose nodes near each other for a gang. None for a job on
+        one node, for a gang that must be in a topology domain, and without [topology].
         """
         return None if shape.nodes < 2 or shape.topology_required else self.network
 
@@ -265,8 +265,8 @@ class Placer:
         return self.allocate_rows(shape, rows) if len(rows) == shape.nodes else None
 
     def fits(self, ask: ResourceRequest) -> bool:
-        """Return whether the request fits on the free resources now. Nodes that are reserved for other jobs
-        or users are not left out.
+        """Return whether the request fits on the free resources now. Free resources on nodes that are
+        reserved for other jobs or users count as well.
         """
         shape = self.shape(ask)
         if shape is None:
@@ -350,8 +350,8 @@ class Placer:
     ) -> Placement:
         """Return a placement on the nodes with the row numbers `rows`.
 
-        `rooms` has by row the resources from which GPUs are chosen. On other rows, they are chosen from the
-        resources that are free now.
+        On a row in `rooms`, GPUs are chosen from the resources that `rooms` has for this row. On the other
+        rows, GPUs are chosen from the resources that are free now.
         """
         nodes, part = self.nodes.rows, shape.part
         if not part.wants_gpus:  # Same result as the code below, but faster.

@@ -134,8 +134,8 @@ class NodeRanking:
         columns = nodes.columns
         rows = self._stale(self._fits_at)
         if self._has_affinity and self._affinity_version != nodes.job_affinity.version:
-            # Compute all rows again, because a job with labels on one node decides for all nodes of its
-            # topology domain whether jobs with affinity fit.
+            # A job with labels started or ended. Compute all rows again, because such a job decides whether
+            # jobs with affinity fit on the nodes of its whole topology domain.
             rows, self._value_version = ALL_ROWS, -1
             self._affinity_version = nodes.job_affinity.version
         if rows is not None:

@@ -17,8 +17,8 @@ class TrialPlacements:
     """Finds placements on a copy of the nodes and reserves them there. The nodes of the cluster stay
     unchanged.
 
-    On the copy, running jobs keep their resources. So placements that fit on the copy fit even while moved
-    jobs still hold their old nodes.
+    On the copy, running jobs keep their resources. So a placement on the copy also fits in the cluster while
+    the jobs that are to be moved still hold their old nodes.
     """
 
     def __init__(self, nodes: Nodes, pipeline: SchedulingPolicy) -> None:

@@ -43,8 +43,8 @@ class ReclaimPolicy(Protocol):
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of `jobs` that may be stopped together, in the same order.
 
-        The jobs yielded so far count as ended. When a tenant then holds no more than it is entitled to, its
-        other jobs are left out.
+        The jobs yielded so far count as ended. As soon as the rest of a tenant's jobs is within what the
+        tenant is entitled to, this rest is left out.
         """
         ...
 
@@ -54,8 +54,9 @@ class ReclaimStrategy(Protocol):
     """A preemption strategy that stops only jobs of tenants that hold more than they are entitled to."""
 
     def group(self, job: Job, state: State) -> Hashable:
-        """Return the tenant or project that must hold too much before this running job may be stopped. None
-        if the job counts for no tenant; it is then never stopped.
+        """Return the tenant or project for which this running job counts. The job may be stopped only if this
+        tenant or project holds more than it is entitled to. None if the job counts for no tenant; the job is
+        then never stopped.
 
         The result for a job must not change while the job runs.
         """
@@ -157,8 +158,8 @@ class FairShareReclaim:
         )
 
     def _asked(self, context: ReclaimContext, job: Job) -> float:
-        """Return the charge for the waiting job in billing units per hour, if the job gets the most expensive
-        GPUs that suit it.
+        """Return the charge for the waiting job, in billing units per hour, on the most expensive GPUs that
+        suit the job.
         """
         cpu, memory, gpu, *_ = quota_need(context.placer, job.ask, 0.0, context.state.accounts)
         return self._state.shares.sharing.dearest(cpu, memory, gpu, context.state.nodes.columns.models)
@@ -170,8 +171,10 @@ class FairShareReclaim:
         return self._state.shares.fair_rate(path, self._state.capacity)
 
     def _side(self, path: SharePath) -> SharePath | None:
-        """Return the first share on this path, from the top, that is not on the path of the waiting job's
-        tenant. None if that share is too high in the share tree for the waiting job to reclaim from it.
+        """Return the share that would have to give back resources which a running job's tenant uses. `path`
+        is the path of that tenant in the share tree. The share is the first one on `path` that the path of
+        the waiting job's tenant does not have. None if the waiting job must not reclaim from this share,
+        because the share is too high in the tree.
         """
         for depth in range(1, min(len(path), len(self._path)) + 1):
             if path[:depth] != self._path[:depth]:
@@ -182,8 +185,8 @@ class FairShareReclaim:
         return self._rate(side) - self._threshold * self._fair(side)
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether the tenant `group` is below a share that must give resources back, because it uses
-        more than `threshold` times its fair share.
+        """Return whether jobs of the tenant `group` may be stopped. True if the tenant's side (step 3 of the
+        class docstring) uses more than `threshold` times its fair share.
         """
         if group is None:
             return False
@@ -194,8 +197,8 @@ class FairShareReclaim:
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of `jobs` that may be stopped together, in the same order.
 
-        The jobs yielded so far count as ended. When a share then uses at most `threshold` times its fair
-        share, the other jobs below this share are left out.
+        The jobs yielded so far count as ended. As soon as a share then uses at most `threshold` times its
+        fair share, the other jobs of this share are left out.
         """
         left = dict[SharePath, float]()
         for job in jobs:
@@ -208,8 +211,8 @@ class FairShareReclaim:
 
 
 def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> ReclaimPolicy | None:
-    """Return which running jobs may be stopped for this waiting job. None if its user would exceed the user's
-    fair share with the job.
+    """Return the policy that decides which running jobs may be stopped for this waiting job. None if the
+    waiting job would take its own user above the user's fair share.
     """
     if is_exempt(context.state, job, EXEMPT_FAIR_SHARE):
         return None
@@ -280,7 +283,7 @@ class QuotaReclaim:
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of `jobs` that may be stopped together, in the same order.
 
-        The jobs yielded so far count as ended. When a project has then borrowed nothing that the waiting job
+        The jobs yielded so far count as ended. As soon as a project then borrows nothing that the waiting job
         needs, the other jobs of the project are left out.
         """
         left: dict[str, dict[int, int]] = {}
@@ -297,8 +300,8 @@ class QuotaReclaim:
 
 
 def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
-    """Return which running jobs may be stopped for this waiting job. None if its project would exceed its own
-    quota with the job.
+    """Return the policy that decides which running jobs may be stopped for this waiting job. None if the
+    waiting job would take its own project above the project's quota.
     """
     state = context.state
     if state.quotas.unlimited or is_exempt(state, job, EXEMPT_QUOTA):

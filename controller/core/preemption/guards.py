@@ -1,5 +1,5 @@
-"""Guards: the settings that protect running jobs from preemption, of their profile and queue and in their own
-options.
+"""Guards: the settings that protect a running job from preemption. They come from the job's profile, from its
+queue and from its own options.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LikelyEnds:
     not preempted.
 
     `predicted` is the end after the predicted run time, `limit` the end after the time limit and the grace.
-    NEVER if unknown.
+    Each is NEVER if it is not known.
     """
 
     spare_s: float
@@ -58,7 +58,7 @@ class LikelyEnds:
 
 
 def likely_ends(job: Job, guards: PreemptionGuards) -> LikelyEnds:
-    """Return when a running job is likely to end, and how many seconds before that it is no longer
+    """Return the likely ends of a running job, and for how many seconds before each end the job is not
     preempted.
     """
     began = job.started_at
@@ -69,8 +69,8 @@ def likely_ends(job: Job, guards: PreemptionGuards) -> LikelyEnds:
 
 
 def may_move(job: Job) -> bool:
-    """Return whether a preempted job may be moved: nodes are kept for it, and it starts there as soon as it
-    has ended.
+    """Return whether the job may be moved when it is preempted. Other nodes are kept for a moved job, and it
+    starts there as soon as its present attempt has ended.
 
     An elastic job is not moved, because it can leave a node without a restart.
     """

@@ -99,8 +99,8 @@ class Preemptor:
         )
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record that a running job has changed: other waiting jobs may preempt it, or its preemption loses
-        another amount of work.
+        """Record that a running job has changed: its rank against preemption, or the work that would be lost
+        by its preemption.
 
         `preemptible_at`: the time from which more waiting jobs than before may preempt the job; NEVER if
         there are none.
@@ -142,9 +142,9 @@ class Preemptor:
             search.sync(changed, now)
 
     def ends_anyway(self, job: Job, now: float, reserved: Bools | None = None) -> tuple[list[Job], float]:
-        """Return (running jobs, time) if the waiting job fits as soon as these jobs have ended, which is
-        likely at that time and within `spare_ending_s` seconds. No job is preempted then. Without such jobs,
-        return ([], NEVER).
+        """Return (running jobs, time) if the waiting job will fit soon without preemption. The running jobs
+        make room when they end, and are likely to have ended at that time, within `spare_ending_s` seconds.
+        Otherwise return ([], NEVER).
         """
         shape = self._placer.shape(job.ask)
         if shape is None or not self._searches:
@@ -179,7 +179,7 @@ class Preemptor:
         return barred
 
     def stoppable(self, job: Job, running: Iterable[Job], now: float) -> set[int]:
-        """Return those of the running jobs that at least one strategy allows to stop for the waiting job."""
+        """Return the ids of the jobs in `running` that at least one strategy may stop for the waiting job."""
         queues = self.victim_queues(job)
         jobs = [each for each in running if queues is None or each.spec.queue in queues]
         return {each.id for search in self._searches for each in search.stoppable(job, jobs, now)}
@@ -233,8 +233,8 @@ class Preemptor:
     def _targets(
         self, job: Job, placement: Placement, vacated: VacatedNodes, now: float, reserved: Bools | None
     ) -> dict[int, Placement]:
-        """Return by victim the placement to which it is moved. A victim that fits on no other nodes is left
-        out.
+        """Return for each victim, by id, the placement to which the victim is moved. A victim that fits on no
+        other nodes is left out.
         """
         state = self._state
         victims = [state.jobs[victim] for victim, nodes in vacated.items() if not nodes]
@@ -257,8 +257,8 @@ class Preemptor:
         return found
 
     def grace(self, job: Job) -> float:
-        """Return the seconds that a victim may take to save its state and end, with the guards of its profile
-        and queue.
+        """Return the seconds that a victim may take to save its state and end. The guards of its profile and
+        queue can lengthen the time that the job itself requests.
         """
         return grace_of(job, self.guards_of(job))
 
@@ -287,7 +287,8 @@ class Preemptor:
     def claim_ready(self, job: Job) -> bool:
         """Return whether the nodes kept for the job are up and all its victims have left them."""
         if job.unended or job.wait.gates:
-            # A moved job must first end on its old nodes. A replica of a service waits for its restart delay.
+            # A job that is being moved must first end on its old nodes. A replica of a service must first
+            # wait for the end of its restart delay.
             return False
         nodes = self._state.nodes.by_name
         return all(

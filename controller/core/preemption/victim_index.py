@@ -114,8 +114,8 @@ class VictimIndex:
 
     @property
     def next_preemptible_at(self) -> float:
-        """The next time at which a running job that is still protected becomes preemptible; NEVER if there is
-        none.
+        """The next time at which a running job that is protected now becomes preemptible; NEVER if there is
+        no such job.
         """
         return self._becoming_preemptible[0][0] if self._becoming_preemptible else NEVER
 

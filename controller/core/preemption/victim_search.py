@@ -113,8 +113,8 @@ class VictimSearch:
 
     @property
     def retry_at(self) -> float:
-        """The next time at which a running job that is still protected becomes preemptible; NEVER if there is
-        none.
+        """The next time at which a running job that is protected now becomes preemptible; NEVER if there is
+        no such job.
         """
         return self._index.next_preemptible_at
 
@@ -197,8 +197,8 @@ class VictimSearch:
         return bounds
 
     def _all_selected(self, policy: ReclaimPolicy, vacated: VacatedNodes) -> bool:
-        """Return whether the reclaim policy allows stopping all these victims together. Before, the policy
-        was applied to each node separately.
+        """Return whether the reclaim policy allows stopping all these victims together. The search has
+        applied the policy to each node alone.
         """
         jobs = sorted((self._state.jobs[job] for job in vacated), key=lambda job: (job.charge, job.id))
         return len([*policy.select(jobs)]) == len(jobs)
@@ -213,8 +213,8 @@ class VictimSearch:
         columns, lost = self._state.nodes.columns, bounds.losses(now)
         losses = lost.copy()
         if not (columns.open & (columns.gpu_free > 0).any(axis=1)).any():
-            # No GPU is free, so each victim must wait in the queue, which adds to its cost. So the bounds are
-            # higher.
+            # Raise the bounds, because no GPU is free: each victim must wait in the queue, which adds to its
+            # cost.
             losses += bounds.missing_gpu * REQUEUE_S
         if barred is not None:
             losses = np.where(barred, np.inf, losses)
@@ -269,7 +269,7 @@ class VictimSearch:
         waits = {job: self._has_to_wait(jobs[job], node, now) for job in victims}
         loss = {job: self._loss(jobs[job], node, now, waits=waits[job]) for job in victims}
         if all(waits.values()):
-            # Each victim must wait in the queue, which adds to its cost. So the lower bound is higher.
+            # Raise the lower bound, because each victim must wait in the queue, which adds to its cost.
             bound += float(bounds.missing_gpu[row]) * REQUEUE_S
         free = free_on(nodes, row)
         chosen: list[int] = []
@@ -332,7 +332,8 @@ class VictimSearch:
         free = free_on(self._state.nodes, node.row)
         for victim in victims:
             allocation = node.held.get(victim)
-            # Skip a job that is already being stopped, because its resources are reserved for another job.
+            # Add only the resources of jobs that are not being stopped yet. Resources of a job that is being
+            # stopped are reserved for another job.
             if allocation is not None and victim not in node.leaving:
                 free.add(node, allocation, 1)
         return free
@@ -364,11 +365,11 @@ class VictimSearch:
     def _without_needless(
         self, part: PerNodeRequest, chosen: list[Candidate], vacated: VacatedNodes, now: float
     ) -> VacatedNodes:
-        """Return the victims without those that are not needed: the request fits on all chosen nodes without
-        their end. Victims with the greatest loss are left out first.
+        """Return `vacated` without the victims that can stay, because the request fits on all chosen nodes
+        even if they do not end. Try to leave out the victim with the greatest loss first.
         """
         if len(chosen) == 1:
-            # `_candidate` has already left out the victims that are not needed on this node.
+            # There is only one node, and `_candidate` has already left out the victims that can stay on it.
             return vacated
 
         def loss(victim: int) -> float:

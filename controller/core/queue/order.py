@@ -88,7 +88,7 @@ class DynamicOrder(Protocol):
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
         """Return the sort key of the job at the time of `view`; the job with the lowest key is first.
 
-        The start of another job must not lower the key of a waiting job.
+        When another job starts, the key of this job must not become lower.
         """
         ...
 

@@ -56,8 +56,8 @@ class ClassFit:
     def block(self, room_version: int, why: Reason = Reason.RESOURCES) -> None:
         """Record that jobs with this resource request do not fit now, for the reason `why`.
 
-        The scheduler tries them again when `Nodes.room_version` is above `room_version`, its present value.
-        `Nodes.room_version` increases when resources become free.
+        `room_version` is the present value of `Nodes.room_version`, which increases when resources become
+        free. The scheduler tries these jobs again only after it has increased.
         """
         self.blocked_at, self.why = room_version, why
 
@@ -113,8 +113,8 @@ class Lane:
         return None
 
     def before(self, position: QueueEntry, position_key: PositionKey) -> int:
-        """Return how many jobs of the lane come before `position`. `position_key` computes the sort key of an
-        entry, which is compared with `position`.
+        """Return how many jobs of the lane have a sort key below `position`. `position_key` computes the sort
+        key of an entry.
         """
         return bisect_left(list(self), position, key=position_key)
 
