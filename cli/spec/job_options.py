@@ -238,7 +238,7 @@ _ROWS = (
     ),
     JobOption(
         "mixed_models",
-        "Accept nodes with different GPU models. Default: one model for all nodes.",
+        "Accept nodes whose GPU models differ from each other. Default: one GPU model on all nodes.",
         "gang.mixed_models",
         **_SWITCH,
     ),

@@ -65,10 +65,11 @@ class DeadlineGuard:
         return dated[at][0] - MARGIN_S if at < len(dated) else NEVER
 
     def against(self, job: Job, now: float) -> list[EasyReservation]:
-        """Return the reservations for deadlines that this job must not delay if it starts now.
+        """Return the deadline reservations of other jobs with which this job would overlap in time if it
+        started now. The job may then use only resources that these reservations do not need.
 
-        A reservation counts if it starts before this job would end. It also must start before the latest
-        start of this job.
+        A reservation that starts after the latest start of this job is left out, because this job is more
+        urgent.
         """
         if not self._queue.by_latest_start:
             return []

@@ -1,1 +1,1 @@
-"""Reads stories for corral sim: lines of a time and a command of corral."""
+"""Reads stories for corral sim. Each line of a story is a time and a corral command."""

@@ -58,7 +58,7 @@ class ReadCommand:
 @events.command(epilog=examples("day 4 11:30  crash gpu03", "day 4 11:30  crash --select rack=r2"))
 def crash(names: NamesOrNone = [], select: Select = []) -> int:  # noqa: B006 - never changed
     """The hosts of these nodes lose power: all processes on them end, and their agents no longer report."""
-    raise AssertionError((names, select))  # Only the parameters of this command are used.
+    raise AssertionError((names, select))  # The parser uses only the signature of this function.
 
 
 @events.command(epilog=examples("day 4 11:30  disconnect gpu03"))
