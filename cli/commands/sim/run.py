@@ -93,8 +93,8 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--story",
             "FILE",
-            "Read from this file what an operator does while the jobs run. Each line is a time and a command, "
-            "such as: day 3 08:00 nodes drain gpu01. docs/simulator.md has an example.",
+            "Read from this file what an operator does while the jobs run. Each line is a time and a "
+            "command, such as: day 3 08:00 nodes drain gpu01. docs/simulator.md has an example.",
         ),
     ] = None
     skip_bad: Annotated[

@@ -1,17 +1,19 @@
 """Accounts the GPU-hours of a cluster while it runs: use, demand, entitlement, idle GPUs and lost work.
 
 Algorithm. The controller and the simulator call `advance` before an input and `observe` after it.
-1. `observe` updates the GPUs that the event's job holds or waits for, and the integral of both over time for
-   its tenant (user in a project). A waiting job counts only if it may start: it is not held, and no gate
-   (dependency, begin time, array throttle) is closed.
-2. `advance` closes the steps of `step_s` seconds that have ended. Nothing has changed since the last input,
-   so one sample of the idle GPUs by cause (idle_causes.py) holds for all these steps. If the sample is empty,
-   the causes of the last sample that was not empty are used for GPUs that were idle earlier in the step.
+1. For each event about a job, `observe` counts again the GPUs that the job holds or requests. It also updates
+   the sums of GPU-seconds of the job's tenant (a user in a project). A waiting job counts only if it may
+   start: it is not held, and no gate (dependency, begin time, array throttle) is closed.
+2. `advance` closes the steps that have ended. A step is a period of `step_s` seconds. Nothing has changed
+   since the last input, so one sample of the idle GPUs by cause (idle_causes.py) is valid for all these
+   steps. If no GPU is idle in this sample, GPUs may still have been idle earlier in the step. Their causes
+   are taken from the last sample with idle GPUs.
 3. For each closed step, divide the capacity by max-min fairness of weights and mean demands (max_min.py). The
    capacity is all GPUs except the idle GPUs that take no new jobs (such as those of drained nodes).
 4. Add the GPU-hours used, demanded, entitled and idle to the hour of the step (hours.py).
 
-Jobs with the priority SCAVENGER neither demand nor get anything: they use what all other jobs leave.
+Jobs of the priority SCAVENGER count neither as use nor as demand, and are entitled to nothing, because they
+only use what all other jobs leave.
 
 Invariant: the figures never influence a decision. The same inputs at the same times give the same figures.
 Cost: O(1) for an event, O(tenants) for a step, and one sample of idle GPUs for a step. Time in which nothing
@@ -68,7 +70,9 @@ _WITHOUT_USE = {
 
 @dataclass(frozen=True, slots=True)
 class _JobUse:
-    """The GPUs that a job holds or waits for, and the time since which the job has saved no work."""
+    """The GPUs that a job holds or waits for, and the time from which on its work is not saved in a
+    checkpoint.
+    """
 
     tenant: Tenant
     models: GpuModels
@@ -190,8 +194,8 @@ class ClusterAccounting:
             self._recount(state, job, now)
 
     def take_changed(self, now: float) -> list[NoteRow]:
-        """Return the database rows of the hours and days whose figures changed. Return none if fewer than
-        SAVE_S seconds have passed since a call returned rows.
+        """Return the database rows of the hours and days whose figures changed. Return an empty list if the
+        last call that returned rows is less than SAVE_S seconds ago.
         """
         if now < self._saved_at + SAVE_S:
             return []
@@ -224,7 +228,9 @@ class ClusterAccounting:
             self.periods.at(at).lost[cause] += gpu_hours
 
     def _recount(self, state: State, job_id: int, now: float) -> None:
-        """Update the sums of the job's tenant: how many GPUs the job holds, or requests while it waits."""
+        """Update the sums of the job's tenant after a change of the job: count the GPUs that the job holds,
+        or that it requests while it waits.
+        """
         job = state.jobs.get(job_id)
         use = None if job is None or job.state.terminal else _use_of(state, job)
         before = self._uses.pop(job_id, None)
@@ -241,8 +247,9 @@ class ClusterAccounting:
                 tenant.change(each, sign)
 
     def _close_step(self, state: State, begin: float, end: float, idle: Mapping[IdleCause, float]) -> float:
-        """Add the figures of the time from `begin` to `end`, which lies within one hour, to the period of
-        this hour. Return `end`.
+        """Add the GPU-hours between `begin` and `end` to the hour in which both times lie. Return `end`.
+
+        `idle` is the sample that tells how many GPUs are idle for each cause.
         """
         seconds, period = end - begin, self.periods.at(begin)
         demands: dict[SharePath, Mapping[GpuModels, float]] = {}
@@ -254,8 +261,8 @@ class ClusterAccounting:
             demands[state.shares.path(*tenant)] = {
                 models: gpu_s / seconds for models, gpu_s in use.demand_s.items()
             }
-        # The GPU-hours that were idle in the step are known, but their causes only at the end of the step.
-        # Scale the sample of the causes, so that used and idle GPU-hours add up to all GPU-hours of the
+        # The idle GPU-hours of the whole step are known, but the causes are known only for the end of the
+        # step. Scale the sample of the causes, so that used and idle GPU-hours add up to all GPU-hours of the
         # cluster.
         scale = max(0.0, unused) / seconds / (sum(idle.values()) or 1.0)
         for cause, gpus in idle.items():
@@ -313,8 +320,8 @@ class _Limits:
         return found
 
     def most(self, path: SharePath) -> float:
-        """Return the most GPUs that a share may use by its quota. The share is a project, or a user within a
-        project; infinity without a quota.
+        """Return how many GPUs the quota of a share allows; infinity without a quota. The share is a project,
+        or a user within a project.
         """
         shares, quotas = self._state.shares, self._state.quotas
         if quotas.unlimited or path[-1] in shares.sharing.organisations:

@@ -1,9 +1,9 @@
 """Divides the idle GPUs by the reason why no waiting job runs on them (the cause).
 
-Algorithm of a sample
-1. The cause of an idle GPU that takes no new jobs is the reason for this: node down, drained node,
-   maintenance, a reservation for other users, or a GPU out of service. The cause of a GPU kept for a
-   nominated job is "victims are ending".
+A sample is the number of idle GPUs at one moment, by cause. Algorithm of a sample
+1. For an idle GPU that takes no new jobs, the cause is what excludes new jobs: node down, drained node,
+   maintenance, a reservation for some users, or a GPU out of service. The cause of a GPU kept for a nominated
+   job is "victims are ending".
 2. If no job may start, the cause of the other idle GPUs is "no job waits", or "held or not yet due" if jobs
    wait for a release, a dependency or a time.
 3. Group the waiting jobs that fit on the idle GPUs by kind (same request, user, project, queue and priority).
@@ -90,8 +90,8 @@ CLOSED = (IdleCause.DOWN, IdleCause.DRAINED, IdleCause.OUT_OF_SERVICE, IdleCause
 
 @dataclass(frozen=True, slots=True)
 class _FirstGpu:
-    """A picker that takes the first suitable GPU. A picker that compares GPUs would compute and cache values,
-    which a sample must not change.
+    """A picker that takes the first suitable GPU. It is used because other pickers compute and cache values
+    to compare GPUs, and a sample must not change cached values.
     """
 
     name: ClassVar[str] = "first"
@@ -104,8 +104,7 @@ class IdleSampler:
     """Samples the idle GPUs by cause, by the algorithm in the docstring of this module.
 
     Invariant: a sample does not change later decisions of the engine. Therefore the sampler finds nodes with
-    placers of its own, which use no scores, and restores the EASY reservation of each profile after the
-    sample.
+    separate placers, which use no scores, and restores the EASY reservation of each profile after the sample.
     """
 
     def __init__(self) -> None:
@@ -157,8 +156,9 @@ class IdleSampler:
         return known[1]
 
     def _waste(self, engine: Engine, job: Job, now: float) -> IdleCause | None:
-        """Return QUOTA or ORDER if the job fits on the idle GPUs now and would delay no other job; otherwise
-        None.
+        """Return QUOTA or ORDER if the job could start on the idle GPUs now without delaying another job;
+        otherwise None. QUOTA: a quota or share limit keeps the job from starting. ORDER: the order of the
+        queue does.
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
         placer = self._placer(cycle)

@@ -17,7 +17,8 @@ def max_min(capacity: float, demands: Mapping[str, float], weights: Mapping[str,
     """Divide a capacity by weighted max-min fairness. Return the part of each tenant. A tenant without a
     weight has the weight 1.
 
-    A tenant whose demand is below its part gets its demand. The others divide the remaining capacity.
+    A tenant whose demand is below its part gets only its demand. The other tenants divide the remaining
+    capacity.
     """
     parts: dict[str, float] = {}
     left = dict(demands)

@@ -112,9 +112,9 @@ def _judgement(
     waits_s: float,
     p90: float | None,
 ) -> str:
-    """Return a sentence for a row with a large deviation or a long wait; empty for any other row. `points` is
-    the deviation in percent of all GPU-hours, and `p90` the wait that 90 % of the started jobs did not
-    exceed.
+    """Return a sentence about the tenant of a report row if the row has a large deviation or a long wait;
+    otherwise an empty text. `points` is the deviation in percent of all GPU-hours, and `p90` the 90th
+    percentile of the waits of the jobs that have started.
     """
     parts = []
     deviation = abs(hours.got - hours.entitled)

@@ -75,8 +75,9 @@ class WaitAlarms:
         return quantile(self._waits.get(kind, {}), 0.5)
 
     def due(self, state: State, factor: float, now: float) -> Iterator[NoteLongWait]:
-        """Yield an input for each waiting job that needs an alarm now, the longest wait first. `factor` is
-        the wait divided by the usual wait; 0 disables the alarms.
+        """Yield an input for each waiting job that needs an alarm now, the longest wait first. A job needs an
+        alarm when it has waited longer than `factor` times the usual wait of its kind; a `factor` of 0
+        disables the alarms.
         """
         if not factor:
             return

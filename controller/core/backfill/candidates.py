@@ -102,8 +102,8 @@ class BackfillCandidates:
         return None
 
     def _block_if_full(self) -> bool:
-        """Return whether the request of the lane (the waiting jobs with one request) fits on too few nodes
-        now. If so, block the lane: it is skipped until resources become free.
+        """Return True if the request of the lane (the waiting jobs with one request) fits on too few nodes
+        now. In this case also block the lane: passes skip its jobs until resources become free.
         """
         if self._lane.fit.blocked_at == self._gains or self._shape is None:
             return True
@@ -130,9 +130,10 @@ class BackfillCandidates:
     def take_placement(self) -> Placement | None:
         """Return a placement with which the current job can start now; None if there is none.
 
-        There is none if the job fits on no nodes that it may use, or is over a quota or share limit. If the
-        job would still run at the reserved start of the first waiting job, subtract its resources from those
-        that this reservation can spare for later candidates.
+        The result is None if the job fits on no nodes that it may use, or is over a quota or share limit.
+
+        If the job gets a placement and would still run at the reserved start of the first waiting job, its
+        resources are subtracted from those that this reservation can spare for later candidates.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():
@@ -143,9 +144,9 @@ class BackfillCandidates:
             placement = cycle.find_or_block(
                 self._lane, number, self._now, for_deadlines=cycle.guards_deadlines
             )
-            # If there are no deadlines, operators' reservations and quotas of GPU models, the jobs of a lane
-            # differ only in their run times. Jobs of the lane that run longer than this job then find no
-            # nodes either.
+            # The jobs of a lane differ only in their run times, unless deadlines, operators' reservations or
+            # quotas of GPU models treat them differently. If they differ only in run times, jobs of the lane
+            # that run longer than this job find no nodes either.
             same = not (cycle.guards_deadlines or cycle.state.bars_nodes)
             if placement is None and same and cycle.search.shared is not None:
                 self._too_long_s = self._runtime(self._entry)
@@ -159,8 +160,8 @@ class BackfillCandidates:
             easy.take(cycle.placer, shape.part, placement)
             easy.take_licences(wanted)
             return placement
-        # If an operator's reservation barred nodes from this job, do not skip other jobs of the lane that
-        # would still run at the reserved start, because the operator's reservation may admit their users.
+        # Do not skip the longer jobs of the lane if an operator's reservation kept this job off some nodes,
+        # because this reservation may admit their users.
         self._long_fail = barred is None
         if barred is not None and cycle.placer.fits(self._lane.ask):
             cycle.keep_out(number, self._now)

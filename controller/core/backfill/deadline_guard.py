@@ -28,8 +28,8 @@ class DeadlineGuard:
     1. Take the first GUARDED_MOST waiting jobs by latest start. Skip those over a quota.
     2. Reserve resources for each at its latest start, as if all running jobs ended at their time limits and
        no other job started. A job that does not fit then will probably miss its deadline (`warnings`).
-    3. A job that would still run at a reserved start, and whose own latest start is later, may not use the
-       resources that the reservation needs.
+    3. A job may not use the resources of such a reservation if the job would still run at the reserved start
+       and its own latest start is later. A job without a deadline has no latest start and counts as later.
 
     The latest start of a job is its deadline minus its time limit. The reservations are made once per
     scheduling pass, on first use. `take` updates them when the pass starts a job.
@@ -102,8 +102,8 @@ class DeadlineGuard:
         return barred
 
     def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
-        """Subtract the resources of a job that is about to start from those that the deadline reservations
-        can spare for other jobs.
+        """Record that a job is about to start, so that the deadline reservations can spare less for the next
+        jobs.
 
         Call this before the JobPlaced event is applied to the state.
         """
@@ -114,8 +114,8 @@ class DeadlineGuard:
             reserved.take_licences(job.ask.licences)
 
     def warnings(self, now: float) -> Iterator[DeadlineAtRisk]:
-        """Yield an event for each job that will now probably miss its deadline, and for each job with such an
-        event that can now meet its deadline after all.
+        """Yield an event for each waiting job whose outlook has changed: it will now probably miss its
+        deadline, or it can now meet the deadline after all.
         """
         if self._queue.by_latest_start:
             self._reservations(now)

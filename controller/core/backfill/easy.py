@@ -100,8 +100,8 @@ class EasyReservation:
             self._with_affinity = None
 
     def _usable(self) -> set[int]:
-        """Return the rows of the nodes on which the waiting job fits and its affinity terms are met, if the
-        running jobs end that the search has gone through so far.
+        """Return the rows of the nodes on which the waiting job fits and its affinity terms are met. The
+        running jobs that the search has gone through so far count as ended.
         """
         if self._affinity is None:
             return self._fitting
@@ -298,8 +298,8 @@ class EasyReservation:
         return not fits
 
     def blocked_by(self, placer: Placer, part: PerNodeRequest, rows: list[int]) -> set[int]:
-        """Return those of the nodes `rows` on which the waiting job no longer fits if a job with the request
-        `part` still runs there.
+        """Return the nodes of `rows` on which the waiting job would no longer fit at its reserved start if a
+        job with the request `part` still ran there.
         """
         fitting = self._fitting
         if not self._plain:

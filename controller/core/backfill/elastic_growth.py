@@ -24,8 +24,8 @@ def grow_elastic_jobs(
     """Add free nodes to the elastic jobs of this queue, in the order of job ids.
 
     1. Skip a job that has all its nodes, is ending, is losing a node, or must run in one topology domain.
-    2. Take the best nodes, as many as the job lacks, on which the job has not run in this attempt. With
-       [topology], those nearest to the nodes of the job come first.
+    2. Take the best nodes for the job, as many as the job lacks. Leave out nodes on which this attempt has
+       already run. With [topology], nodes near the job's other nodes come first.
     3. Drop the worst of them until the job with the remaining ones is within quotas and share limits.
 
     Example: job 7 wants 4 nodes and runs on 2. Three nodes are free, and the project's GPU quota allows one

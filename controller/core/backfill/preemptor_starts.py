@@ -43,7 +43,9 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
 
 
 def _take_touched_claimants(cycle: Cycle) -> list[Job]:
-    """Return the jobs of this profile whose nominated nodes have changed since the last call."""
+    """Return the nominated jobs of this profile for which a node that is kept for them has changed since the
+    last call.
+    """
     state = cycle.state
     stirred, claims = state.nodes.claims_to_check, state.claims
     if state.reservations:

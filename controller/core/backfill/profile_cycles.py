@@ -74,8 +74,8 @@ class ProfileCycles:
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """Return the limits that protect this running job from preemption (guards): those of its own profile
-        and queue, whatever job would preempt it.
+        """Return the limits that protect this running job from preemption (guards). They are those of the
+        job's own profile and queue, and do not depend on the job that would preempt it.
         """
         profile = self._profiles.get(job.profile)
         guards = self.guards if profile is None else profile.policy.guards

@@ -20,7 +20,7 @@ class StartSearch:
 
     A job may not start on a node if one of these rules forbids it. They are checked in this order.
     1. An operator's reservation bars the job from the node.
-    2. Another waiting job needs the node's resources to meet its deadline before this job would end. Only
+    2. Another waiting job has a deadline and needs the node's resources before this job would end. Only
        callers that pass `for_deadlines=True` apply this rule.
     3. On nodes shared with other profiles: the free resources are reserved for another job.
     """
@@ -46,7 +46,7 @@ class StartSearch:
         return barred if shape is None else self._guard.kept_from(job, shape, barred, now)
 
     def find(self, job: Job, now: float) -> Placement | None:
-        """Return the best placement on as many nodes as the job requests; None if there is none.
+        """Return the best placement on all the nodes that the job requests; None if there is none.
 
         The placement uses no node that an operator's reservation bars, and no resources that are reserved for
         other jobs. It may use resources that another job needs to meet its deadline.
@@ -96,7 +96,8 @@ class StartSearch:
         would end. This job may not preempt there, because it would delay the other job. None if there is no
         such node.
 
-        The time that the preempted jobs need to end is included.
+        The end of this job is computed as if it started only when the preempted jobs have used up their grace
+        time.
         """
         if self.shared is None:
             return None

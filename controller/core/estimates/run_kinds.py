@@ -1,5 +1,5 @@
-"""Defines the kinds of a job. A kind is a set of earlier jobs that are like the job, such as those with the
-same command. The run time of the job is predicted from theirs.
+"""Defines the kinds of a job. A kind is a set of earlier jobs that are similar to the job, such as jobs with
+the same command. The run time of the job is predicted from the run times of these jobs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ a number often names another program.
 
 
 def kinds_of(job: Job) -> tuple[RunKind, ...]:
-    """Return the kinds of the job, the kind with the most similar jobs first."""
+    """Return the kinds of the job. The jobs of the first kind are the most similar to this job, those of the
+    last kind the least similar.
+    """
     user, stem, size = job.user, stem_of(job.name), size_of(job.spec)
     kinds = (user, stem, size, command_key(job.spec.command)), (user, stem, size), (user, stem, ANY_SIZE)
     return kinds if job.array is None else ((user, "", str(job.array)), *kinds)
@@ -59,7 +61,7 @@ def size_of(spec: JobSpec) -> str:
 
 @lru_cache(1_024)
 def command_key(command: tuple[str, ...]) -> str:
-    """Return a hash of the command, which is equal for commands that differ only in numbers, such as seeds.
+    """Return a hash of the command. Commands that differ only in numbers, such as seeds, have the same hash.
 
     All arguments count, also the text of a script. A hash is stored because a command may contain a whole
     script.

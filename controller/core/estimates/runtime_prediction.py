@@ -124,8 +124,8 @@ class RunHistory:
         self.sorted = tuple(sorted(self.recent))
 
     def quantile(self, part: float) -> float:
-        """Return one of the run times, such that the next run takes longer with a probability of at most 1 -
-        `part`. If there are too few runs for this, return the longest run time.
+        """Return a run time in seconds that the next run exceeds with a probability of at most 1 - `part`. It
+        is one of the stored run times. If there are too few of them for this probability, it is the longest.
 
         If the order of the run times is random, the next run takes longer than the k-th shortest of n runs
         with the probability 1 - k / (n + 1).
@@ -134,8 +134,8 @@ class RunHistory:
         return runs[min(len(runs), max(1, math.ceil(part * (len(runs) + 1)))) - 1]
 
     def reaches(self, part: float) -> bool:
-        """Return whether there are enough runs for `quantile` to hold its probability. MAX_RUNS runs always
-        count as enough.
+        """Return whether there are enough runs for the probability that `quantile` states for `part`.
+        MAX_RUNS runs always count as enough.
         """
         count = len(self.sorted)
         return count >= MAX_RUNS or part * (count + 1) <= count
@@ -194,8 +194,8 @@ class RuntimePredictor:
         return None
 
     def planned(self, job: Job, rules: PredictionConfig) -> float | None:
-        """Return the run time in seconds that plans assume for the job. None means that plans assume its time
-        limit plus its grace.
+        """Return the run time in seconds that the scheduler assumes for the job when it plans later starts.
+        None means that it assumes the job's time limit plus its grace.
 
         1. If the configuration has `estimate = "predicted"`: the prediction, if there is one.
         2. Otherwise the time limit, if the job has one.
@@ -229,7 +229,7 @@ class RuntimePredictor:
             self._add_run(kind, run_s, at, job.array)
 
     def score_starts(self, job: Job, at: float) -> None:
-        """Compare the start estimates of a job with its start, at `at`, and record their errors."""
+        """Record the errors of the start estimates of a job that has started at the time `at`."""
         for each in job.foreseen if self._learns else ():
             self.starts.setdefault(each.kind, StartScore()).add(each, at)
             self.rescored[each.kind] = None

@@ -24,11 +24,11 @@ def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> Memb
 
 
 def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
-    """Yield a start order for each waiting member of the gang, if `status` is the report of a member that waits
-    at the start barrier and all other members are ready. Otherwise yield nothing.
+    """Yield a start order for each waiting member of the gang, if `status` is the report of a member that
+    waits at the start barrier and all other members are ready. Otherwise yield nothing.
 
-    A member that did not get its start order sends its report again. So all waiting members then get the order
-    again.
+    A member that did not get its start order sends its report again. So all waiting members then get the
+    order again.
     """
     if not status.ready or status.started_at is not None or status.ended_at is not None or job.stopping:
         return
@@ -36,8 +36,8 @@ def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
 
 
 def go_orders(job: Job) -> Iterator[SendToNode]:
-    """Yield a start order for each gang member that waits at the start barrier. Yield nothing while any member
-    is not ready. Members that have ended are ignored.
+    """Yield a start order for each gang member that waits at the start barrier. Yield nothing while any
+    member is not ready. Members that have ended are ignored.
     """
     members = {name: member for name, member in job.members.items() if member.ended_at is None}
     if all(member.ready or member.started_at is not None for member in members.values()):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class ConservativePass:
     """Runs the passes of a profile with conservative backfill, in which every waiting job has a reservation.
 
-    1. Look for victims of preemption for the first waiting jobs, until a job fits or finds no victims.
+    1. Go through the waiting jobs in queue order, and plan a preemption for each. Stop at the first job that
+       fits on free nodes, or for which no victims are found.
     2. Bring the reservations of the waiting jobs up to date, in queue order.
     3. Start the jobs whose reserved start has come. If quotas, licences or nodes do not allow the start,
        drop the reservation of the job (`refuse`).
@@ -47,14 +48,18 @@ class ConservativePass:
             self._start_reserved(now, apply)
 
     def _round(self) -> tuple[int, ...]:
-        """Return counters. If one of them has changed after a round, another round may start more jobs."""
+        """Return counters of changes. If one of them differs after a round, another round may start more
+        jobs.
+        """
         state, reservations = self._state, self._cycle.reservations
         # A start can use up the quota of a GPU model. Other jobs then need reservations on other nodes.
         waiting = len(self._cycle.queue) if state.quotas.models else 0
         return state.nodes.job_affinity.version, len(reservations.refused), waiting
 
     def _preempt_for_first(self, now: float, apply: Apply) -> None:
-        """Plan preemption for the waiting jobs in queue order, until a job fits or finds no victims."""
+        """Plan a preemption for each waiting job in queue order. Stop at the first job that fits on free
+        nodes, or for which no victims are found.
+        """
         cycle = self._cycle
         while len(cycle.queue):
             heads = [head for lane in self._lanes_within_limits(now) if (head := lane.head()) is not None]

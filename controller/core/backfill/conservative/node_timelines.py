@@ -33,8 +33,8 @@ CACHED_STARTS = 200_000
 class NodeTimelines:
     """The resources that running jobs and reservations leave free on every node, from now on.
 
-    The first start of a request on a node is the first time from which the request fits there until it ends.
-    A timeline is a list of segments; in each segment the free resources are constant.
+    The first start of a request on a node is the earliest time at which the request fits there for its whole
+    duration. A timeline is a list of segments; in each segment the free resources are constant.
 
     1. A node with GPUs has a separate timeline, because a job keeps the same GPUs until it ends.
     2. All other nodes share one timeline (`SharedTimeline`). If mostly single nodes change, the shared
@@ -197,8 +197,8 @@ class NodeTimelines:
         """Return for each node of `among` the first time from `since` on at which the request `part` fits on
         it for `duration` seconds.
 
-        `part` is the request for one node. The nodes are sorted by this time. The list may end after `enough`
-        nodes.
+        `part` is the request for one node. The nodes are sorted by this time. If there are more than `enough`
+        nodes, the list may be cut after `enough` of them.
         """
         starts: list[FirstStart] = []
         if among & self._shared.rows and not needs.count:

@@ -34,9 +34,9 @@ class ReservationTable:
 
     1. The allocations of a running attempt are subtracted from now until its expected end, the resources of a
        reservation from its start to its end.
-    2. `sync` updates the table from the state. When a job has ended early, its allocations are added again
-       for the rest of its planned time. When a job has started or grown on a changed node, they are
-       subtracted.
+    2. `sync` updates the table from the state. The allocations of a job that has ended early are added to the
+       free resources again, for the rest of its planned time. The allocations of a job that has started or
+       grown are subtracted.
     3. The table is built again from the running jobs when nodes or operators' reservations have changed, or
        when a job is overdue. All reservations are then made again: soonest start first if a job is overdue or
        several queues share the table, otherwise in queue order.

@@ -62,7 +62,7 @@ class FreeByNode:
         return FreeByNode(after)
 
     def count_different(self, other: FreeByNode) -> int:
-        """Return how many nodes have different free amounts in this object and in `other`."""
+        """Return the number of nodes whose free amounts in this object differ from those in `other`."""
         return sum(
             (rows & ~other.by_amounts.get(amounts, NO_ROWS)).bit_count()
             for amounts, rows in self.by_amounts.items()
@@ -176,8 +176,8 @@ class SharedTimeline(Timeline[FreeByNode]):
 
         1. Go through the segments of time. In each, take the nodes where `part` fits but did not fit in the
            segment before.
-        2. Keep the nodes where it fits in all segments until `duration` is over: their first start is the
-           beginning of this segment.
+        2. Of these nodes, keep those where `part` fits in all segments until `duration` is over. Their first
+           start is the beginning of this segment.
         3. Stop once `enough` nodes have a first start.
 
         `without`: the present reservation of the job itself. Its resources count as free. They were reserved

@@ -44,7 +44,8 @@ class SlotSearch:
     3. From then on, find the first time at which each node can start the job (`NodeTimelines.first_starts`),
        outside operators' reservations. Take the first time at which enough nodes can start the job.
     4. If the licences are not free at that time, go back to step 2 and search from that time on. Do the same
-       if the job needs nodes in one topology domain or with one GPU model, and the nodes found are not.
+       if the job needs nodes in one topology domain or with one GPU model, and too few of the nodes found are
+       in one domain or have one model.
     5. If more nodes than needed can start the job then, take those that are near each other ([topology]), or
        the first by name.
 
@@ -70,9 +71,9 @@ class SlotSearch:
         """Return the first slot (start time and nodes) for a job that accepts fewer nodes than it requests
         (`--min-nodes`).
 
-        Such a job first waits for all its nodes (the assembly time), so the slot begins after this time. It
-        has as many nodes as can start the job then, at most `most`, which is the limit set by quotas. None
-        for `most` means no limit.
+        Such a job first waits for all its nodes. The slot begins at the end of this wait (the assembly time)
+        or later. The slot has as many nodes as can start the job at that time, but not more than `most`.
+        Quotas set this limit; None means no limit.
 
         Return None if the job does not accept fewer nodes, or never fits.
         """
@@ -94,11 +95,10 @@ class SlotSearch:
         return found
 
     def _suited(self, part: PerNodeRequest, job: Job) -> RowSet:
-        """Return the nodes that could hold the request if they were empty. Leave out the nodes on which a job
-        with this request would break an affinity term, and nodes with GPUs of a model of which the tenants of
-        the job have no quota left.
-
-        The terms of the request, of running jobs and of jobs with reservations count.
+        """Return the nodes that could hold the request if they were empty. Two kinds of nodes are left out:
+        1. Nodes on which a job with this request would break an affinity term of the request, of a running
+           job or of a job with a reservation.
+        2. Nodes with a GPU model for which the tenants of the job have no quota left.
         """
         nodes = self._state.nodes
         if self._versions != (nodes.layout_version, nodes.status_version) or len(self._open) >= MAX_CACHED:
