@@ -55,12 +55,13 @@ class Identity:
         self._privileged: dict[str, tuple[float, bool]] = {}
 
     def privileged(self, uid: int | None) -> bool:
-        """Whether this uid is root or the controller's user. The connection limit does not apply to these two
-        users."""
+        """Return whether this uid is root or the controller's user. The connection limit does not apply to
+        these two users.
+        """
         return uid in (0, self._own)
 
     async def privileged_user(self, user: str) -> bool:
-        """Whether this user name is root or the controller's user.
+        """Return whether this user name is root or the controller's user.
 
         The uids are compared, because two user names may have the same uid.
         """

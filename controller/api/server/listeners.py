@@ -120,7 +120,8 @@ class Acceptor:
 
     1. In each iteration in which the socket is readable, accept up to AT_ONCE connections.
     2. Close a connection at once if too many refused connections are open already
-       (`ConnectionLimit.closes_at_once`). This takes a twentieth of the time of building its objects.
+       (`ConnectionLimit.closes_at_once`). To close a connection takes a twentieth of the time that is needed
+       to build its objects.
     3. If no file descriptor is free, pause for PAUSE_S seconds. Without the pause, the event loop would retry
        in an endless loop.
     """

@@ -78,7 +78,7 @@ class ConnectionLimit:
         return True
 
     def closes_at_once(self, uid: int | None) -> bool:
-        """Whether a new connection of this uid would be closed at once, without an answer."""
+        """Return whether a new connection of this uid would be closed at once, without an answer."""
         return uid is not None and self.refused_open > PATIENCE and self._is_full(uid)
 
     def _is_full(self, uid: int | None) -> bool:

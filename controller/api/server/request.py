@@ -117,8 +117,9 @@ def string(name: str, about: str) -> Parameter:
 class Route:
     """One route of the API. The routing table and the OpenAPI document are built from all routes.
 
-    The handler function gives the rest: the type of its second parameter describes the body of the request,
-    its return type the body of the answer, and the first line of its docstring is the description.
+    The other facts come from the handler function. The type of its second parameter describes the body of the
+    request. Its return type describes the body of the answer. The first line of its docstring is the
+    description of the route.
     """
 
     method: str

@@ -253,9 +253,10 @@ def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:
 
 
 def _idle_since(state: State, jobs: Sequence[int], unused_since: float | None) -> float | None:
-    """Return since when (Unix time) the GPU has been held by running jobs but not used; otherwise None.
+    """Return since when (Unix time) running jobs have held the GPU without using it; None if they use it or
+    no job holds it.
 
-    `jobs` are the jobs that hold the GPU, and `unused_since` is None if the GPU is in use.
+    `jobs` are the jobs that hold the GPU. `unused_since` is None if the GPU is in use.
     """
     begun = [state.jobs[job].started_at for job in jobs]
     if unused_since is None or not begun or None in begun:

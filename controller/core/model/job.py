@@ -213,8 +213,8 @@ class Job:
 
     @property
     def ready_at(self) -> float:
-        """The time at which the last gate of the job (a reason to wait, such as a dependency) opened. The
-        submit time if the job never had a closed gate.
+        """The time at which the job last entered the queue: when no hold and no gate (a reason to wait, such
+        as a dependency) kept it out any more. The submit time if nothing has kept it out.
         """
         return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
 

@@ -57,7 +57,9 @@ class Calendar:
         return max(0, bisect_right(self.starts, at) - 1)
 
     def start(self, index: int) -> float:
-        """Return the begin of the month with this index in `starts`; NEVER for a month after the last one."""
+        """Return the time at which the month with this index in `starts` begins, in seconds since 1970. NEVER
+        for a month after the last one.
+        """
         return self.starts[index] if index < len(self.starts) else NEVER
 
     def name(self, index: int) -> str:
@@ -79,7 +81,7 @@ class BudgetRules:
     calendar: Calendar = field(default_factory=Calendar)
 
     def price_of(self, model: str) -> float:
-        """Return the price of one GPU-hour of a GPU model."""
+        """Return the price of one hour on a GPU of this model, in `currency`."""
         name = most_specific(self.price_per_model, model)
         return self.price if name is None else self.price_per_model[name]
 
@@ -89,7 +91,9 @@ NO_BUDGETS = BudgetRules()
 
 @dataclass(slots=True)
 class MonthUse:
-    """What a project used in one month: GPU-seconds, and money at the prices of that time."""
+    """What a project used in one month: GPU-seconds, and their cost at the prices that applied when the GPUs
+    were used.
+    """
 
     gpu_s: float = 0.0
     money: float = 0.0
@@ -97,8 +101,8 @@ class MonthUse:
 
 @dataclass(slots=True)
 class BudgetUse:
-    """What one project with a budget has used. `used`, `month` and `alerted` have the values of the time
-    `at`.
+    """The use of one project with a budget. The fields `used`, `month` and `alerted` are up to date for the
+    time `at`.
     """
 
     month: int
@@ -171,10 +175,10 @@ class Budgets:
     """The budgets of all projects and their use.
 
     1. `start` and `stop` are called when a member of a job's attempt starts and ends. The GPUs of a member
-       are charged from its start to its end, as in usage records. A price is the one that scheduler.toml had
-       at that time.
-    2. `_advance` adds the use since the last call of `_advance`. When a month has ended, it moves the use of
-       this month to `past`.
+       are charged from its start to its end, as in usage records, at the prices that scheduler.toml has
+       during that time.
+    2. `_advance` adds the use since the last call of `_advance`. When a month has ended, `_advance` moves the
+       use of that month to `past`.
     3. The budget of a month grows by the unused part of the last month's budget, but at most by `carry_over`
        of the budget. An amount that was carried over into the last month is not carried over again.
     4. `due` returns the alerts whose percentage has been reached. `next_at` is the time of the next alert, if
@@ -335,8 +339,8 @@ class Budgets:
         return self._in_month(use, month - 1, now)
 
     def spent(self, project: str, now: float) -> BudgetSpent | None:
-        """Return the used-up budget because of which no job of the project may start; None if the jobs may
-        start.
+        """Return why no job of the project may start, if its budget is used up and scheduler.toml says that
+        this stops its jobs; otherwise None.
         """
         budget = self.rules.budgets.get(project) if self.stops else None
         if budget is None or budget.then is not BudgetAction.STOP:
@@ -403,7 +407,7 @@ class Budgets:
         NEVER if no alert is due and the project uses no GPUs.
         """
         use = self.uses[project]
-        # The month may have changed since the last start or end of a job.
+        # `use.at` may lie in an earlier month, because it is the time of the last start or end of a job.
         since = max(use.at, self._checked_at)
         standing, alerted = self.standing(project, since), self._alerted(project, since)
         level = next((each for each in ALERTS if each > alerted), None)

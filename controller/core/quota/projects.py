@@ -77,7 +77,7 @@ class ProjectRules:
         self, asker: Requester | None, spec: JobSpec, set_live: Callable[[], Iterable[str]]
     ) -> JobSpec | Refusal:
         """Return the spec if the user may use its project, otherwise a refusal. The project of the returned
-        spec is "default" if the requested project is not declared and such jobs go there.
+        spec is "default" if the requested project is not declared and `unknown_projects` is "default".
 
         `set_live` returns the projects for which operators have set a quota, weight or limit. It is called
         only if scheduler.toml does not name the project.

@@ -135,8 +135,8 @@ class LimitExceeded:
 
     @property
     def only_this_job(self) -> bool:
-        """True if the limit is on GPU time. If so, other jobs of the tenant that request the same resources
-        but have a shorter time limit may still start. A limit on anything else stops these jobs too.
+        """False if the limit also stops all other jobs of the tenant that request the same resources. True if
+        it is a limit on GPU time, under which such a job may start if its time limit is shorter.
         """
         return self.kind == GPU_TIME
 
@@ -405,8 +405,8 @@ class Quotas:
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
         """Return the first hard limit that the job would exceed if it started now; None if it would exceed
-        none. `need` is what the job requests, and `reserved` has by tenant the amounts that count as used
-        already.
+        none. `need` is what the job requests. `reserved` has amounts, by tenant, that are added to what the
+        tenant uses now.
         """
         if self.unlimited:
             return None
@@ -449,7 +449,7 @@ class Quotas:
 
     def _most(self, bounds: TenantLimits, kind: int, limit: int) -> int:
         """Return the most that a tenant can use of the resource `kind` if no other project uses any. `limit`
-        is its hard limit.
+        is the hard limit of the tenant.
         """
         lent = bounds.lent.get(kind, 0)
         return max(limit, min(limit + lent, self._stated_sum(kind))) if lent else limit
@@ -523,7 +523,9 @@ class Quotas:
         return LimitExceeded(key, kind, used, need, limit, share=share, model=self.model_of(kind))
 
     def model_of(self, kind: int) -> str:
-        """Return the GPU model that a resource stands for; empty if the resource is not a GPU model."""
+        """Return the name of the GPU model if the resource `kind` is the GPUs of one model; otherwise an
+        empty text.
+        """
         return self.models[kind - FIRST_MODEL] if kind >= FIRST_MODEL else ""
 
     def borrows(self, project: str, kind: int, need: int) -> bool:
@@ -543,8 +545,8 @@ class Quotas:
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:
-        """Return the limit that a project would exceed if it borrowed the part of `need` above its hard limit
-        `limit`; None if it may borrow that part.
+        """Return None if a project may borrow the part of `used` plus `need` that is above its hard limit
+        `limit`. Otherwise return the limit that it would exceed.
         """
         lent = bounds.lent.get(kind, 0)
         if not lent:

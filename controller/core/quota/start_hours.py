@@ -29,8 +29,8 @@ class StartHours:
     """The hours of the week in which jobs of a queue may start.
 
     Algorithm of `next_opening`: try each quarter of an hour in the next eight days. The result is exact,
-    because windows begin at a quarter of an hour, and because every time zone differs from UTC by a whole
-    number of quarters.
+    because start hours begin and end at a full quarter of an hour, and because every time zone differs from
+    UTC by a whole number of quarters.
 
     Cost: one conversion of a time for `is_open`, at most 768 for `next_opening`.
 
@@ -81,8 +81,8 @@ class HoursClosed:
 
 
 def windows_of(text: str) -> list[tuple[int, int]]:
-    """Return (begin, end) in minutes of the week for each day of a text such as "mon-fri 20:00-08:00". Raises
-    ValueError with a message for users if the text has another form.
+    """Return (begin, end) for each day of a text such as "mon-fri 20:00-08:00", in minutes since Monday
+    00:00. Raises ValueError with a message for users if the text has another form.
 
     Example: "mon 20:00-08:00" gives [(1200, 1920)]: the window ends on the next day, because its end is
     before its begin. "mon" gives [(0, 1440)], the whole day.

@@ -39,7 +39,9 @@ ModelsOfNode = Callable[[str], Mapping[str, str]]
 
 
 def no_models(_node: str) -> Mapping[str, str]:
-    """Return an empty dictionary: the GPU models of a node, for counters without limits on GPU models."""
+    """Return an empty dictionary instead of the GPU models of a node. Counters without limits on GPU models
+    use this function.
+    """
     return {}
 
 
@@ -197,7 +199,9 @@ class UsageCounters:
                 used[place] += more[place]
 
     def gpu_time(self, job: Job, limit_s: float | None) -> int:
-        """Return the GPU time that a running job counts with if its time limit were `limit_s`."""
+        """Return the GPU time, in 1/1000 GPU-seconds, that a running job with the time limit `limit_s` adds
+        to the counters.
+        """
         gpu = sum(hold.milli for member in job.members.values() for hold in member.allocation.gpus)
         return round(gpu * min(NEVER if limit_s is None else limit_s, self.window_s))
 
@@ -216,7 +220,7 @@ class UsageCounters:
         self._subtract(job, released)
         if spent:
             for tenant in self.tenants_of(job.user, job.spec):
-                if tenant.key[0] != QUEUE_USER:  # No limit on users in a queue is about GPU time.
+                if tenant.key[0] != QUEUE_USER:  # A queue does not limit the GPU time of its users.
                     tenant.spend(spent, at, self.window_s)
 
     def _subtract(self, job: Job, allocations: Iterable[Allocation]) -> None:

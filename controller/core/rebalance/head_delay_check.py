@@ -19,8 +19,8 @@ ROUNDING_S = 1e-6
 def keeps_head_start(
     state: State, placer: Placer, mode: Backfill, first: Job, proposal: Proposal, now: float
 ) -> bool:
-    """Return whether the moves of the proposal leave the guaranteed start of the first waiting job as early
-    as it is.
+    """Return whether the first waiting job, `first`, is guaranteed to start as early with the moves of the
+    proposal as without them.
     """
     if mode.reserves is Reserves.NO_JOB:
         # With this kind of backfill, the first waiting job has no guaranteed start that moves could delay.

@@ -111,7 +111,7 @@ class MoveSearch:
         return self._victims
 
     def tries(self) -> Iterator[int]:
-        """Yield 0, 1, 2 and so on: one number for each attempt to find a set of jobs to move for the present
+        """Yield 0, 1, 2 and so on: one number for each search for a set of jobs to move for the present
         waiting job. Stop after MOST_TRIES for this job or MOST_TRIES_IN_ALL for all waiting jobs.
         """
         for number in range(min(self.MOST_TRIES, self._tries_left)):

@@ -106,9 +106,9 @@ class Rebalancer:
                     yield proposal
 
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
-        """Return the first waiting job that no quota or limit stops but that cannot start (None if there is
-        none), and the waiting jobs that moves could start: those that lack nothing but free nodes. Of jobs
-        with equal requests, only the first is returned.
+        """Return (first job, jobs to help). The first job is the first waiting job that is within all quotas
+        and limits and yet cannot start; None if there is none. The jobs to help lack only free nodes, so
+        moves could let them start. Of jobs with equal requests, only the first is included.
         """
         state, cycle = self._state, self._cycle
         place = position_key(state, cycle.queue, now)

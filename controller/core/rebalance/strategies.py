@@ -34,8 +34,8 @@ _HOUR = 3_600.0
 
 
 def make_room(search: MoveSearch) -> Iterator[Proposal]:
-    """Yield proposals that let a waiting job start: they move running jobs away from the nodes that it will
-    use.
+    """Yield proposals that let a waiting job start. A proposal moves running jobs away from the nodes that
+    the waiting job will use.
 
     For each waiting job:
     1. Find the set of running jobs that loses the least work and whose end makes the waiting job fit.
@@ -43,8 +43,8 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
     2. If the set is too large, exclude the node with most of these jobs, and go to 1.
     3. Find other nodes for each job of the set, the largest job first. If one job fits on no other nodes,
        exclude this job from the set and go to 1.
-    4. The gain (`worth`) in GPU-hours is the GPUs of the waiting job times the time by which it starts
-       earlier than without the moves.
+    4. The gain (`worth`) is in GPU-hours. It is the number of GPUs of the waiting job times the hours by
+       which the moves make its start earlier.
     """
     for job in search.waiting:
         shape = search.placer.shape(job.ask)
@@ -136,8 +136,8 @@ def _earlier_start(
 def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
     """Yield proposals that move jobs from nodes that are being drained to other nodes.
 
-    The moves of one proposal cost at most `max_gpu_hours`. Each job adds to the gain (`worth`) its GPUs times
-    the hours by which it leaves the node earlier than it would end.
+    The moves of one proposal cost at most `max_gpu_hours`. The gain (`worth`) is a sum over the moved jobs:
+    the GPUs of a job, times the hours from its move to its expected end.
     """
     state, rules = search.state, search.rules
     for node in state.nodes.rows:

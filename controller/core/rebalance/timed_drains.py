@@ -61,7 +61,8 @@ class TimedDrains:
     A TimedDrains stores no data.
 
     1. From the command on, `Reservations` bars the node to each job that could still run at `empty_by`. Jobs
-       that end before that time still start there. Replicas of services move as before a reservation.
+       that end before that time still start there. Replicas of services are moved to other nodes early, as
+       they are before a reservation.
     2. At the command, `warn` records a warning for each job that will be stopped, and writes it to the job's
        log and terminals.
     3. A job that would still run at `empty_by` is told to stop so early that its checkpoint and its grace are
@@ -149,7 +150,9 @@ class TimedDrains:
                 )
 
     def run(self, now: float) -> None:
-        """Tell jobs to stop whose time for this has come. Drain the nodes whose time `empty_by` has come."""
+        """Stop or move the jobs that must leave a node by now for its timed drain. Drain the nodes whose time
+        `empty_by` has come.
+        """
         for node, drain in self._drains():
             for each in self.to_stop(node, drain.empty_by):
                 if each.at <= now:
@@ -175,8 +178,8 @@ class TimedDrains:
             self._stopper.stop(job, Reason.EVICTED, cause, now, until)
 
     def _move(self, job: Job, node: str, now: float) -> bool:
-        """Plan a move of the job: keep free nodes for it until it has ended here. Return False if it fits on
-        no other nodes now.
+        """Plan a move of the job: keep other nodes for the job until it has ended on `node`. Return False if
+        the job fits on no other nodes now.
         """
         if not may_move(job):
             return False

@@ -64,8 +64,8 @@ class Reservation:
         return user in self.spec.users or project in self.spec.projects
 
     def ends(self, now: float) -> Iterator[float]:
-        """Yield the end of the active or next occurrence, then the ends of the occurrences after it, at most
-        AHEAD times in all.
+        """Yield the end of the active or next occurrence, then the ends of the occurrences after it. Yield at
+        most AHEAD ends.
         """
         end, every = self.ends_at, self.spec.every_s
         if every is None:
@@ -79,8 +79,8 @@ class Reservation:
         return self.clear_from(at, until - at) > at
 
     def next_start(self, now: float) -> float | None:
-        """Return the start of the first later occurrence that has not ended at `now`; None if the reservation
-        does not recur.
+        """Return the start of the next occurrence after the one that begins at `starts_at`. Skip occurrences
+        that have ended by `now`. None if the reservation does not recur.
         """
         every = self.spec.every_s
         if every is None:

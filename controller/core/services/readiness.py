@@ -36,16 +36,16 @@ def ready_at(service: Service, job: Job) -> float:
 
 
 def must_leave(state: State, job: Job, now: float) -> bool:
-    """Return whether a node of the running replica is drained, or is reserved for other users now or within
-    MOVE_BEFORE_S.
+    """Return whether the running replica must leave its nodes. True if one of them is drained, or is reserved
+    for other users now or within MOVE_BEFORE_S seconds.
     """
     drained = any(state.nodes.by_name[member.allocation.node].drained for member in job.running)
     return drained or any(at <= now for at in _leave_times(state, job))
 
 
 def leaves_at(state: State, job: Job, now: float) -> float:
-    """Return the next time from which the replica must leave a node, because a reservation for other users
-    will begin; NEVER if there is no such reservation.
+    """Return the next time at which the replica must leave a node before a reservation for other users; NEVER
+    if there is no such reservation.
     """
     return min((at for at in _leave_times(state, job) if at > now), default=NEVER)
 

@@ -135,8 +135,8 @@ class ServiceReconciler:
         return None
 
     def scale(self, given: inputs.ScaleService, now: float) -> Reply | None:
-        """Set the number of replicas of a service. With `given.replicas` None, the number in scheduler.toml
-        holds again.
+        """Set the number of replicas of a service. If `given.replicas` is None, the number in scheduler.toml
+        applies again.
         """
         service = self._services.get(given.service)
         if service is None:
@@ -184,9 +184,9 @@ class ServiceReconciler:
         )
 
     def _replace(self, current: _Round, number: int, holders: list[Job]) -> list[Job]:
-        """End the job of a replica number that its successor has replaced, and queue a successor for a job
-        that must leave its nodes. Return the job in a list if its settings are outdated; otherwise an empty
-        list.
+        """Carry out steps 2 and 3 of the class docstring for one replica number. `holders` are the jobs with
+        this number, oldest first. Return a list with the job that is left if its settings are outdated;
+        otherwise an empty list.
         """
         state, now = self._state, current.now
         if len(holders) > 1:

@@ -387,8 +387,8 @@ def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow],
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
     for event in events:
         if isinstance(event, PreemptionPlanned):
-            # The row of a victim names the jobs for which it leaves. No other event is about a victim that is
-            # being stopped already.
+            # Write the row of each victim, because the row names the jobs for which the victim is stopped. If
+            # the victim was being stopped already, no other event is about it.
             jobs.update(dict.fromkeys(victim.job for victim in event.victims))
     fresh = {event.job for event in events if isinstance(event, JobQueued | JobEdited)}
     names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))

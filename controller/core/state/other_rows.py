@@ -145,7 +145,8 @@ def _spent(state: State, key: TenantKey) -> Note:
 def _spent_by(state: State, event: events.AttemptExited | events.MembersExited) -> Iterator[TenantKey]:
     job = state.jobs[event.job]
     if job.spec.gpus or job.spec.gpu is not None:
-        # Skip jobs without GPUs, because these notes (database rows) have only the GPU time of tenants.
+        # A job without GPUs changes no note, because these notes (database rows) have only the GPU time of
+        # tenants.
         for account in state.accounts.tenants_of(job.user, job.spec):
             yield account.key
 
@@ -335,8 +336,8 @@ def _run(stored: float | list[Any]) -> Run:
 
 
 def _load_runs(state: State, notes: list[Note]) -> None:
-    # The estimates keep only the kinds of jobs that are loaded last. So load the kinds in the order of their
-    # last ends.
+    # Load the kinds of jobs in the order of their last ends, because `state.estimates` keeps only a limited
+    # number: those that are loaded last.
     loaded = [(body[0], tuple(json.loads(name)), body[1:]) for name, body in notes]
     for at, key, run_times in sorted(loaded, key=itemgetter(0, 1)):
         state.estimates.load_runs(key, at, map(_run, run_times))

@@ -164,8 +164,8 @@ class State:
         return self.quotas.over_soft(job.user, job.spec, need, now, now - job.ready_at)
 
     def limit(self, key: TenantKey, quota: Quota | None) -> None:
-        """Set the quota of a tenant as an operator ordered it; it overrides the configuration. None removes
-        it.
+        """Set the quota that an operator has ordered for a tenant. It overrides the quota in the
+        configuration. None removes the operator's quota.
         """
         self.quotas.edit(key, quota)
         self._count_models()
@@ -180,8 +180,8 @@ class State:
             self.accounts.recount(self.jobs.values(), window_s, models)
 
     def note_gpu_models(self, node: str, before: Mapping[str, str]) -> None:
-        """Count the usage of all tenants again if the node has running jobs and the models of its GPUs differ
-        from `before`.
+        """Count the usage of all tenants again if the node has running jobs and its GPU models have changed.
+        `before` has the former model of each GPU, by GPU UUID.
         """
         if self.nodes.by_name[node].held and before != self.models_of_node(node):
             if self.accounts.models:
@@ -193,7 +193,9 @@ class State:
         return self.nodes.gpu_models(node) if node in self.nodes.by_name else {}
 
     def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set the limits of a share as an operator ordered them; they override the configuration."""
+        """Set the limits that an operator has ordered for a share. They override the limits in the
+        configuration.
+        """
         self.shares.set_limits(name, soft, hard)
         self._regroup()
 
@@ -216,7 +218,7 @@ class State:
 
     @property
     def capacity(self) -> float:
-        """The charge for all hardware of all nodes, in billing units per hour."""
+        """The capacity of the cluster in billing units per hour: the charge for all hardware of all nodes."""
         if self._capacity[0] != self.nodes.layout_version:
             charges = (self.shares.sharing.charge_whole(node.facts) for node in self.nodes.rows)
             self._capacity = self.nodes.layout_version, math.fsum(charges)
@@ -248,8 +250,9 @@ class State:
             self._regroup(always=True)
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return True for each node that the job cannot use because of an operator's reservation, or because
-        of a quota of GPUs of one model. Return None if there is no such node.
+        """Return True for each node that the job cannot use because of an operator's reservation, a timed
+        drain or a quota of GPUs of one model. None if there is no such node. The job may start up to
+        `later_s` seconds after `now`.
         """
         return either_mask(self.reserved_nodes(job, now, later_s), self.nodes_at_model_quota(job))
 
@@ -301,8 +304,8 @@ class State:
         return found
 
     def reserved_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return True for each node that the job cannot use because of an operator's reservation or a drain
-        with a time; None if there are none.
+        """Return True for each node that the job cannot use because of an operator's reservation or a timed
+        drain; None if there is no such node.
 
         The job cannot use a node if it could still run there when the reservation begins, and the reservation
         does not admit the job. The job is assumed to start at `now`, or up to `later_s` seconds later. A

@@ -76,9 +76,9 @@ async def _each(
 ) -> list[Job]:
     """Pass the input `make(job)` to the engine for each job, and return the jobs whose input it accepted.
 
-    Refusals are added to `refused`. When a job is cancelled, the engine also cancels the jobs that depend on
-    it, and then refuses the cancel of such a job as already ended. With `cancels`, such a job is returned as
-    accepted.
+    Refusals are added to `refused`. The cancel of a job also cancels the jobs that depend on it. If such a
+    dependent job is itself in `jobs`, the engine then refuses its cancel, because it has ended already. With
+    `cancels`, the dependent job counts as accepted.
     """
     lived = {job.id for job in jobs if not job.state.terminal}
     replies = await asyncio.gather(*(call.daemon.ask(make(job)) for job in jobs))
@@ -96,7 +96,9 @@ async def _each(
 
 async def _maker(call: Call, order: JobsOrder, jobs: list[Job], refused: list[JobRefused]) -> MakeInput:
     """Return a function that takes a job and returns the engine's input for the requested action, such as
-    Cancel. Jobs whose longer time limit would delay others are moved from `jobs` to `refused`."""
+    Cancel. If the request makes time limits longer, the jobs whose longer limit would delay other jobs are
+    moved from `jobs` to `refused`.
+    """
     if order.action != "set" or not jobs:
         return maker_of(order, call.caller.user, call.asker)
     # Look up the final states of the jobs in the new dependencies only once, because all jobs get the same

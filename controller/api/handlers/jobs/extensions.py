@@ -1,4 +1,4 @@
-"""Checks longer time limits of running jobs against the plan, before the engine changes the limits."""
+"""Checks whether a longer time limit of a running job would delay the promised start of another job."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LIMIT = "time_limit_s"
 
 @dataclass(frozen=True, slots=True)
 class CheckedChanges:
-    """New values of fields of a job's spec. `delays_nobody` is True if a forecast shows that their longer
-    time limit delays no promised start.
+    """The new values of fields in a job's spec. `delays_nobody` is True if they include a longer time limit,
+    and a forecast shows that this limit delays no promised start of another job.
     """
 
     changes: Mapping[str, Any]
@@ -30,8 +30,9 @@ class CheckedChanges:
 async def check_extension(
     call: Call, job: Job, changes: Mapping[str, Any], extend_s: float
 ) -> CheckedChanges | Refusal:
-    """Return the changes of a job, with the extension `extend_s` converted to a time limit. Return a refusal
-    if the caller may extend the running job only while no promised start is delayed, and one is.
+    """Return the changes of a job, with the extension `extend_s` (seconds) converted to a time limit. If
+    owners may extend their jobs, return a refusal to an owner whose longer limit would delay the promised
+    start of another job.
     """
     if extend_s and job.limit == NEVER:
         return Refusal("conflict", f"job {job.label} has no time limit to extend", LIMIT)

@@ -47,7 +47,7 @@ async def drain(call: Call, body: NodeDrain) -> NodeView:
 
 
 def _drain_view(call: Call, node: Node, body: NodeDrain) -> TimedDrainView | None:
-    """Return the drain that the request would make."""
+    """Return the API's view of the timed drain that the request asks for."""
     assert body.empty_by is not None
     return timed_drain_view(call.daemon.engine, node, TimedDrain(body.empty_by, call.caller.user, body.why))
 

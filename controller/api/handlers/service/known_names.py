@@ -81,7 +81,7 @@ def _need(name: str, known: Iterable[str], kind: str) -> None:
 
 
 def _needs_accounts(call: Call) -> bool:
-    """Whether any node runs jobs under the Unix account of the job's user."""
+    """Return whether any node runs jobs under the Unix account of the job's user."""
     daemon = call.daemon
     local = os.geteuid() == 0 and any(
         each.host is None and not each.run_as_self for each in daemon.config.nodes.values()

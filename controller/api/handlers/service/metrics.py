@@ -30,8 +30,8 @@ _LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
 async def show(call: Call) -> web.Response:
     """Show metrics of jobs, nodes, GPUs, scheduling passes, commits and requests, and those of plugins.
 
-    With gpus=1, the answer also contains the measurements of each GPU, which are most of it on large
-    clusters.
+    With gpus=1, the answer also contains the measurements of each GPU. On large clusters they are most of the
+    answer.
     """
     await call.daemon.settled()
     daemon = call.daemon

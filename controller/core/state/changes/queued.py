@@ -86,12 +86,12 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
 
 
 def _extend_limit(state: State, job: Job, spec: JobSpec) -> None:
-    """Give a running job the time limit of `spec`, and let all plans count with its later end."""
+    """Give a running job the longer time limit of `spec`, so that all plans use its later end."""
     state.remove_release(job)
     job.spec, job.limit_raised = spec, True
     state.add_release(job)
     state.accounts.follow_limit(job)
-    # Plans that were made with the earlier end are no longer valid.
+    # Increase the versions, because plans that were made with the earlier end are no longer valid.
     state.nodes.room_version += 1
     state.nodes.status_version += 1
 
