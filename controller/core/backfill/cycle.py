@@ -432,9 +432,9 @@ class Cycle:
     # Helpers of steps 2 to 4 of `run`
 
     def shut_if_over(self, lane: Lane, number: int, now: float) -> StartLimit | QuotaReserved | None:
-        """Return why the job may not start: the quota or share limit that it would exceed, the opening hours
-        of its queue, the used-up budget of its project, or the reservation of quota that it would delay.
-        Return None if nothing prevents the start.
+        """Return why the job may not start: the quota or share limit that it would exceed, the start hours of
+        its queue, the used-up budget of its project, or the reservation of quota that it would delay. Return
+        None if nothing prevents the start.
 
         Record this also as the pending reason of the whole lane (all waiting jobs with the same request),
         because it usually keeps all of them from starting.
@@ -498,8 +498,8 @@ class Cycle:
     def plan_preemption(self, job: Job, now: float) -> PreemptionPlanned | None:
         """Return a preemption that lets the job start after its victims have ended; None if there is none."""
         if not self.placer.pipeline.strategies or self.state.licences.insufficient(job.ask.licences):
-            # Preemption cannot help a job that lacks licences: it does not search victims by the licences
-            # that they hold.
+            # Preemption cannot help a job that lacks licences, because the search for victims does not
+            # consider licences.
             return None
         return self.preemption.plan(job, now, self.search.reserved_for_others(job, now))
 

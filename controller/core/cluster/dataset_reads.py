@@ -14,7 +14,9 @@ MOMENTS = 64
 
 @dataclass(frozen=True, slots=True)
 class DatasetPolicy:
-    """The table [datasets]: for how long, and on how many nodes, a read data set is remembered."""
+    """The settings of the table [datasets]: for how long, and for how many nodes, reads of a data set are
+    stored.
+    """
 
     retention_s: float = 259_200.0
     """0: reads are not remembered."""
@@ -30,15 +32,16 @@ DEFAULT_DATASETS = DatasetPolicy()
 class DatasetReads:
     """For each data set, the nodes on which jobs have read it, with the time of the last use on each node.
 
-    The level of a data set on a node is a number from 0 to 1 for the part of it that is probably still cached
-    there: 1 at the last use, falling in equal steps to 0 at the end of the retention.
+    The level of a data set on a node is an estimate, from 0 to 1, of how much of the data set is still cached
+    on the node. It is 1 at the last use, and falls in equal steps to 0 at the end of the retention.
 
     Algorithm
-    1. `note`: at the end of a job on a node, store the time for each of its data sets. Forget nodes whose
-       retention is over; if there are still too many nodes, those with the oldest use.
-    2. `advance`: the engine calls this method before each scheduling pass. Levels are computed for the last
-       moment on a grid of retention / MOMENTS seconds. So cached scores stay valid between two moments, and
-       no timer is needed.
+    1. `note`: at the end of a job on a node, store the time for each of its data sets. Delete the nodes whose
+       last use is longer ago than the retention. If more nodes than `DatasetPolicy.nodes` remain, delete
+       those with the oldest last use.
+    2. `advance`: the engine calls this method before each scheduling pass. It rounds the present time down to
+       a multiple of retention / MOMENTS seconds, and levels are computed for the rounded time. Levels
+       therefore change only once in this interval, and cached scores of nodes stay valid within the interval.
 
     Invariant: the content depends only on the events so far, so it is the same after a restart and in a
     replay.
@@ -102,7 +105,7 @@ class DatasetReads:
         self.version += 1
 
     def advance(self, now: float) -> None:
-        """Compute the levels for this time from now on."""
+        """Set the present time, for which `levels` computes the levels."""
         step = self.policy.retention_s / MOMENTS
         moment = math.floor(now / step) * step if step else -math.inf
         if moment != self._moment:
@@ -110,7 +113,9 @@ class DatasetReads:
             self._void()
 
     def levels(self, name: str) -> Mapping[str, float]:
-        """Return the level of a data set on each node that has read it within the retention, by node."""
+        """Return the level of a data set by node, for the nodes on which jobs have read the data set within
+        the retention.
+        """
         found = self._levels.get(name)
         if found is None:
             found = self._levels[name] = {
@@ -125,8 +130,8 @@ class DatasetReads:
         return 1.0 - max(0.0, self._moment - at) / retention_s if retention_s else 0.0
 
     def on_node(self, node: str, now: float) -> list[tuple[str, float]]:
-        """Return the data sets that jobs have read on a node within the retention, each with the time of its
-        last use; the latest use first.
+        """Return (name, time of the last use) for each data set that jobs have read on a node within the
+        retention. The latest use comes first.
         """
         found = self.by_node.get(node, {}).items()
         kept = [(name, at) for name, at in found if now - at < self.policy.retention_s]

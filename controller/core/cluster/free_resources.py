@@ -65,7 +65,7 @@ class FreeResources:
 
 
 def free_on(nodes: Nodes, row: int) -> FreeResources:
-    """Return the present free resources of the node in this row of the node table."""
+    """Return the resources that are free now on the node in this row of the node table."""
     columns = nodes.columns
     cpu, memory = columns.cpu_free.item(row), columns.memory_free.item(row)
     scratch = columns.scratch_free.item(row)

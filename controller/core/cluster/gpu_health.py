@@ -183,8 +183,8 @@ def after_fault(
 
 
 def occupy(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition of a GPU that a process outside of any job uses: SUSPECT. Such use does not count
-    as a fault.
+    """Return the condition of a GPU that is in use by a process outside of any job. The GPU becomes SUSPECT,
+    unless its condition is already worse. This does not count as a fault.
     """
     if _GRAVITY.index(old.health) > _GRAVITY.index(GpuHealth.SUSPECT) or old.needs:
         return old
@@ -192,8 +192,8 @@ def occupy(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> Gp
 
 
 def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition of a GPU after a check found that the known cause, for example a process outside
-    of any job, still makes the GPU unusable.
+    """Return the condition of a GPU that is still unusable at a check for the same reason as before, for
+    example because of a process outside of any job.
 
     This is not a new fault, so the wait before the next check does not grow.
     """
@@ -204,8 +204,8 @@ def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) 
 
 
 def check_now(old: GpuCondition, now: float) -> GpuCondition:
-    """Return the condition with the next check due now, because the cause of the fault may have ended. A GPU
-    that is OK, or that needs a reset, reboot or resume, is unchanged.
+    """Return the condition of a GPU with the next check due now. Call this when the cause of the fault may
+    have ended. A GPU that is OK, or that needs a reset, reboot or resume, is unchanged.
     """
     return old if old.ok or old.needs else replace(old, due=now)
 

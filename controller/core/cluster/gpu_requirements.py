@@ -120,8 +120,10 @@ def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
 
 
 def milli_by_model(part: PerNodeRequest, columns: NodeTable) -> dict[str, int]:
-    """Return, for each GPU model that suits the request, the most thousandths of such GPUs that the request
-    takes on one node; empty for a request without GPUs.
+    """Return, by GPU model that suits the request, how many thousandths of GPUs of this model the request
+    takes on one node at most. Empty for a request without GPUs.
+
+    Example: a request for 2 whole GPUs that accepts only H100 takes 2,000 thousandths of H100.
     """
     needs, found = gpu_needs_of(part, columns), dict[str, int]()
     if not needs.count:
@@ -135,8 +137,8 @@ def milli_by_model(part: PerNodeRequest, columns: NodeTable) -> dict[str, int]:
 def milli_of_models(
     part: PerNodeRequest, columns: NodeTable, names: Sequence[str], nodes: int
 ) -> tuple[int, ...]:
-    """Return, for each GPU model in `names`, the thousandths of such GPUs that the request takes on `nodes`
-    nodes; 0 if GPUs of another model suit the request too.
+    """Return, for each GPU model in `names`, how many thousandths of GPUs of this model the request takes for
+    certain on `nodes` nodes. This is 0 if GPUs of another model suit the request too.
     """
     suited = milli_by_model(part, columns) if names else {}
     most = max(suited.values(), default=0) * nodes

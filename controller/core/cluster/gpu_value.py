@@ -1,4 +1,4 @@
-"""Computes the value of a node's free GPUs: the part of them that the requests that users submit could use.
+"""Computes the value of a node's free GPUs: how much of these GPUs the usual requests of users could use.
 
 The model. A free GPU is worth nothing without the CPU and memory for a job on it, or if no submitted request
 can use it. In this module, milli are thousandths of a GPU. A request k asks for n GPUs with m milli of each,

@@ -37,8 +37,8 @@ class NodeOverrides:
     def updated(self, labels: LabelChanges, taints: LabelChanges, known: Mapping[str, str]) -> NodeOverrides:
         """Return a copy with the changes `labels` and `taints` of an operator.
 
-        The value None hides a label or taint that does not come from an operator (`known` has these labels of
-        the node), and removes one that does.
+        A change to the value None removes a label or taint that an operator has set. It hides a label or
+        taint that comes from elsewhere. `known` has the labels of the node that come from elsewhere.
         """
         configured = {taint_name(taint) for taint in self.configured}
         return replace(

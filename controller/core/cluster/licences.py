@@ -14,7 +14,7 @@ from wire.text import printable
 
 @dataclass(frozen=True, slots=True)
 class LicenceShortage:
-    """A licence of which a job requests more than is free."""
+    """A licence of which fewer are free than a job requests."""
 
     name: str
     wanted: int

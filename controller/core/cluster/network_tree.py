@@ -33,7 +33,7 @@ class NetworkTopology:
         """Return the names of the switches above the node with these labels, the widest level first; empty if
         none is known. The label `node` is the name of the node.
 
-        If the label of one level is missing, the labels of the levels below it are not read.
+        If the label of one level is missing, the path ends above this level.
         """
         if not self.levels:
             return self.paths.get(labels.get("node", ""), ())

@@ -232,7 +232,7 @@ class Nodes:
         return self.by_name.get(name)
 
     def copy(self) -> Nodes:
-        """Return a copy with all allocations and nominations, on which placements can be tried."""
+        """Return a copy with all allocations and nominations. Callers try placements on the copy."""
         other = Nodes()
         other.copy_empty(self)
         for node in self.rows:
@@ -356,8 +356,8 @@ class Nodes:
         """Withdraw the nomination of the job on this node: the node's resources are no longer kept for the
         job.
 
-        `heirs` has the victims (jobs that were preempted for the job) whose resources are kept for another
-        nominated job from now on: the id of the victim, with the id of that nominated job.
+        `heirs` has, by the id of a victim (a job that was preempted for this job), the id of another
+        nominated job. The resources that this victim still holds are kept for the other job from now on.
         """
         node = self.by_name[name]
         del node.claims[job]

@@ -84,8 +84,8 @@ def _nearest(rules: QuotaConfig, name: str) -> str:
 
 
 def hours_refusal(quotas: Quotas, spec: JobSpec, now: float) -> Refusal | None:
-    """Return a refusal if the queue starts no job before the latest start that meets the job's deadline;
-    otherwise None.
+    """Return a refusal if the next start hours of the queue begin too late for the job's deadline; otherwise
+    None.
     """
     closed = quotas.closed(spec.queue, now)
     if closed is None or spec.deadline_at is None:
@@ -135,8 +135,8 @@ def quota_refusal(
 def _never_on_any_model(
     quotas: Quotas, placer: Placer, spec: JobSpec, ask: ResourceRequest, user: str
 ) -> LimitExceeded | None:
-    """Return a limit on a GPU model if the job alone exceeds the limit of every model that suits it;
-    otherwise None.
+    """Return a quota on a GPU model that the job alone would exceed, if it would exceed such a quota on every
+    GPU model that suits it; otherwise None.
     """
     shape = placer.shape(ask) if quotas.models else None
     if shape is None:

@@ -96,8 +96,8 @@ class AgentReports:
             known = (job.id, job.attempt) in reported
             if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
                 self._stopper.send_leave(job, given.node)
-            # A job was being stopped, in order to be queued again, when its node was rebooted. Record the job
-            # as lost and not as stopped, because it may have ended before the reboot.
+            # Repeat the stop order. Leave out a job that was being stopped in order to be queued again and
+            # whose node was rebooted. It may have ended before the reboot, so it is recorded as lost below.
             elif job.stopping and (known or not rebooted or job.stopping not in RUNS_AGAIN):
                 self._stopper.send_stop(job, given.node)
             elif not known:

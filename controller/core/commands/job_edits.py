@@ -64,7 +64,7 @@ def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
 
 
 def _limit_refusal(job: Job, spec: JobSpec) -> Refusal | None:
-    """Return a refusal if the placed job cannot get the time limit of `spec`; None if it can."""
+    """Return a refusal if a job that no longer waits cannot get the time limit of `spec`; otherwise None."""
     if job.limit == NEVER:
         message = f"job {job.label} runs without a time limit"
     elif job.state is not JobState.RUNNING:
@@ -81,8 +81,8 @@ def _limit_refusal(job: Job, spec: JobSpec) -> Refusal | None:
 def labels_of_queue(
     job: Job, changes: Mapping[str, Any], edited: JobSpec, admitted: JobSpec
 ) -> tuple[str, ...]:
-    """Return the labels in the node selector of an edited job that its queue has added, and not the user.
-    They are stored with the job, because they are removed when the job changes its queue.
+    """Return the names of the labels that an edited job's node selector has from the queue and not from the
+    user. These names are stored with the job, because the labels are removed when the job changes its queue.
 
     `edited` is the spec with `changes`, `admitted` the same spec after the queue added its labels.
     """

@@ -39,7 +39,7 @@ def active_jobs(state: State, selection: AllJobs | JobRange | JobsOf) -> list[Jo
 
 def with_extension(job: Job, changes: Mapping[str, Any], extend_s: float) -> Mapping[str, Any]:
     """Return the changes of a job's spec with a time limit that is longer by `extend_s` seconds; unchanged if
-    that is 0 or the job has no time limit.
+    `extend_s` is 0 or the job has no time limit.
     """
     if not extend_s or job.limit == NEVER:
         return changes

@@ -57,8 +57,8 @@ class OperatorCommands:
         return DONE
 
     def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
-        """Record that the journal entries up to number `given.through` will be deleted, and the hash of the
-        last of them. With this hash, the hash chain of the later entries can still be verified.
+        """Record that the journal entries up to number `given.through` will be deleted. Record also the hash
+        of the last of these entries, so that the hash chain of the later entries can still be verified.
 
         The store deletes the entries after the commit.
         """

@@ -33,8 +33,8 @@ class ReservationCommands:
        at the same time.
     2. A reservation for a number of nodes or GPUs gets the nodes that are free soonest (`_chosen`); on a tie,
        the nodes with the fewest jobs, then the first by name.
-    3. A reservation is refused if a job that may not run in it could still run on its nodes when it begins,
-       unless `anyway` is set. Replicas of services do not count.
+    3. A reservation is refused if a job that it does not admit could still run on its nodes when it begins.
+       With `anyway`, the reservation is made nevertheless. Replicas of services do not count.
 
     Cost: O(nodes log nodes + reservations * nodes) to make one; O(reservations) when one begins or ends.
     """
@@ -154,8 +154,8 @@ def _meet(one: Reservation, other: Reservation) -> bool:
 
 
 def _free_at(state: State, spec: ReservationSpec, node: Node) -> float:
-    """Return the time at which the node is free for the reservation: the latest expected end of all jobs that
-    the reservation does not admit. Return 0 if no such job is on the node.
+    """Return the time at which the node is free for the reservation `spec`: the latest expected end of the
+    node's jobs, without the jobs that the reservation admits. Return 0 if there are no such jobs.
     """
     mine = Reservation(spec, (), spec.starts_at, "")
     jobs = (state.jobs[number] for number in node.held)

@@ -36,9 +36,9 @@ SIZE_FIELDS = frozenset(
 class _Share:
     """The default CPU and memory of a request: a part of a node in proportion to the requested GPUs or CPUs.
 
-    Among the nodes that could hold the request, `cpu_milli` is the smallest such part of the CPUs, and
-    `memory_mib` the smallest part of the memory. The nodes `cpu_node` and `memory_node` have these parts.
-    `most_cpu_milli` and `most_memory_mib` are the whole CPU and memory of the largest of the nodes.
+    Nodes differ, so the smallest part among the nodes that could hold the request counts: `cpu_milli` is the
+    part of node `cpu_node`, `memory_mib` the part of node `memory_node`. `most_cpu_milli` and
+    `most_memory_mib` are the whole CPU and memory of the largest of these nodes.
     """
 
     cpu_milli: int
@@ -52,7 +52,7 @@ class _Share:
 class DefaultSizes:
     """Fills in the CPU and memory that a job did not request, when it is submitted or changed.
 
-    Algorithm, for CPU and for memory, if the spec has 0 for it
+    Algorithm for an amount of CPU or memory that is 0 in the spec
     1. A best-effort job gets the fixed small sizes of BEST_EFFORT.
     2. Otherwise take the default of the job's queue, or else of `[jobs]`: per GPU for a job with GPUs, per
        node for a job without. The value is reduced to the size of the largest node that could hold the job.
@@ -114,7 +114,7 @@ class DefaultSizes:
 
     def waiting(self, jobs: Callable[[], Any]) -> list[int]:
         """Return the ids of the waiting jobs with provisional default sizes, in ascending order. The first
-        call looks for them among all jobs that `jobs()` returns.
+        call finds these jobs among all waiting jobs, which `jobs()` returns.
         """
         if self._provisional is None:
             self._provisional = {job.id for job in jobs() if has_provisional_size(job.spec)}

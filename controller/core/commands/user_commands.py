@@ -192,7 +192,8 @@ class UserCommands:
         return Accepted((job.id,))
 
     def _in_queue(self, job: Job, asked: JobSpec, asker: inputs.Requester | None) -> JobSpec | Refusal:
-        """Return the edited spec with the rules of its queue, or a refusal.
+        """Return the edited spec with the time limit and node labels that its queue sets, or a refusal if the
+        queue does not accept the job.
 
         Operators may extend a running job beyond the longest time limit of its queue. Later edits of such a
         job are not refused for this limit.
@@ -205,7 +206,7 @@ class UserCommands:
         return ruled if isinstance(ruled, Refusal) else replace(ruled, time_limit_s=asked.time_limit_s)
 
     def _extension_refusal(self, job: Job, asked: JobSpec, given: inputs.Edit, now: float) -> Refusal | None:
-        """Return a refusal if the user may not extend the time limit of a running job; None if it may.
+        """Return a refusal if the user may not extend the time limit of a running job; None if the user may.
 
         An operator always may. The owner may if the configuration allows it, a forecast shows that no
         promised start is delayed, and the quotas of GPU time have room.

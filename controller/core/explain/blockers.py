@@ -35,8 +35,8 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
     """Return whether a waiting job that fits on free nodes will start in the next pass of its profile if
     nothing else changes before that pass.
 
-    `placer` is used in place of the placer of this profile, for callers that must not let the profile's
-    placer compute scores between two passes.
+    `placer`: a placer to use in place of the profile's placer. Callers between two passes give one, because
+    the profile's placer must not compute scores at that time.
     """
     state, queue, head = cycle.state, cycle.queue, cycle.head
     if cycle.backfill.reserves is Reserves.ALL_JOBS:

@@ -124,7 +124,7 @@ def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) ->
 
 
 def _protected(cycle: Cycle, victims: Collection[int], now: float) -> list[Job]:
-    """Return the victims that are protected by a guard (a limit in [preemption]) of their own profile."""
+    """Return the jobs of `victims` that a guard (a limit in [preemption]) of their own profile protects."""
     jobs, guards_of = [cycle.state.jobs[each] for each in victims], cycle.preemption.guards_of
     return [
         each

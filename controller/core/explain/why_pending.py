@@ -108,8 +108,8 @@ def request_text(job: Job) -> str:
 
 
 def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
-    """Yield additions to the reason why the job waits: a soft limit that it exceeds, GPUs that are out of
-    service, and that the job comes before all others because it is a gang that has waited long.
+    """Yield further facts about a waiting job, each as a text: limits and budgets that move it back in the
+    queue, a wait that is unusually long, and GPUs of suitable nodes that are out of service.
     """
     soft = state.over_soft_quota(job, now)
     if soft is not None:
@@ -203,8 +203,8 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
 def _nodes_that_can(
     placer: Placer, part: PerNodeRequest, need: int, found: tuple[FilterLoss, ...], fitting: int
 ) -> str:
-    """Return a text with the number of nodes that can hold the request now (`fitting`), and with what the
-    other nodes lack. `need` is the number of nodes that the job requests.
+    """Return a text that says how many nodes can hold the request now (`fitting`), and what the other nodes
+    lack (`found`). `need` is the number of nodes that the job requests.
     """
     bound, total = binding_filters(placer, part), len(placer.nodes)
     if bound.suitable < need:
@@ -368,7 +368,7 @@ def _making_room(state: State, job: Job, now: float) -> str:
 
 
 def _moving(state: State, job: Job) -> str:
-    """Return a sentence with the nodes that a job is moved to, or that it returns to after a failed move."""
+    """Return a sentence with the nodes to which a job is being moved or, after a failed move, returns."""
     last = job.moves[-1]
     if last.undone:
         nodes, why = ", ".join(each.node for each in last.origin), last.undone
@@ -380,8 +380,8 @@ def _moving(state: State, job: Job) -> str:
 
 
 def _drain_text(state: State, job: Job, now: float) -> str:
-    """Return a sentence about the timed drain of a node because of which the running job will be stopped;
-    empty if there is none.
+    """Return a sentence about the timed drain of a node, if the node must be empty before the running job
+    would end; otherwise an empty text.
     """
     for member in job.running if state.reservations.drained_nodes else ():
         node = state.nodes.by_name[member.allocation.node]

@@ -22,7 +22,7 @@ class DecayedUsage:
 
     If the total was `amount` at the time `at`, and the use has had the constant rate r since then, the total
     at time t is amount * k + r * longest_h * (1 - k). Here k = 2 ** -((t - at) / half-life), and longest_h is
-    the total that a constant rate of 1 reaches in the end.
+    the total to which a constant rate of 1 leads in the long run.
     """
 
     half_life_s: float

@@ -285,8 +285,8 @@ class ShareTree:
         return line
 
     def fair_rate(self, path: SharePath, capacity: float) -> float:
-        """Return to how much of `capacity` (billing units per hour) the share is entitled. Shares without
-        unended jobs count as absent.
+        """Return the part of `capacity` (billing units per hour) to which the share is entitled. Shares
+        without unended jobs count as absent.
         """
         part = capacity
         for depth in range(1, len(path) + 1):
@@ -329,7 +329,9 @@ class ShareTree:
         self.version += 1
 
     def projects_set_live(self) -> set[str]:
-        """Return the projects for which operators have set a weight or a limit, or for one of their users."""
+        """Return the projects that have a weight or limit set by an operator, or a user with such a weight or
+        limit.
+        """
         named = {name.partition("/")[0] for name in (*self.set_weights, *self.limits)}
         return named - self.sharing.organisations.keys()
 

@@ -1,1 +1,3 @@
-"""Finds out when jobs will start, and which small change would start a job now, on copies of the engine."""
+"""Finds out when jobs will start, and which small change would start a job now, by simulations on copies of
+the engine.
+"""

@@ -122,8 +122,8 @@ def forecast(
 
     1. Run a scheduling pass at the simulated time, and record the starts. Jobs that the pass stops end at
        once.
-    2. End the forecast if job `until` has started, if no job waits, or if nothing else would happen than that
-       recurring reservations begin and end.
+    2. End the forecast if job `until` has started, if no job waits, or if from now on only recurring
+       reservations would begin and end.
     3. Go to the next end of a job, timer or reservation, and end the jobs whose limit is reached.
     4. Repeat until `going` returns False, or for `steps` steps. The starts found so far stay valid.
 

@@ -36,11 +36,11 @@ RelaxationScale = Sequence[Relaxation]
 def relaxations(
     spec: JobSpec, user: str, placer: Placer, limits: Sequence[float] = ()
 ) -> Iterator[RelaxationScale]:
-    """Yield specs with fewer or smaller requirements than the user's spec (relaxations), one list for each
-    kind of change, the smallest change first.
+    """Yield lists of relaxations: specs that require less than the user's spec. A list has relaxations of one
+    kind, such as less memory, the smallest change first.
 
-    Relaxations with fewer constraints come before those with smaller amounts. `limits`: the time limits to
-    try, in seconds.
+    The lists with fewer constraints come before those with smaller amounts. `limits`: the time limits to try,
+    in seconds.
     """
     for each in (*_ties(spec), *_terms(spec), *_kinds(spec, placer), *_tolerations(spec, placer)):
         yield (each,)
@@ -194,7 +194,8 @@ def _scratch(spec: JobSpec, user: str, placer: Placer) -> RelaxationScale:
 
 
 def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]) -> int:
-    """Return how much of one resource each node of the job could get now; 0 if too few nodes fit the job.
+    """Return how much of one resource the job could get now on each of its nodes; 0 if too few nodes fit the
+    job.
 
     `spec` is the job's spec without this resource. `column` has, for each node, how much of the resource is
     free.

@@ -164,7 +164,8 @@ def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
     for node in [node for node in nodes if node.up and not node.drained]:
         out = [gpu for gpu in node.facts.gpus if node.health_of(gpu) is GpuHealth.CORDONED][:MOST_NODES]
         for chosen in [*([gpu] for gpu in out), out] if len(out) > 1 else [out] if out else []:
-            # Add the input GpuChecked (a passed check), because a resumed GPU gets no job before a check.
+            # Resume the GPUs, and report a passed check (GpuChecked) for each, because a resumed GPU gets no
+            # job before a check.
             given: list[Input] = [ResumeGpu(node.name, gpu.index, ACTOR) for gpu in chosen]
             given += [GpuChecked(node.name, gpu.uuid, True) for gpu in chosen]
             if trial.starts(*given):
@@ -234,8 +235,9 @@ def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
 def suggestion_command(suggestion: Suggestion, label: str, labels: dict[int, str]) -> tuple[str, ...]:
     """Return the arguments of the `corral` command that carries out a suggestion.
 
-    `label` is the id of the waiting job as users see it, `labels` has those of running jobs. Empty for
-    changes of the spec: the command line writes such commands itself.
+    The result is empty if the suggestion changes the spec, because the command line makes the command for
+    such a change itself. `label` is the id of the waiting job as users see it; `labels` has these labels for
+    running jobs, by job id.
     """
     if suggestion.release:
         return ("job", "release", label)

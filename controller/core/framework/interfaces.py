@@ -37,7 +37,7 @@ class Filter(Protocol):
         ...
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the reason why this filter rejects nodes for the request, such as `fewer than 8 free GPUs`.
+        """Return the general reason for which this filter rejects nodes, such as `fewer than 8 free GPUs`.
 
         A filter may also have a method `shortage(part, nodes, rows, *, idle)`, which returns the reason for
         the nodes in `rows` only. `idle` is True if the filter would reject these nodes even without running

@@ -52,8 +52,8 @@ class DynamicOrderChain:
         return tuple(each for order in moving for each in order.rank(job))
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return a key that is equal for jobs that never overtake each other while they wait, under both
-        orders.
+        """Return the key of the list (lane) in which the queue keeps the job. The order of jobs with equal
+        keys never changes while they wait, because neither of the two orders changes it.
         """
         return *_group(self.first, job, tenant), *_group(self.second, job, tenant)
 

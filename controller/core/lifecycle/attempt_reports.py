@@ -58,9 +58,9 @@ def merge_member_reports(taken: Iterable[tuple[Input, A | None]]) -> Iterator[tu
     """Yield the inputs, but merge reports about members of one attempt into one input, so that the engine
     handles a large gang at once.
 
-    Only reports that follow each other are merged. Among them, reports about different attempts may change
-    their order, because these do not depend on each other. Two reports of one node about the same attempt are
-    never merged, because the second replaces the first.
+    Only reports that follow each other are merged. Reports about different attempts may change their order,
+    because they do not depend on each other. Two reports of one node about the same attempt are never merged,
+    because the second replaces the first.
     """
     pending: dict[tuple[int, int], dict[str, AgentReported]] = {}
     for given, answer in taken:

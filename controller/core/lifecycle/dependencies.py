@@ -32,8 +32,8 @@ Target = tuple[str, Until]
 
 
 class DependencyIndex:
-    """The dependencies of queued jobs that are neither met nor impossible yet, by target. A target is a pair
-    (job label or path, condition).
+    """The open dependencies of queued jobs, by target. A dependency is open until it is met or can no longer
+    be met. A target is a pair (job label or path, condition).
 
     A dependency on an array is met when all elements meet the condition, and impossible when one element can
     no longer meet it. The first call of `outcome` for an array reads all elements. After that, `_pending` has

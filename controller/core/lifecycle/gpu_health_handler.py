@@ -24,7 +24,7 @@ class GpuHealthHandler:
     """Handles reports and commands about the health of GPUs.
 
     1. An agent reports a fault (`on_fault`). The policy decides whether the GPU goes out of service. The
-       fault is recorded for the jobs on the GPU, as the reason if they fail.
+       fault is stored with the jobs on the GPU. If such a job fails, the fault is shown as the reason.
     2. Some seconds after a GPU went out of service, its agent is ordered to check it. After enough passed
        checks (`on_check`) the GPU is in service again; a failed check keeps it out of service.
     3. A GPU that needs a reset is reset (`on_reset`) when no job holds any part of it, because a reset would
@@ -51,8 +51,8 @@ class GpuHealthHandler:
     # --- reports of agents ---
 
     def on_fault(self, given: inputs.GpuTroubled, now: float) -> Reply:
-        """Handle a fault of a GPU that an agent reports. Take the GPU out of service if the policy says so,
-        and record the fault for the jobs on the GPU.
+        """Handle a fault of a GPU that an agent reports. Take the GPU out of service if the policy requires
+        this, and store the fault with the jobs on the GPU.
         """
         node, gpu = self._find(given.node, given.uuid)
         if node is None or gpu is None:
@@ -114,8 +114,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_gpus_freed(self, node: Node, allocation: Allocation, now: float) -> None:
-        """Order the resets of GPUs in this allocation that could not be reset while a job held them. The job
-        has now left the node.
+        """Order the resets for which GPUs of `allocation` have waited. A job has just given this allocation
+        back, and a GPU cannot be reset while a job holds it.
         """
         held = {hold.uuid for hold in allocation.gpus}
         for gpu in node.facts.gpus if held & node.health.keys() else ():
@@ -123,8 +123,8 @@ class GpuHealthHandler:
                 self._order_reset(node, gpu, node.condition(gpu), now)
 
     def on_report(self, given: inputs.GpuReported, now: float) -> Reply:
-        """Set the health of a GPU to the health recorded in a journal that is replayed. Do nothing if they
-        are equal.
+        """Set the health of a GPU to the health that a replayed journal has recorded. Do nothing if the GPU
+        already has this health.
         """
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:

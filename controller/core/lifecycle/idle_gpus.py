@@ -49,8 +49,8 @@ class IdlePolicy:
 
     @property
     def longest_s(self) -> float:
-        """The longest idle time in seconds after which a job of any queue is flagged; 0 if jobs are never
-        flagged.
+        """The longest `after_s` (the idle seconds after which a job is flagged) of all queues; 0 if jobs are
+        never flagged.
         """
         return max(self.after_s, *(each.after_s for each in self.of_queues.values()), 0.0)
 

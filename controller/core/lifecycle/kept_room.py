@@ -1,5 +1,5 @@
-"""Keeps resources for a replica of a service until it starts: those of its last attempt, or those of the
-replica that it replaces.
+"""Keeps resources for a replica of a service until the replica starts. They are the resources of its last
+attempt, or of the older replica that it replaces.
 
 The replica is nominated for the nodes, like a job that waits for its victims to end.
 """

@@ -20,8 +20,8 @@ def undo_move(
     takes the next.
 
     1. The job gets its old nodes again if `back` is True (the caller allows it), the nodes take jobs and the
-       job's old allocations are still free. If the job was moved in favour of another job that has not
-       started, that job loses its nomination to the nodes and waits in the queue again.
+       job's old allocations are still free. If the job was moved to make room for another job that has not
+       started yet, the other job loses its nomination and waits in the queue again.
     2. Otherwise the job waits in the queue.
     """
     move = job.move

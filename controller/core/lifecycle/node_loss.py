@@ -64,7 +64,9 @@ def lost_after_s(job: Job, losses: NodeLossPolicy) -> float | None:
 
 
 def silence_limits(state: State, node: Node, losses: NodeLossPolicy) -> set[float]:
-    """Return the seconds of silence after which the node counts as DOWN, or a job on it counts as lost."""
+    """Return the lengths of silence, in seconds, after which the node counts as DOWN or one of its jobs as
+    lost.
+    """
     of_jobs = {lost_after_s(state.jobs[job], losses) for job in node.held}
     return {losses.down_after_s, *(each for each in of_jobs if each is not None)}
 

@@ -95,7 +95,7 @@ class Timers:
             self._schedule(job)
         if isinstance(event, events.DependencyDecided):
             self.dependencies.remove(event.job, event.index)
-        # Do not update dependencies if the job waits for no other job and no other job waits for it.
+        # Update dependencies only if the job waits for other jobs, or other jobs wait for this job.
         if job.spec.after or job.wait.inherited or self.dependencies.by_target:
             self.dependencies.update(job)
             self.inheritance.update(job)
