@@ -43,6 +43,7 @@ class Reason(str, enum.Enum):
     QUOTA = "quota"
     SHARE = "share"
     HOURS = "hours"
+    KEPT_FREE = "kept_free"
     LICENCE = "licence"
     RESERVATION = "reservation"
     PROMISED = "promised"

@@ -59,7 +59,7 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
         answer = replace(answer, no_preemption=why_no_preemption(engine.profile_cycles.of(job), job, now))
     yield answer
     labels = {each.id: (each.label, each.name, each.user) for each in engine.state.live()}
-    limited = answer.why.reason in (Reason.QUOTA, Reason.SHARE, Reason.HOURS)
+    limited = answer.why.reason in (Reason.QUOTA, Reason.SHARE, Reason.HOURS, Reason.KEPT_FREE)
     last = Fork(lambda: _waits_last(engine_copy, number)) if limited else None
     scores = engine.state.estimates.starts
     latest = _start_of(engine_copy, number, predicted=False, first=(Release(number, "root"),) if held else ())

@@ -25,7 +25,12 @@ from controller.registry.policy_summary import (
     uses_shares,
 )
 from controller.registry.projects import named_projects
-from controller.registry.queues import dead_exemptions, dead_preemption_keys, hours_without_zone
+from controller.registry.queues import (
+    dead_exemptions,
+    dead_kept_gpus,
+    dead_preemption_keys,
+    hours_without_zone,
+)
 from controller.registry.topology import dataset_warnings, topology_warnings
 from wire.cluster.quota import ANY_NAME, NO_LIMITS, Quota
 from wire.names import HIGHEST_PRIORITY
@@ -272,6 +277,7 @@ CHECKS: tuple[Check, ...] = (
     dead_strategies,
     dead_preemption_keys,
     dead_exemptions,
+    dead_kept_gpus,
     hours_without_zone,
     topology_warnings,
     dataset_warnings,

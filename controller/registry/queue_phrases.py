@@ -22,6 +22,9 @@ def queue_phrases(rule: QueueRule, idling: IdlePolicy, queue: str, cap: int | No
     yield from _limits_of_users(rule)
     if rule.hours is not None:
         yield f"starts jobs only {rule.hours}"
+    if rule.keep_free_gpus:
+        when = "" if rule.keep_free_hours is None else f" {rule.keep_free_hours}"
+        yield f"keeps {counted(rule.keep_free_gpus, 'GPU')} free{when}"
     yield from _preemption(rule)
     if queue in idling.of_queues:
         yield _idle(idling.of(queue))

@@ -31,6 +31,7 @@ _AS_WRITTEN = (
     "max_running_per_user",
     "max_gpus_per_user",
     "max_jobs_per_user",
+    "keep_free_gpus",
 )
 """The keys of [queues.NAME] whose values a QueueRule has without a change."""
 
@@ -48,12 +49,15 @@ def _rule(section: QueueSection, zone: str) -> QueueRule:
         select=dict(section.select),
         defaults=section.defaults,
         exempt=frozenset(section.exempt),
-        hours=_start_hours(section.hours, zone) if section.hours else None,
+        hours=_hours(section.hours, zone),
+        keep_free_hours=_hours(section.keep_free_hours, zone),
         may_preempt=None if section.may_preempt is None else frozenset(section.may_preempt),
     )
 
 
-def _start_hours(texts: Sequence[str], zone: str) -> StartHours:
+def _hours(texts: Sequence[str], zone: str) -> StartHours | None:
+    if not texts:
+        return None
     windows = [window for text in texts for window in windows_of(text)]
     return StartHours(tuple(texts), tuple(sorted(windows)), ZoneInfo(zone), zone)
 
@@ -155,14 +159,31 @@ def dead_exemptions(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
                 yield problem_at(config.source, key, f"{what!r} has no effect, because {dead[what]}")
 
 
+def dead_kept_gpus(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each queue with `keep_free_hours` and no `keep_free_gpus`, and for each queue that
+    keeps GPUs free although no queue has a lower priority.
+    """
+    rules = pipeline.rules
+    for name, each in config.queues.items():
+        if each.keep_free_hours and not each.keep_free_gpus:
+            key = ("queues", name, "keep_free_hours")
+            yield problem_at(config.source, key, "has no effect without keep_free_gpus")
+        lower = any(rules.queue(other).priority < each.priority for other in (*config.queues, DEFAULT_QUEUE))
+        if each.keep_free_gpus and not lower:
+            message = "has no effect, because no queue has a lower priority"
+            yield problem_at(config.source, ("queues", name, "keep_free_gpus"), message)
+
+
 def hours_without_zone(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning, at the first queue with the key `hours`, if the time zone of these hours is not
-    set."""
+    """Yield a warning, at the first queue with `hours` or `keep_free_hours`, if [scheduler] time_zone is not
+    set.
+    """
     if "time_zone" in config.scheduler.model_fields_set:
         return
     for name, each in config.queues.items():
-        if each.hours:
+        key = "hours" if each.hours else "keep_free_hours"
+        if getattr(each, key):
             message = f"these hours are in {config.scheduler.time_zone}, because no time zone is set"
             hint = 'Set [scheduler] time_zone, such as "Europe/Berlin".'
-            yield problem_at(config.source, ("queues", name, "hours"), message, hint)
+            yield problem_at(config.source, ("queues", name, key), message, hint)
             return

@@ -64,6 +64,16 @@ BAD = [
         "topology.weight: has no effect, because no switches are named. Set levels or switches.",
     ),
     (
+        "dead_kept_gpus",
+        "[queues.default]\ndefault_time_limit_s = 60\nkeep_free_gpus = 2",
+        "queues.default.keep_free_gpus: has no effect, because no queue has a lower priority",
+    ),
+    (
+        "dead_kept_gpus",
+        "scheduler.time_zone = 'UTC'\n[queues.default]\ndefault_time_limit_s = 60\nkeep_free_hours = ['fri']",
+        "queues.default.keep_free_hours: has no effect without keep_free_gpus",
+    ),
+    (
         "hours_without_zone",
         "[queues.default]\ndefault_time_limit_s = 60\nhours = ['sat-sun']",
         "queues.default.hours: these hours are in UTC, because no time zone is set. Set [scheduler]",

@@ -42,6 +42,8 @@ class QueueSection(SizesSection):
     idle_after_s: Seconds | None = None
     idle_grace_s: Seconds | None = None
     hours: list[Annotated[str, AfterValidator(_window)]] = []
+    keep_free_gpus: int = Field(0, ge=0, le=100_000)
+    keep_free_hours: list[Annotated[str, AfterValidator(_window)]] = []
     select: dict[str, str] = {}
 
     @model_validator(mode="after")

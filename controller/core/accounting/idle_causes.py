@@ -76,6 +76,7 @@ class IdleCause(StrEnum):
     DEADLINE = "deadline of another job"
     VICTIMS = "victims are ending"
     QUOTA = "quota or share limit"
+    KEPT_FREE = "kept free for a queue"
     ORDER = "order of the queue"
     LICENCE = "other requirement"
     SCATTERED = "too scattered"
@@ -166,7 +167,7 @@ class IdleSampler:
             return None
         if not starts_next_pass(cycle, job, now, placer) or deadline_blocker(state, placer, job, now):
             return None
-        return IdleCause.QUOTA if _limited(cycle, job, now) else IdleCause.ORDER
+        return _limit_on(cycle, job, now) or IdleCause.ORDER
 
     def _blocker(self, engine: Engine, job: Job, now: float) -> IdleCause:
         """Return the cause that keeps a job from starting although it fits on the idle GPUs. The causes are
@@ -174,8 +175,9 @@ class IdleSampler:
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
         placer, barred = self._placer(cycle), state.barred_nodes(job, now)
-        if _limited(cycle, job, now):
-            return IdleCause.QUOTA
+        limit = _limit_on(cycle, job, now)
+        if limit is not None:
+            return limit
         if barred is not None and placer.find(job.ask, barred) is None:
             return IdleCause.BEFORE_RESERVATION
         if licence_blocker(state, job):
@@ -183,14 +185,17 @@ class IdleSampler:
         return IdleCause.DEADLINE if deadline_blocker(state, placer, job, now) else IdleCause.BACKFILL
 
 
-def _limited(cycle: Cycle, job: Job, now: float) -> bool:
-    """Return whether a quota or share limit keeps the job from starting, or quota that is reserved for a job
-    before it.
+def _limit_on(cycle: Cycle, job: Job, now: float) -> IdleCause | None:
+    """Return QUOTA if a quota or share limit keeps the job from starting, or quota that is reserved for a job
+    before it. Return KEPT_FREE if another queue keeps the free GPUs. None if no limit keeps it from starting.
     """
     state = cycle.state
-    return state.limited and (
-        limit_blocker(state, cycle.placer, job, now) is not None or cycle.quota_delay(job, now) is not None
-    )
+    if not state.limited:
+        return None
+    limit = limit_blocker(state, cycle.placer, job, now)
+    if limit is not None:
+        return IdleCause.KEPT_FREE if limit[0] is Reason.KEPT_FREE else IdleCause.QUOTA
+    return None if cycle.quota_delay(job, now) is None else IdleCause.QUOTA
 
 
 def _open_gpus(state: State, idle: defaultdict[IdleCause, float]) -> dict[int, float]:

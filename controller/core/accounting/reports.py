@@ -44,6 +44,7 @@ _ABOUT = {
     IdleCause.DEADLINE: "waiting jobs would make another job miss its deadline",
     IdleCause.VICTIMS: "kept for a job whose preempted victims are still ending",
     IdleCause.QUOTA: "a quota or a share limit keeps jobs back that fit and delay no other job",
+    IdleCause.KEPT_FREE: "a queue keeps GPUs free for its next jobs ([queues.NAME] keep_free_gpus)",
     IdleCause.ORDER: "jobs fit and delay no other job, but the order of the queue keeps them back",
     IdleCause.LICENCE: "waiting jobs lack a licence",
     IdleCause.SCATTERED: "too few free GPUs, CPUs or MiB together on a node for the jobs that wait",

@@ -11,13 +11,14 @@ from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.queue.queue import QueueEntry
 from controller.core.quota.budgets import BudgetSpent
+from controller.core.quota.kept_gpus import GpusKept, KeptGpus
 from controller.core.quota.quotas import LimitExceeded
 from controller.core.quota.start_hours import HoursClosed
 from controller.core.quota.usage_counters import GPU_TIME, Amount, TenantKey
 from controller.core.state.state import State
 from wire.names import Reason
 
-StartLimit = LimitExceeded | ShareAtLimit | HoursClosed | BudgetSpent
+StartLimit = LimitExceeded | ShareAtLimit | HoursClosed | BudgetSpent | GpusKept
 """A limit that keeps a job from starting."""
 
 
@@ -33,6 +34,7 @@ class StartLimits:
     def __init__(self, state: State, placer: Placer) -> None:
         self._state = state
         self._placer = placer
+        self._kept_gpus = KeptGpus(state.quotas.rules.queues)
         self.again_at = NEVER
         """The time at which a job that is over a limit on past usage, or outside the hours of its queue, may
         start."""
@@ -64,7 +66,7 @@ class StartLimits:
         counts = range(shape.nodes, least - 1, -1)
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
-    def _stopped(self, job: Job, now: float) -> ShareAtLimit | HoursClosed | BudgetSpent | None:
+    def _stopped(self, job: Job, now: float) -> ShareAtLimit | HoursClosed | BudgetSpent | GpusKept | None:
         """Return the reached share limit, the start hours of its queue or the used-up budget of its project
         that keep the job from starting. None if nothing does.
         """
@@ -80,7 +82,19 @@ class StartLimits:
         if spent is not None:
             self.again_at = min(self.again_at, spent.standing.ends_at)
             return spent
+        kept = self._gpus_kept(job, now) if self._kept_gpus and not job.claim else None
+        if kept is not None:
+            self.again_at = min(self.again_at, kept.until)
+            return kept
         return self._at_share_limit(job, now)
+
+    def _gpus_kept(self, job: Job, now: float) -> GpusKept | None:
+        nodes, shape = self._state.nodes, self._placer.shape(job.ask)
+        if shape is None:
+            return None
+        priority = self._state.quotas.rules.queue(job.spec.queue).priority
+        versions = nodes.change_count, nodes.layout_version
+        return self._kept_gpus.bars(priority, shape.part, shape.nodes, nodes.columns, versions, now)
 
     def _at_share_limit(self, job: Job, now: float) -> ShareAtLimit | None:
         state = self._state

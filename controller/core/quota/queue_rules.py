@@ -45,6 +45,11 @@ class QueueRule:
     hours: StartHours | None = None
     """The hours of the week in which its jobs may start; None: at all times."""
 
+    keep_free_gpus: int = 0
+    """Narrow jobs of queues with a lower priority leave this many GPUs of the cluster free."""
+    keep_free_hours: StartHours | None = None
+    """The hours of the week in which `keep_free_gpus` applies; None: at all times."""
+
     @property
     def limits_users(self) -> bool:
         """True if the queue limits how much one user may use in it."""
@@ -53,8 +58,9 @@ class QueueRule:
 
     @property
     def limits_starts(self) -> bool:
-        """True if the queue has a limit that can keep a job from starting, or from being queued."""
-        return self.max_running is not None or self.limits_users or self.hours is not None
+        """True if the queue has a rule that can keep a job, of this queue or another, from starting."""
+        own = self.max_running is not None or self.limits_users or self.hours is not None
+        return own or bool(self.keep_free_gpus)
 
 
 NO_QUEUE_RULE = QueueRule()

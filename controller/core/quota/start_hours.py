@@ -59,9 +59,18 @@ class StartHours:
         """Return the first time after `now` at which jobs may start; infinity if the next eight days have
         none.
         """
+        return self._next_quarter(now, is_open=True)
+
+    def next_closing(self, now: float) -> float:
+        """Return the first time after `now` at which the hours are over; infinity if they are not over within
+        eight days.
+        """
+        return self._next_quarter(now, is_open=False)
+
+    def _next_quarter(self, now: float, *, is_open: bool) -> float:
         first = int(now // QUARTER_S) + 1
         later = (QUARTER_S * quarter for quarter in range(first, first + QUARTERS_SEARCHED))
-        return next((float(at) for at in later if self.is_open(at)), math.inf)
+        return next((float(at) for at in later if self.is_open(at) == is_open), math.inf)
 
 
 @dataclass(frozen=True, slots=True)

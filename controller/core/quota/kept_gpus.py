@@ -1,0 +1,95 @@
+"""Kept GPUs: a number of free GPUs that a queue keeps for its next jobs ([queues.NAME] keep_free_gpus)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from controller.core.cluster.node_table import NodeTable
+from controller.core.model.request import PerNodeRequest
+from controller.core.quota.queue_rules import QueueRule
+from wire.names import WHOLE_GPU, Reason
+from wire.text import counted, duration, printable
+
+
+@dataclass(frozen=True, slots=True)
+class GpusKept:
+    """The reason why a narrow job may not start: too few GPUs would stay free for another queue."""
+
+    queue: str
+    kept: int
+    free: int
+    now: float
+    until: float
+    """The time at which the queue stops to keep GPUs; infinity if the queue keeps them at all times."""
+    reason: ClassVar[Reason] = Reason.KEPT_FREE
+    only_this_job: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        end = "" if math.isinf(self.until) else f" for another {duration(self.until - self.now)}"
+        kept = counted(self.kept, "free GPU")
+        return f"queue {printable(self.queue)!r} keeps {kept} for its jobs{end}; {self.free} are free now"
+
+
+class KeptGpus:
+    """Keeps GPUs free for the jobs of some queues, such as notebooks, which must start within minutes.
+
+    Algorithm of `bars`
+    1. The rule concerns jobs of queues with a lower priority than the queue that keeps GPUs.
+    2. It concerns narrow jobs only. A job on several nodes, or with all GPUs of a node, is not concerned: if
+       it had to wait for two more GPUs, whole nodes would stay idle.
+    3. The job may not start if fewer GPUs than `keep_free_gpus` would be free afterwards.
+
+    The kept GPUs are not particular ones. As soon as a job of the queue has taken one, the next GPU that
+    becomes free is kept.
+
+    Cost: O(nodes) after a change of the nodes, otherwise O(queues that keep GPUs).
+
+    Example: queue `interactive` keeps 2 GPUs free from 08:00 to 18:00. At 12:00 three GPUs are free: one
+    sweep of 1 GPU starts, the next one waits. A notebook starts at once, and then 1 GPU is free. The next two
+    GPUs that become free stay free, unless another notebook starts.
+    """
+
+    def __init__(self, rules: Mapping[str, QueueRule]) -> None:
+        self._keepers = [(name, rule) for name, rule in rules.items() if rule.keep_free_gpus]
+        self._free = 0
+        self._counted_at: tuple[int, int] | None = None
+        """The versions of the nodes at which `_free` was counted."""
+
+    def __bool__(self) -> bool:
+        return bool(self._keepers)
+
+    def bars(
+        self,
+        priority: int,
+        part: PerNodeRequest,
+        nodes: int,
+        table: NodeTable,
+        versions: tuple[int, int],
+        now: float,
+    ) -> GpusKept | None:
+        """Return the rule that keeps a job from starting now; None if there is none.
+
+        `priority` is that of the job's queue. The job needs `part` on each of `nodes` nodes. `versions`
+        changes when GPUs of `table` become free or busy.
+        """
+        if not part.wants_gpus or nodes > 1 or part.gpus >= table.gpu_count.max(initial=1):
+            return None
+        for name, rule in self._keepers:
+            hours = rule.keep_free_hours
+            if rule.priority <= priority or (hours is not None and not hours.is_open(now)):
+                continue
+            free = self._free_gpus(table, versions)
+            if free - max(part.gpus, 1) < rule.keep_free_gpus:
+                until = math.inf if hours is None else hours.next_closing(now)
+                return GpusKept(name, rule.keep_free_gpus, free, now, until)
+        return None
+
+    def _free_gpus(self, table: NodeTable, versions: tuple[int, int]) -> int:
+        """Return the number of GPUs that are wholly free on nodes that take jobs."""
+        if self._counted_at != versions:
+            self._free = int((table.gpu_free[table.open] == WHOLE_GPU).sum())
+            self._counted_at = versions
+        return self._free

@@ -1,0 +1,101 @@
+"""Queues that keep free GPUs for their next jobs ([queues.NAME] keep_free_gpus)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from controller.config.load import load_text
+from controller.core.forecast.forecast import forecast, fork
+from controller.registry import build_pipeline
+from tests.engine_harness import EngineHarness, spec
+from wire.names import Reason
+
+HOUR_S = 3_600.0
+BERLIN = ZoneInfo("Europe/Berlin")
+NOON = datetime(2026, 11, 16, 12, tzinfo=BERLIN).timestamp()
+"""Noon of a Monday."""
+POLICY = """
+[scheduler]
+time_zone = "Europe/Berlin"
+backfill = "{backfill}"
+[queues.interactive]
+priority = 100
+keep_free_gpus = 2
+keep_free_hours = ["mon-fri 08:00-18:00"]
+[queues.service]
+priority = 100
+[queues.default]
+"""
+
+
+def lab(nodes: int = 1, *, now: float = NOON, backfill: str = "easy") -> EngineHarness:
+    harness = EngineHarness(build_pipeline(load_text(POLICY.format(backfill=backfill), "s.toml")), now=now)
+    for number in range(nodes):
+        harness.join(f"n{number + 1}")
+    return harness
+
+
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+def test_narrow_jobs_leave_the_kept_gpus_free_for_the_queue(backfill: str) -> None:
+    harness = lab(backfill=backfill)
+    sweeps = [harness.submit(spec(1, time_limit_s=HOUR_S)) for _ in range(8)]
+    harness.tick()
+    assert [bool(harness.nodes_of(job)) for job in sweeps] == [True] * 6 + [False] * 2
+    why = harness.why(sweeps[6])
+    assert why.reason is Reason.KEPT_FREE
+    assert why.sentence == (
+        "queue 'interactive' keeps 2 free GPUs for its jobs for another 6h00m; 2 are free now"
+    )
+    notebook = harness.submit(spec(1, queue="interactive", time_limit_s=HOUR_S))
+    harness.tick()
+    assert harness.nodes_of(notebook)
+    assert not harness.nodes_of(sweeps[6])
+
+
+def test_a_gpu_that_becomes_free_is_kept_again() -> None:
+    harness = lab()
+    sweeps = [harness.submit(spec(1, time_limit_s=HOUR_S)) for _ in range(8)]
+    harness.tick()
+    harness.submit(spec(2, queue="interactive", time_limit_s=HOUR_S))
+    harness.tick()
+    for ended in sweeps[:3]:
+        harness.exit(ended)
+    harness.tick()
+    assert [bool(harness.nodes_of(job)) for job in sweeps[6:]] == [True, False]
+
+
+def test_the_kept_gpus_are_given_up_when_the_hours_are_over() -> None:
+    harness = lab()
+    sweeps = [harness.submit(spec(1, time_limit_s=20 * HOUR_S)) for _ in range(8)]
+    harness.tick()
+    evening = NOON + 6 * HOUR_S
+    assert harness.engine.next_at == evening
+    assert forecast(fork(harness.engine), harness.now, (), sweeps[7]).starts[sweeps[7]].at == evening
+    harness.tick_at(evening)
+    assert all(harness.nodes_of(job) for job in sweeps)
+
+
+@pytest.mark.parametrize(
+    ("job", "starts"),
+    [
+        (spec(8, time_limit_s=HOUR_S), True),
+        (spec(16, nodes=2, time_limit_s=HOUR_S), True),
+        (spec(0, time_limit_s=HOUR_S), True),
+        (spec(7, time_limit_s=HOUR_S, queue="service"), True),
+        (spec(7, time_limit_s=HOUR_S), False),
+    ],
+    ids=["whole node", "gang", "no GPU", "queue of equal priority", "narrow"],
+)
+def test_the_rule_concerns_only_narrow_jobs_of_queues_with_a_lower_priority(
+    job: object, starts: bool
+) -> None:
+    harness = lab(nodes=2)
+    if job == spec(7, time_limit_s=HOUR_S):
+        harness.submit(spec(8, time_limit_s=HOUR_S))
+        harness.tick()
+    number = harness.submit(job)  # type: ignore[arg-type]
+    harness.tick()
+    assert bool(harness.nodes_of(number)) == starts
