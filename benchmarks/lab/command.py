@@ -43,16 +43,20 @@ def lab(
     seeds: Annotated[
         str,
         typer.Option(
-            "--seeds", metavar="N-M", help="Seeds of the workload, such as 1-3 or 1,2,7: one run for each."
+            "--seeds",
+            metavar="N-M",
+            help="Seeds of the workload (e.g. 1-3 or 1,2,7). There is one run per seed.",
         ),
     ] = "1",
     days: Annotated[
-        float, typer.Option("--days", metavar="D", min=1, max=365, help="Days of each run.")
+        float, typer.Option("--days", metavar="D", min=1, max=365, help="Simulated days of each run.")
     ] = 28,
     loads: Annotated[
         str,
         typer.Option(
-            "--loads", metavar="A,B,…", help="Demanded GPU-hours divided by the GPU-hours of the cluster."
+            "--loads",
+            metavar="A,B,…",
+            help="Loads to run. A load is the demanded GPU-hours divided by the GPU-hours of the cluster.",
         ),
     ] = "0.9,1.2",
     mixes: Annotated[

@@ -86,16 +86,16 @@ def placement(
         typer.Option(
             "--seeds",
             metavar="N-M",
-            help="Seeds of the random order, such as 42-51 or 1,2,7: one run for each.",
+            help="Seeds of the random order of pods (e.g. 42-51 or 1,2,7). There is one run per seed.",
         ),
     ] = "42-51",
     output: Output = Format.TABLE,
 ) -> int:
     """Measure how many GPUs of a cluster can be allocated before fragmentation stops placement.
 
-    Pods arrive one by one in an order drawn by seed until they have requested 130 % of all GPUs. Each pod is
-    placed at once or fails, and no pod ends. The result is the part of all GPUs that is allocated at the end,
-    in percent. The higher the result, the fewer GPUs are lost to fragmentation. The engine decides as on a
+    Pods arrive one by one, in a random order, until they have requested 130 % of all GPUs. Each pod is placed
+    at once or fails, and no pod ends. The result is the percentage of all GPUs that is allocated at the end.
+    The higher the result, the fewer GPUs are lost to fragmentation. The engine decides as on a
     live cluster. Without options, the command measures the speed of placement instead.
     """
     with refusals():

@@ -26,7 +26,7 @@ Within = Annotated[
     option(
         "--within",
         "TIME",
-        "Time that the controller may spend on the forecast (10s). With more time, the forecast "
+        "Time that the controller may spend on the forecast (e.g. 10s). With more time, the forecast "
         "reaches further into the future. Default: budget_s in the table [questions] of scheduler.toml.",
         parser=amounts.seconds,
     ),

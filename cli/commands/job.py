@@ -36,7 +36,7 @@ Clear = Annotated[
     option(
         "--clear",
         "OPTIONS",
-        "Options to reset to their defaults, separated by commas (deadline,after). 'corral submit "
+        "Options to reset to their defaults, separated by commas (e.g. deadline,after). 'corral submit "
         "--help' lists the defaults.",
     ),
 ]
@@ -138,7 +138,7 @@ def change(
     --restart options can be changed, and --time can become longer.
 
     --time +2h adds two hours to the time limit. The owner of a running job may extend it up to the limit of
-    its queue, if the plan shows that no reservation and no promised start of another job is delayed.
+    its queue, if this delays no reservation and no promised start of another job.
     Operators may always extend it.
 
     The options are those of 'corral submit'. Options that you do not write keep their present values.
@@ -217,7 +217,7 @@ def wait(
         option(
             "--timeout",
             "TIME",
-            "Stop waiting after this time (90s or 2h30m), and exit with code 6. Default: no limit.",
+            "Stop waiting after this time (e.g. 90s or 2h30m), and exit with code 6. Default: no limit.",
             parser=amounts.seconds,
         ),
     ] = None,

@@ -30,7 +30,8 @@ from wire.http.client import Client
 
 Nodes = Annotated[list[str], argument("NODE...", "Names of nodes.")]
 NodesOrGpus = Annotated[
-    list[str], argument("NODE[:GPU]...", "Names of nodes (gpu01), or GPUs by node and number (gpu01:3).")
+    list[str],
+    argument("NODE[:GPU]...", "Names of nodes (e.g. gpu01), or GPUs by node and number (e.g. gpu01:3)."),
 ]
 
 File = Annotated[
@@ -140,7 +141,7 @@ def drain(
         option(
             "--by",
             "WHEN",
-            "Time by which the nodes are empty (18:30, or 2h from now), as for 'corral nodes drain --by'.",
+            "Time by which the nodes are empty: a time (e.g. 18:30), or a duration from now (e.g. 2h).",
             parser=amounts.moment_or_delay,
         ),
     ] = None,

@@ -30,9 +30,9 @@ Jobs = Annotated[
     list[str],
     argument(
         "JOB",
-        "Jobs: an id (7), elements of an array (7_3, 7_[0-9]), a range of ids (1-3), all jobs of a user or "
-        "project (user:ada, project:vision), all jobs with a name (name:'sweep-*'), last (your newest job), "
-        "or all.",
+        "Jobs, for example 7 (an id), 7_3 or 7_[0-9] (elements of an array), 1-3 (a range of ids), user:ada "
+        "or project:vision (all jobs of a user or project), name:'sweep-*' (all jobs with such a name), "
+        "last (your newest job), or all.",
         autocompletion=known_jobs,
     ),
 ]
@@ -40,7 +40,7 @@ Job = Annotated[
     str,
     argument(
         "JOB",
-        "Job: an id (7), an element of an array (7_3), or last (your newest job).",
+        "Job, for example 7 (an id), 7_3 (an element of an array), or last (your newest job).",
         autocompletion=known_jobs,
     ),
 ]

@@ -171,28 +171,28 @@ _ROWS = (
     ),
     JobOption(
         "cpus",
-        "CPU cores per node (4 or 0.5). Default: as large a part of the node's cores as of its GPUs "
+        "CPU cores per node (e.g. 4 or 0.5). Default: the same fraction of the node's cores as of its GPUs "
         "(about a quarter for 2 of 8 GPUs); 1 for a job without GPUs.",
         "cpu_milli",
         **_CORES,
     ),
     JobOption(
         "memory",
-        "Memory per node (512M or 16G). Default: as large a part of the node's memory as of its GPUs "
-        "(about a quarter for 2 of 8 GPUs); for a job without GPUs, as of its CPU cores.",
+        "Memory per node (e.g. 512M or 16G). Default: the same fraction of the node's memory as of its GPUs "
+        "(about a quarter for 2 of 8 GPUs); for a job without GPUs, the same fraction as of the CPU cores.",
         "memory_mib",
         **_SIZE,
     ),
     JobOption(
         "scratch",
-        "Space on the local disk of each node (100G). The job finds the directory in "
-        "$CORRAL_SCRATCH. Default: none.",
+        "Space on the local disk of each node (e.g. 100G). In the job, $CORRAL_SCRATCH is the path of "
+        "the directory. Default: none.",
         "scratch_mib",
         **_SIZE,
     ),
     JobOption(
         "gpus",
-        "Total number of GPUs on all nodes (8), or a fraction of one GPU (0.25). Default: 0.",
+        "Total number of GPUs on all nodes (e.g. 8), or a fraction of one GPU (e.g. 0.25). Default: 0.",
         "gpus.total",
         metavar="N",
         read=amounts.gpus,
@@ -217,8 +217,8 @@ _ROWS = (
     ),
     JobOption(
         "assembly_time",
-        "Time to wait for the full number of nodes (--nodes), before the job may start on fewer "
-        "(at least --min-nodes). Default: 0s.",
+        "How long the job waits until all nodes of --nodes are free. After this time, the job may start on "
+        "fewer nodes, but at least on --min-nodes. Default: 0s.",
         "gang.assembly_s",
         **_TIME,
     ),
@@ -244,54 +244,54 @@ _ROWS = (
     ),
     JobOption(
         "gpu_model",
-        "Use only GPUs of this model (H100). May be repeated, to allow several models.",
+        "Use only GPUs of this model (e.g. H100). May be repeated, to allow several models.",
         "gpu_models",
         metavar="MODEL",
         **_LIST,
     ),
     JobOption(
         "gpu_memory",
-        "Request a fraction of one GPU by an amount of GPU memory (20G), instead of --gpus.",
+        "Request a fraction of one GPU by the amount of its memory (e.g. 20G), instead of by --gpus.",
         "gpu.memory_mib",
         **_SIZE,
     ),
     JobOption(
         "min_gpu_memory",
-        "Use only GPUs with at least this much memory (40G).",
+        "Use only GPUs with at least this much memory (e.g. 40G).",
         "gpu.least_mib",
         **_SIZE,
     ),
     JobOption(
         "compute",
-        "Use only GPUs of this CUDA compute capability or higher (8.0).",
+        "Use only GPUs of this CUDA compute capability or higher (e.g. 8.0).",
         "gpu.compute",
         metavar="X.Y",
     ),
     JobOption(
         "mig",
-        "Use MIG instances of this MIG profile (1g.5gb) instead of whole GPUs.",
+        "Use MIG instances of this MIG profile (e.g. 1g.5gb) instead of whole GPUs.",
         "gpu.mig",
         metavar="PROFILE",
     ),
     JobOption(
         "numa",
-        "Whether the job requires or prefers that all its GPUs on a host are on the same NUMA "
-        "node: require or prefer.",
+        "Require or prefer that all GPUs of the job on a host are on the same NUMA node. HOW is require "
+        "or prefer.",
         "gpu.numa",
         metavar="HOW",
         read=parse_require_or_prefer,
     ),
     JobOption(
         "nvlink",
-        "Whether the job requires or prefers that all its GPUs on a host are linked by NVLink: "
-        "require or prefer.",
+        "Require or prefer that all GPUs of the job on a host are linked by NVLink. HOW is require or "
+        "prefer.",
         "gpu.nvlink",
         metavar="HOW",
         read=parse_require_or_prefer,
     ),
     JobOption(
         "data",
-        "Name a data set that the job reads (imagenet, or imagenet:150G). The job prefers nodes on which "
+        "Name a data set that the job reads (e.g. imagenet or imagenet:150G). The job prefers nodes on which "
         "jobs have read the data set lately, and nodes with the label data/NAME. May be repeated.",
         "datasets",
         metavar="NAME[:SIZE]",
@@ -300,7 +300,7 @@ _ROWS = (
     ),
     JobOption(
         "licence",
-        "Hold N licences of this name while the job runs (matlab:2). Default for N: 1. May be repeated.",
+        "Hold N licences of this name while the job runs (e.g. matlab:2). Default for N: 1. May be repeated.",
         "licences",
         metavar="NAME[:N]",
         read=parse_licence,
@@ -309,7 +309,7 @@ _ROWS = (
     ),
     JobOption(
         "label",
-        "Label of the job. Options of other jobs (--near, --apart and --over) can refer to it. "
+        "Label of the job. The options --near, --apart and --over of other jobs select jobs by label. "
         "May be repeated.",
         "labels",
         metavar="KEY=VALUE",
@@ -337,8 +337,8 @@ _ROWS = (
     JobOption(
         "apart",
         "Run where no job with this label runs: not on the same node ('app=db on node'), or not "
-        "in the same rack ('app=db on rack'). Jobs of other users may still start there later. "
-        "May be repeated.",
+        "in the same rack ('app=db on rack'). Later, jobs of other users with this label may still start "
+        "there. May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, None),
         show=option_texts.job_terms("apart"),
@@ -355,7 +355,7 @@ _ROWS = (
     ),
     JobOption(
         "same",
-        "Use nodes that all have the same value of this node label (rack). LABEL:prefer makes it "
+        "Use nodes that all have the same value of this node label (e.g. rack). LABEL:prefer makes it "
         "a preference.",
         "topology",
         metavar="LABEL",
@@ -364,7 +364,7 @@ _ROWS = (
     ),
     JobOption(
         "different",
-        "Use nodes that all have different values of this node label (rack). LABEL:prefer makes "
+        "Use nodes that all have different values of this node label (e.g. rack). LABEL:prefer makes "
         "it a preference.",
         "topology",
         metavar="LABEL",
@@ -373,7 +373,7 @@ _ROWS = (
     ),
     JobOption(
         "domains",
-        "Divide the job's nodes evenly over N values of this node label (rack=2: two racks).",
+        "Divide the job's nodes evenly over N values of this node label (e.g. rack=2: two racks).",
         "topology",
         metavar="LABEL=N",
         read=parse_domains,
@@ -397,7 +397,7 @@ _ROWS = (
     JobOption(
         "prefer",
         "Prefer nodes whose labels match a condition, written as for --affinity. A weight from 1 "
-        "to 100 may follow ('zone in a weight 80'); its default is 50. May be repeated.",
+        "to 100 may follow (e.g. 'zone in a weight 80'); its default is 50. May be repeated.",
         "preferences",
         read=parse_preference,
         title="prefers nodes",
@@ -416,14 +416,15 @@ _ROWS = (
     JobOption(
         "env",
         "Environment of the job: KEY=VALUE sets a variable, KEY copies a variable of your shell, "
-        "'all' copies all of them, 'none' copies none. Default: the variables of an activated "
+        "'all' copies all variables of your shell, 'none' copies no variables. Default: the variables "
+        "of an activated "
         "venv or conda environment. May be repeated.",
         metavar="KEY[=VALUE]",
         **_SUM,
     ),
     JobOption(
         "umask",
-        "Umask of the job: the permission bits that new files do not get (027). Default: your umask.",
+        "Umask of the job: the permission bits that new files do not get (e.g. 027). Default: your umask.",
         metavar="MODE",
         read=_octal,
         show=lambda value: [f"{value:03o}"],
@@ -464,14 +465,14 @@ _ROWS = (
     JobOption("workdir", "Directory to run in. Default: the current directory.", **_DIR),
     JobOption(
         "image",
-        "Run the job in this container image (nvcr.io/nvidia/pytorch:24.01). Default: no container.",
+        "Run the job in this container image (e.g. nvcr.io/nvidia/pytorch:24.01). Default: no container.",
         metavar="IMAGE",
         title="image",
     ),
     JobOption(
         "mount",
-        "Mount a directory of the host in the container, in addition to --workdir. A second "
-        "directory is the path in the container; ':ro' means read-only. May be repeated.",
+        "Mount a directory of the host in the container, in addition to --workdir. If a second directory "
+        "follows, it is the path in the container. ':ro' means read-only. May be repeated.",
         "mounts",
         metavar="DIR[:DIR][:ro]",
         title="mounts",
@@ -479,7 +480,7 @@ _ROWS = (
     ),
     JobOption(
         "time",
-        "Time limit of the job (2h30m, 90s, 01:30:00 or 1-12:00:00). Default: the limit of the "
+        "Time limit of the job (e.g. 2h30m, 90s, 01:30:00 or 1-12:00:00). Default: the limit of the "
         "queue, or none.",
         "time_limit_s",
         **_TIME,
@@ -496,7 +497,8 @@ _ROWS = (
     ),
     JobOption(
         "checkpoint_signal",
-        "Send this signal to make the job save its state before the job is stopped (USR1).",
+        "Send this signal (e.g. USR1) before the job is stopped. The job saves its state when it gets "
+        "the signal.",
         **_SIGNAL,
     ),
     JobOption(
@@ -520,46 +522,47 @@ _ROWS = (
     ),
     JobOption(
         "warn_signal",
-        "Send this signal (USR1) to the job before its time limit. --warn-time sets how long before.",
+        "Send this signal (e.g. USR1) to the job before its time limit. --warn-time sets how long before "
+        "the limit.",
         **_SIGNAL,
     ),
     JobOption(
         "warn_time",
-        "How long before the time limit the signal of --warn-signal is sent. Default: 60s.",
+        "Time between the signal of --warn-signal and the time limit. Default: 60s.",
         "warn_s",
         **_TIME,
     ),
     JobOption("not_preemptible", "Never preempt this job for another job.", "preemptible", **_NEGATED),
     JobOption(
         "min_runtime",
-        "Time after each start of the job in which it is not preempted. Default: 0s.",
+        "Do not preempt the job for this time after each of its starts. Default: 0s.",
         "min_runtime_s",
         **_TIME,
     ),
     JobOption(
         "array",
-        "Submit a job array with one job for each index (0-9, 1,3,7 or 0-20:5). %N at the end "
-        "limits how many of the jobs run at a time (0-99%8).",
+        "Submit a job array with one job for each index (e.g. '0-9', '1,3,7' or '0-20:5'). "
+        "%N at the end limits how many of the jobs run at a time (e.g. '0-99%8').",
         metavar="INDICES",
         title="array",
     ),
     JobOption(
         "begin",
-        "Earliest start of the job (18:30, 2030-05-01, 2030-05-01T08:00 or +2h).",
+        "Earliest start of the job (e.g. 18:30, 2030-05-01, 2030-05-01T08:00 or +2h).",
         "begin_at",
         **_WHEN,
     ),
     JobOption(
         "deadline",
         "Time by which the job must have ended, written as for --begin. The job is ended at this "
-        "time, or as soon as it can no longer start early enough.",
+        "time. A waiting job is ended earlier if it can no longer complete by this time.",
         "deadline_at",
         **_WHEN,
     ),
     JobOption(
         "timeout",
-        "End the job if it has waited this long for free resources (2h). Time before --begin, for"
-        " --after or while the job is held does not count.",
+        "End the job if it has waited this long for free resources (e.g. 2h). The time before --begin, the "
+        "wait for --after, and the time in which the job is held do not count.",
         "start_within_s",
         **_TIME,
     ),
@@ -573,7 +576,7 @@ _ROWS = (
     ),
     JobOption(
         "restart_delay",
-        "Time to wait before a restart (10s:10m), for use with --restart. The wait is FIRST before the "
+        "Time to wait before a restart (see --restart). The wait is FIRST before the "
         "first restart, and doubles with each further restart up to MAX. The wait is FIRST again "
         "after an attempt that ran for at least 10 minutes and at least 10 times as long as the wait "
         "before the attempt. Default: 10s:10m.",
@@ -583,7 +586,7 @@ _ROWS = (
     ),
     JobOption(
         "restart_codes",
-        "Restart the job only after these exit codes (75,130-137). Default: any exit code.",
+        "Restart the job only after these exit codes (e.g. 75,130-137). Default: any exit code.",
         "restart.codes",
         metavar="CODES",
         show=lambda codes: [",".join(map(str, codes))] if codes else [],
@@ -600,21 +603,25 @@ _ROWS = (
     _after(
         "after",
         "JOBS",
-        "Start after all these jobs have started (12,13_3). The id of an array means all jobs of the array.",
+        "Start after all these jobs (e.g. 12,13_3) have started. The id of an array means all jobs of "
+        "the array.",
     ),
     _after(
         "after_ok",
         "JOBS",
-        "Start after all these jobs have completed (12,13_3). If one of them fails, the new job is "
+        "Start after all these jobs (e.g. 12,13_3) have completed. If one of them fails, the new job is "
         "cancelled.",
     ),
-    _after("after_not_ok", "JOBS", "Start after all these jobs have failed or been cancelled (12,13_3)."),
-    _after("after_end", "JOBS", "Start after all these jobs have ended, with any result (12,13_3)."),
-    _after("after_checkpoint", "JOBS", "Start after all these jobs have saved a checkpoint (12,13_3)."),
+    _after(
+        "after_not_ok", "JOBS", "Start after all these jobs (e.g. 12,13_3) have failed or been cancelled."
+    ),
+    _after("after_end", "JOBS", "Start after all these jobs (e.g. 12,13_3) have ended, with any result."),
+    _after("after_checkpoint", "JOBS", "Start after all these jobs (e.g. 12,13_3) have saved a checkpoint."),
     _after("after_data", "PATH", "Start after this file or directory exists. May be repeated."),
     JobOption(
         "after_count",
-        "Start as soon as N of the conditions of all --after options are met. Default: all of them.",
+        "Start as soon as N conditions of the --after options are met. Each job and each path is one "
+        "condition. Default: all conditions.",
         **_COUNT,
     ),
     JobOption(
@@ -633,7 +640,7 @@ _ROWS = (
     ),
     JobOption(
         "relax_after",
-        "Time in the queue after which the requirements named by --relax are dropped. Default: 30m.",
+        "How long the job waits in the queue before the requirements of --relax are dropped. Default: 30m.",
         "relax_after_s",
         **_TIME,
     ),

@@ -48,7 +48,7 @@ def gpus(
         option(
             "--idle",
             "TIME",
-            "List only GPUs that are allocated to a job but have had no load for this time (30m).",
+            "List only GPUs that are allocated to a job but have had no load for this time (e.g. 30m).",
             parser=amounts.seconds,
         ),
     ] = None,

@@ -72,7 +72,7 @@ def add(
             "--gpus",
             "WHAT",
             "How the agent finds the GPUs of the host: auto (detects them), none, nvml (NVIDIA "
-            "driver), or simulated GPUs (simulated:8xH100). Default: auto.",
+            "driver), or simulated GPUs (e.g. simulated:8xH100). Default: auto.",
         ),
     ] = "auto",
     cpus: Annotated[
@@ -80,11 +80,15 @@ def add(
     ] = None,
     memory: Annotated[
         str | None,
-        option("--memory", "512G", "Memory of the host that jobs may use (512G). Default: all."),
+        option("--memory", "SIZE", "Memory of the host that jobs may use (e.g. 512G). Default: all."),
     ] = None,
     scratch: Annotated[
         str | None,
-        option("--scratch", "2T", "Space on the local disk that jobs may use (2T). Default: the free space."),
+        option(
+            "--scratch",
+            "SIZE",
+            "Space on the local disk that jobs may use (e.g. 2T). Default: the free space.",
+        ),
     ] = None,
     scratch_dir: Annotated[
         str,

@@ -31,7 +31,7 @@ NodesOrGpus = Annotated[
     list[str],
     argument(
         "[NODE[:GPU]]...",
-        "Names of nodes (gpu01), or GPUs by node and number (gpu01:3).",
+        "Names of nodes (e.g. gpu01), or GPUs by node and number (e.g. gpu01:3).",
         autocompletion=completion.nodes,
     ),
 ]
@@ -106,7 +106,8 @@ def drain(
         option(
             "--by",
             "WHEN",
-            "Empty the nodes by this time (18:30, 2030-05-01T08:00, or 2h from now). Until then, only jobs "
+            "Empty the nodes by this time (e.g. 18:30, 2030-05-01T08:00, or 2h for in two hours). Until "
+            "then, only jobs "
             "that end before this time start on the nodes. At this time, jobs that still run there "
             "continue on other nodes from their checkpoints; jobs that may not be preempted are ended. The "
             "owners of the jobs are warned at once.",
@@ -169,8 +170,8 @@ def cordon(
         list[str],
         argument(
             "NODE:GPU",
-            "GPUs to cordon, each written as NODE:GPU with the number of the GPU (gpu01:3). A MIG"
-            " instance is written as NODE:GPU:INSTANCE (gpu01:2:1).",
+            "GPUs to cordon, each written as NODE:GPU with the number of the GPU (e.g. gpu01:3). A MIG"
+            " instance is written as NODE:GPU:INSTANCE (e.g. gpu01:2:1).",
         ),
     ],
     why: Annotated[

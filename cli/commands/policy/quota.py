@@ -39,7 +39,7 @@ Name = Annotated[
     str,
     argument("NAME", "Name of the user, project or queue; '*' means all that have no quota of their own."),
 ]
-Words = Annotated[list[str], argument("KEY=VALUE...", "Limits to set (gpus=8 soft.gpus=4).")]
+Words = Annotated[list[str], argument("KEY=VALUE...", "Limits to set (e.g. gpus=8 soft.gpus=4).")]
 
 app = application(invoke_without_command=True)
 

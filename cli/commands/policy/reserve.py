@@ -30,14 +30,14 @@ class ReservationFlags(FlagGroup):
     name: Name
     length: Annotated[
         float | None,
-        option("--for", "TIME", "Length of the reservation (4h or 2d).", parser=amounts.seconds),
+        option("--for", "TIME", "Length of the reservation (e.g. 4h or 2d).", parser=amounts.seconds),
     ] = None
     start: Annotated[
         float | None,
         option(
             "--start",
             "WHEN",
-            "Start of the reservation (now, 18:30, 2030-05-01T08:00 or +2h). Default: now.",
+            "Start of the reservation (e.g. now, 18:30, 2030-05-01T08:00 or +2h). Default: now.",
             parser=amounts.moment,
         ),
     ] = None
@@ -79,7 +79,7 @@ class ReservationFlags(FlagGroup):
         option(
             "--every",
             "TIME",
-            "Repeat the reservation at this interval (1d or 7d).",
+            "Repeat the reservation at this interval (e.g. 1d or 7d).",
             parser=amounts.seconds,
         ),
     ] = None

@@ -32,7 +32,7 @@ Since = Annotated[
     option(
         "--since",
         "AGO",
-        "Start of the period, as the time before now (30d). Default: 7d.",
+        "Start of the period: this long before now (e.g. 30d). Default: 7d.",
         parser=amounts.seconds,
     ),
 ]
@@ -69,8 +69,8 @@ def fairness(
 
     A project is entitled to its part by max-min fairness: capacity is divided by the weights of the projects,
     no project gets more than the GPUs that its running and waiting jobs demand, and the others divide the
-    rest. POINTS is the difference between both in percent of the capacity; it is negative if the project got
-    less. Jobs with the priority SCAVENGER do not count.
+    rest. POINTS is GOT minus ENTITLED, in percent of the capacity; it is negative if GOT is less. Jobs with
+    the priority SCAVENGER do not count.
     """
     body = Client().fairness(by.value, max(0, int(time.time() - since)))
     fairness_table(by.value).show(output, body.rows, body)

@@ -46,7 +46,7 @@ def usage(
         option(
             "--since",
             "AGO",
-            "Start of the period, as the time before now (30d). Default: 7d.",
+            "Start of the period: this long before now (e.g. 30d). Default: 7d.",
             parser=amounts.seconds,
         ),
     ] = 7 * 86_400.0,
@@ -55,7 +55,7 @@ def usage(
         option(
             "--until",
             "AGO",
-            "End of the period, as the time before now (1d). Default: now.",
+            "End of the period: this long before now (e.g. 1d). Default: now.",
             parser=amounts.seconds,
         ),
     ] = None,

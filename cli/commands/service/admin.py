@@ -33,7 +33,7 @@ StoreUrl = Annotated[
     option(
         "--store",
         "URL",
-        "URL of the store (sqlite:////backup/corral.db). Default: the store that scheduler.toml names.",
+        "URL of the store (e.g. sqlite:////backup/corral.db). Default: the store that scheduler.toml names.",
     ),
 ]
 COMPACT_S = 3_600.0

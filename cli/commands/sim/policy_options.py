@@ -105,8 +105,8 @@ class PolicyFlags(FlagGroup):
             "--compare",
             "A,B,…",
             "Simulate the jobs once under each of these policies: fcfs, sjf, easy, easy-sjbf, "
-            "conservative, aggressive, greedy, or a .toml file. With +predicted at its end, a policy "
-            "plans with predicted run times instead of time limits (easy+predicted).",
+            "conservative, aggressive, greedy, or a .toml file. A policy with the suffix "
+            "+predicted (e.g. easy+predicted) plans with predicted run times instead of time limits.",
         ),
     ] = ""
 

@@ -93,7 +93,7 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--story",
             "FILE",
-            "Read from this file what an operator does while the jobs run. Each line is a time and a "
+            "Run the operator commands in this file while the jobs run. Each line is a time and a corral "
             "command, such as: day 3 08:00 nodes drain gpu01. docs/simulator.md has an example.",
         ),
     ] = None
@@ -127,8 +127,8 @@ def run(
 
     --pool or --nodes sets the simulated cluster. Without these options, the cluster has the nodes of
     --config. Without --config, it has as many processors as the header of an SWF log names, and for other
-    logs the nodes of the scheduler.toml that the controller would read. A job of an SWF log that requests k
-    processors gets them on as few nodes as possible, the same number on each, rounded up.
+    logs the nodes of the scheduler.toml that the controller would read. A job of an SWF log gets its
+    processors on as few nodes as possible, with the same number on each node, rounded up.
 
     A log in CSV begins with a heading; a log in JSON has one object per line. Each job has submit and
     duration in seconds, and may have estimate, user, gpus, nodes, cpu, memory, model, priority, begin,
