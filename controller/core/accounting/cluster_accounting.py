@@ -8,8 +8,9 @@ Algorithm. The controller and the simulator call `advance` before an input and `
    since the last input, so one sample of the idle GPUs by cause (idle_causes.py) is valid for all these
    steps. If no GPU is idle in this sample, GPUs may still have been idle earlier in the step. Their causes
    are taken from the last sample with idle GPUs.
-3. For each closed step, divide the capacity by max-min fairness of weights and mean demands (max_min.py). The
-   capacity is all GPUs except the idle GPUs that take no new jobs (such as those of drained nodes).
+3. For each closed step, divide the capacity between the tenants by max-min fairness (max_min.py), with their
+   weights and their mean demands in the step. The capacity is all GPUs except the idle GPUs that take no new
+   jobs (such as those of drained nodes).
 4. Add the GPU-hours used, demanded, entitled and idle to the hour of the step (hours.py).
 
 Jobs of the priority SCAVENGER count neither as use nor as demand, and are entitled to nothing, because they

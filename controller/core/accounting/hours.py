@@ -1,4 +1,4 @@
-"""Keeps the accounted figures: those of each of the last hours, and those of each of the days before.
+"""Keeps the accounted figures: by hour for the last hours, and by day for the days before.
 
 A period is an hour or a day with the figures of all tenants. A tenant is a user in a project. Periods are
 stored as notes (database rows) of the kind NOTE. The name of a note is `hour/N` or `day/N`, where N counts
@@ -36,8 +36,8 @@ OTHERS: Tenant = ("(others)", "(others)")
 
 @dataclass(slots=True)
 class TenantHours:
-    """The GPU-hours of a tenant in one period, and the waits of those of its jobs that started for the first
-    time in the period.
+    """The GPU-hours of a tenant in one period, and how long its jobs waited that first started in this
+    period.
     """
 
     got: float = 0.0
@@ -142,7 +142,7 @@ class Periods:
 
     def since(self, since: float, until: float) -> tuple[float, Period]:
         """Return (begin, sum) of all periods that overlap the time from `since` to `until`. `begin` is the
-        begin of the first of them; `until` if there is none.
+        time at which the first of these periods begins; `until` if there is no such period.
         """
         total, begin = Period(), until
         for starts_at, ends_at, period in self._all():

@@ -186,8 +186,9 @@ class IdleSampler:
 
 
 def _limit_on(cycle: Cycle, job: Job, now: float) -> IdleCause | None:
-    """Return QUOTA if a quota or share limit keeps the job from starting, or quota that is reserved for a job
-    before it. Return KEPT_FREE if another queue keeps the free GPUs. None if no limit keeps it from starting.
+    """Return QUOTA if the job may not start because of a quota or share limit, or because the quota is
+    reserved for an earlier job in the queue. Return KEPT_FREE if free GPUs are kept for another queue. None
+    if no limit keeps the job from starting.
     """
     state = cycle.state
     if not state.limited:
@@ -264,8 +265,8 @@ class _Kind:
         return self.nodes * self.per_node
 
     def nodes_for(self, free: dict[int, float]) -> list[int]:
-        """Return the nodes for one job, as rows of the node table: those with the fewest idle GPUs that
-        suffice. Empty if the job does not fit.
+        """Return the nodes for one job, as rows of the node table. Of all nodes with enough idle GPUs, take
+        those with the fewest idle GPUs. Empty if the job does not fit.
         """
         fit = [row for row, gpus in free.items() if gpus >= self.per_node and self.rows[row]]
         return sorted(fit, key=free.__getitem__)[: self.nodes] if len(fit) >= self.nodes else []

@@ -128,7 +128,7 @@ class ProfileCycles:
         rows = {name: profile.rows(columns) for name, profile in self._profiles.items()}
         for name, cycle in self.cycles.items():
             shares = any((rows[name] & rows[other]).any() for other in rows if other != name)
-            licences = bool(self._state.licences.total)  # All profiles share the licences of the cluster.
+            licences = bool(self._state.licences.total)  # All profiles share all licences.
             cycle.share(self._shared[name] if shares or licences else None)
 
     def resume(self, other: ProfileCycles) -> None:

@@ -76,8 +76,8 @@ class SharedReservations:
         """Return the best placement of the job that uses no node in `barred` and delays no reservation of
         another job; None if there is none.
 
-        With `fewer`, the job may start on fewer nodes than it requests, and `fewer` is the greatest number of
-        nodes.
+        `fewer`: the greatest number of nodes for a job that may start on fewer nodes than it requests; None
+        to place the job on all the nodes that it requests.
         """
         shape, runtime = self._placer.shape(job.ask), self._runtime(job)
         if shape is None:

@@ -59,7 +59,7 @@ class StartSearch:
     def find_fewer(self, job: Job, now: float) -> Placement | None:
         """Return a placement on fewer nodes than the job requests, or None.
 
-        The placement has as many nodes as are free, and as quotas and shares allow. None if the job has no
+        The placement has as many free nodes as quotas and share limits allow. None if the job has no
         `--min-nodes`, if it still waits for all its nodes (the assembly time), or if too few nodes are free.
         """
         if (

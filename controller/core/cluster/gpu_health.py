@@ -34,8 +34,8 @@ first check.
 
 
 class HealthAction(enum.Enum):
-    """How the controller reacts to an Xid (an error number of the NVIDIA driver) or to a GPU reading such as
-    the number of ECC errors.
+    """How the controller reacts to an Xid (an error number of the NVIDIA driver), or to a GPU reading that
+    has reached its threshold, such as the number of ECC errors.
     """
 
     IGNORE = "ignore"

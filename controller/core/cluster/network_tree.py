@@ -67,15 +67,16 @@ class NetworkTree:
     nodes is preferred, so that larger blocks of free nodes stay whole.
 
     Algorithm of `choose`
-    1. Candidates are the nodes with the best scores, and for each switch with enough nodes, the root
-       included, a set below it (`_fill`).
-    2. `_fill`: below a switch without further switches, take the nodes with the best scores. Otherwise take
-       the switches below it: the one with the fewest free nodes that holds all missing nodes; if none holds
-       them, the one with the most free nodes as a whole, and go on with the rest.
+    1. Make candidates, which are sets of nodes. One is the set of nodes with the best scores. The others are
+       made by `_fill`: one set for each switch with enough nodes below it, the root included.
+    2. `_fill`: below a switch without further switches, take the nodes with the best scores. Otherwise go
+       through the switches below it. If some of them have enough nodes for the rest of the gang, fill the one
+       with the fewest free nodes. If none has, take all free nodes of the one with the most, and repeat this
+       for the rest of the gang.
     3. Take the candidate with the greatest sum of the mean score of its nodes and `weight` times its
        nearness; on a tie, the one whose upper switches have the fewest free nodes, then the first by name.
 
-    Invariant: `choose` returns nodes exactly if `rows` has enough nodes. So nearness never makes a job wait.
+    Invariant: `choose` returns nodes whenever `rows` has enough nodes. So nearness never makes a job wait.
 
     Cost: O(switches with room + nodes * levels * log nodes) for one gang. It is not called for jobs on one
     node, or without [topology].

@@ -34,8 +34,8 @@ NO_HEIRS: Mapping[int, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class TimedDrain:
-    """A drain by the operator `by` (`corral nodes drain --by`) that lets the node take jobs until it must be
-    empty at `empty_by`. Only jobs that end before that time start.
+    """A drain that the operator `by` has ordered with `corral nodes drain --by`. The node must be empty at
+    the time `empty_by`. Until then, only jobs that end before that time start on the node.
     """
 
     empty_by: float

@@ -55,8 +55,8 @@ class TopologyDomains:
         return sorted(row for _, found in full[:domains] for row in found)
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many of the nodes in `rows` can be lost, whichever they are, while a gang of `nodes`
-        nodes still fits. Negative if the gang does not fit now.
+        """Return how many nodes of `rows` can be lost in the worst case without excluding a gang of `nodes`
+        nodes. Negative if the gang does not fit now.
         """
         split = self._topology.split(nodes)
         if split is None:

@@ -111,7 +111,7 @@ class OperatorCommands:
             self._stopper.stop(job, Reason.EVICTED, why, now)
 
     def drain(self, given: inputs.Drain, now: float) -> Reply:
-        """Drain a node at once, or by the time `empty_by` (see TimedDrains)."""
+        """Drain a node: now, or so that it is empty at the time `empty_by` (a timed drain)."""
         if given.empty_by is not None and given.empty_by <= now:
             hint = "Leave the time out to drain the node at once."
             return Refusal("invalid", "the time is in the past", "empty_by", hint)

@@ -101,8 +101,8 @@ def _named(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
 
 
 def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
-    """Choose the nodes of a reservation for a number of nodes or GPUs: those that become free first. Return a
-    refusal if too few nodes can be reserved.
+    """Return the nodes for a reservation that requests a number of nodes or GPUs: the nodes that become free
+    first. Return a refusal if too few nodes can be reserved.
     """
     labels = state.nodes.columns.labels
     fitting = [

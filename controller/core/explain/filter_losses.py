@@ -1,4 +1,5 @@
-"""Counts the nodes that each filter rejects for a job, and finds the filters that prevent its start.
+"""Counts the nodes that each filter rejects for a job, and finds the filters that prevent the start of the
+job.
 
 A filter is called binding if it now rejects nodes that could hold the job if they were idle.
 """

@@ -138,7 +138,7 @@ def _protected(cycle: Cycle, victims: Collection[int], now: float) -> list[Job]:
 def _no_reach_text(cycle: Cycle) -> str:
     """Return a sentence that says why no preemption strategy lets the waiting job stop any job."""
     for strategy in cycle.placer.pipeline.strategies:
-        # Only strategies that are plugins have the attribute `failure`.
+        # Only the wrapper of an external plugin (isolation.py) has the attribute `failure`.
         failure = getattr(strategy, "failure", "")
         if failure:
             return f"the preemption strategy {strategy.name} fails ({failure}), so it stops no job"

@@ -1,5 +1,5 @@
-"""Records the use of GPUs by processes that no job started (off-queue use): by which users, for how long, and
-what their shares are charged.
+"""Records the use of GPUs by processes that no job started (off-queue use): the users, the times, and the
+charges to the shares of these users.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class ArrayThrottle:
         return not (self.holding or self.waiting)
 
     def next_element(self) -> int | None:
-        """Return the id of the array element that may run next. Return None if the limit of running elements
-        is reached or no element waits.
+        """Return the id of the array element that gets the next slot. None if all slots are taken or no
+        element waits.
         """
         heap = self._heap
         while heap and heap[0] not in self.waiting:
@@ -70,9 +70,8 @@ class ArrayThrottles:
         """
         for job in jobs:
             self.update(job)
-        # `settle` need not be called for the loaded jobs: all slots were assigned before the jobs were
-        # stored.
         self.by_array = {array: one for array, one in self.by_array.items() if not one.unused}
+        # `settle` has nothing to do: all slots were assigned before these jobs were stored.
         self.unsettled.clear()
 
     def update(self, job: Job) -> None:

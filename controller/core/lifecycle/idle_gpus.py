@@ -20,7 +20,9 @@ from wire.text import duration
 
 
 class IdleAction(enum.Enum):
-    """What happens to a job whose GPUs are still idle after the grace time."""
+    """What happens to a job when its GPUs are still idle at the end of the grace time that follows the idle
+    flag.
+    """
 
     FLAG = "flag"
     """The job is only flagged and goes on."""

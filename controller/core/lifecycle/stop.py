@@ -23,7 +23,9 @@ from wire.names import Reason
 
 
 class ProfileLookup(Protocol):
-    """Returns the settings of a job's profile (its scheduling policy) that are needed to stop the job."""
+    """Returns the settings and the placer of a job's profile (its scheduling policy). Both are needed to stop
+    jobs.
+    """
 
     def guards_of(self, job: Job) -> PreemptionGuards:
         """Return the preemption settings that protect the job."""

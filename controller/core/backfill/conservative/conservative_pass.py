@@ -52,7 +52,8 @@ class ConservativePass:
         jobs.
         """
         state, reservations = self._state, self._cycle.reservations
-        # A start can use up the quota of a GPU model. Other jobs then need reservations on other nodes.
+        # With quotas of GPU models, each start needs another round: it can use up a quota, and other jobs
+        # then need reservations on other nodes.
         waiting = len(self._cycle.queue) if state.quotas.models else 0
         return state.nodes.job_affinity.version, len(reservations.refused), waiting
 

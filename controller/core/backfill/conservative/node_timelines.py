@@ -220,8 +220,8 @@ class NodeTimelines:
     ) -> list[FirstStart]:
         known = self._known_starts(part, needs, duration)
         first = bisect_left(known, since, key=start_time)
-        # Do not use the cached result for a node if it is before `since`, or if a reservation on the node is
-        # ignored at present (`set_aside`).
+        # Compute the first start on a node again if the cached one is before `since`, or if a reservation on
+        # the node is ignored at present (`set_aside`).
         again = among & (row_set(self._saved) | _rows_of(islice(known, first)))
         starts: list[FirstStart] = [
             (found[0], 1 << row, found[1])

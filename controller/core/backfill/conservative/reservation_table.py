@@ -32,8 +32,8 @@ _STALE = (-1, -1, -1)
 class ReservationTable:
     """The free resources of nodes and licences over time, after running jobs and reservations are subtracted.
 
-    1. The allocations of a running attempt are subtracted from now until its expected end, the resources of a
-       reservation from its start to its end.
+    1. The resources of a running attempt are subtracted until its expected end, those of a reservation from
+       its start to its end.
     2. `sync` updates the table from the state. The allocations of a job that has ended early are added to the
        free resources again, for the rest of its planned time. The allocations of a job that has started or
        grown are subtracted.
@@ -269,8 +269,8 @@ class ReservationTable:
         self.nodes.drop_aside()
 
     def note_move(self) -> None:
-        """Record in a table that several profiles share that a reservation was dropped or moved: increase
-        `edition`. The other profiles then search earlier starts.
+        """Increase `edition` if several profiles share the table, because a reservation was dropped or moved.
+        The other profiles then search earlier starts.
         """
         self.edition += self.shared
 
@@ -338,7 +338,7 @@ class ReservationTable:
         """Return, by row number, the free resources of each node in `rows` that has a reservation. Nodes
         without a reservation are left out.
 
-        Free are only resources that are unused now and that no reservation needs in the next `duration`
+        Resources count as free if they are unused now and no reservation needs them in the next `duration`
         seconds.
         """
         self.sync(now)

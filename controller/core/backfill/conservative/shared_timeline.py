@@ -1,4 +1,4 @@
-"""One timeline for all nodes without GPUs, in which nodes with the same free resources are one set."""
+"""One timeline for all nodes without GPUs. Nodes with the same free resources are stored as one set."""
 
 from __future__ import annotations
 

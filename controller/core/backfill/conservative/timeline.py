@@ -29,7 +29,7 @@ class Timeline(Generic[T]):
         self.values = values
 
     def index_at(self, moment: float) -> int:
-        """Return the index of the value that holds at that time; 0 for a time before the timeline begins."""
+        """Return the index of the value at the time `moment`; 0 for a time before the timeline begins."""
         return max(0, bisect_right(self.times, moment) - 1)
 
     def cut(self, moment: float) -> int:
