@@ -71,8 +71,8 @@ def changes_of(question: WhatIf, engine: Engine, user: str, asker: Requester | N
 
 
 def _edit(each: JobEdit, user: str, asker: Requester | None) -> Input:
-    """Return the input that edits a job. The answer to the question shows which jobs a longer time limit
-    delays, so the edit is not refused for that.
+    """Return the input that edits a job. A longer time limit that delays other jobs is not refused, because
+    the answer to the what-if question names these jobs.
     """
     return inputs.Edit(each.job, user, each.changes, asker=asker, delays_nobody=True)
 

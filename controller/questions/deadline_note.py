@@ -36,8 +36,8 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
     """Yield a sentence that says whether a job that was just submitted will meet its deadline. If not, yield
     the sentence again with a change that would help. Nothing is yielded if the job has no deadline.
 
-    1. Forecast the latest start of the job, assuming that jobs use their full time limits. If it is not after
-       the job's latest start, the plan meets the deadline.
+    1. Forecast when the job starts if all jobs use their full time limits. If the job then still ends before
+       its deadline (`Job.latest_start`), it will meet the deadline.
     2. Otherwise try these changes, each on a copy of the engine, until one of them meets the deadline: a
        higher quota, another queue that the user may use, and the preemption of running jobs.
     """
@@ -81,7 +81,8 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
 
 
 def _start(engine_copy: EngineCopy, number: int, first: tuple[Input, ...], copy: Engine) -> float | None:
-    """Return the time at which the job starts at the latest, if the inputs `first` are applied to `copy`.
+    """Return the time at which the job starts at the latest, if the engine `copy` first handles the inputs
+    `first`.
 
     NEVER if the job does not start in time to meet its deadline. None if the forecast was not ready in time.
     """

@@ -49,8 +49,9 @@ class EngineCopy:
         return time.monotonic() < self.deadline
 
     def on_copy(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
-        """Return the result of work(engine), called in a forked process, so that the engine here does not
-        change. None if the result is not ready by the deadline."""
+        """Call work(engine) in a forked process and return its result. `engine` itself does not change. None
+        if the result is not ready by the deadline.
+        """
         return Fork(lambda: work(engine)).result(self.deadline)
 
 
@@ -66,9 +67,9 @@ class FirstPart:
         self._missing = list(first)
 
     def done(self, moment: float, starts: Container[int]) -> bool:
-        """Whether a forecast has reached the end of the next 24 hours and found the starts of the first 200
-        waiting jobs. `moment` is the time that the forecast has reached, and `starts` has the jobs whose
-        start it has found.
+        """Return whether a forecast has reached the end of the next 24 hours and found the starts of the
+        first 200 waiting jobs. `moment` is the time that the forecast has reached, and `starts` has the jobs
+        whose start it has found.
         """
         if moment < self._until:
             return False

@@ -11,8 +11,8 @@
    to repeat inputs.
 
 The controller sends a question on the same connection as the inputs, so the answer takes all inputs into
-account that were committed before it. Cost: the CPU time of the controller's engine a second time, and in the
-end about as much memory as the controller.
+account that were committed before it. Cost: the replica needs as much CPU time as the controller's engine,
+and with time about as much memory as the controller.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Replica:
         """The processes that answer questions, by the pipe from which their answers are read."""
 
     def serve(self) -> int:
-        """Apply the inputs that the controller has committed, and answer its questions, until it closes the
-        connection. Return the exit code of the process.
+        """Apply the inputs that the controller has committed, and answer its questions, until the controller
+        closes the connection. Return the exit code of the process.
         """
         orders = Unpacker()
         self._selector.register(self._line, selectors.EVENT_READ)
@@ -161,7 +161,9 @@ class Replica:
         self._selector.register(ours, selectors.EVENT_READ)
 
     def _work(self, question: QuestionAsked, line: int) -> NoReturn:
-        """Answer the question and exit. This runs in the forked process."""
+        """Answer the question in this forked process, and exit. Write each answer to the file descriptor
+        `line`.
+        """
         spare_s = question.budget_s * RESERVE
         deadline = time.monotonic() + question.budget_s - spare_s
         try:

@@ -187,8 +187,9 @@ class ReplicaClient:
         within_s: float | None = None,
         keep_replica: bool = True,
     ) -> T | None:
-        """Call `work(engine_copy, *arguments)` in a separate process. It yields answers, each more complete
-        than the one before. Return the last answer that it yields in time; None if it yields none.
+        """Call `work(engine_copy, *arguments)` in a separate process. `work` yields answers, each more
+        complete than the one before. Return the last answer that `work` yields in time; None if there is
+        none.
 
         The copy of the engine includes all inputs that were committed before the call. If `keep_replica` is
         False, the replica ends after the answer, unless other questions use it.

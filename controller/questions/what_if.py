@@ -179,7 +179,8 @@ class ShiftTotals:
 
         1. If neither forecast has a start of the job: count the job in `unknown` if a forecast is incomplete,
            and otherwise in `not_known`. For example, the job waits for a job without a time limit.
-        2. If only one forecast has a start: treat the job as if it started at `until` in the other.
+        2. If only one forecast has a start: treat the job as if it started at `until`, the end of the
+           compared time, in the other forecast.
         3. Count the job as unchanged, later or sooner, by the difference between the two starts.
         """
         was, becomes = (

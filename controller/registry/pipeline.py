@@ -82,7 +82,7 @@ class PipelineBuilder:
         self.problems = check_plugin_files(config)
 
     def make(self, kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
-        """Return a new plugin with these options. `key` is its position in scheduler.toml.
+        """Return a new plugin with these options. `key` is the position of the plugin in scheduler.toml.
 
         A plugin that is not built in is put in a wrapper, so that its failures do not stop the scheduler. If
         the plugin cannot be created, record the problem and return None.

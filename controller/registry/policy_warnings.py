@@ -178,8 +178,9 @@ def queues_without_limit(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
 
 
 def dead_idle_rule(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each key `idle` with an action for idle jobs while `idle_after_s` is 0, so that no
-    job counts as idle."""
+    """Yield a warning for each key `idle` that has no effect. The key sets what happens to jobs with idle
+    GPUs, but no GPU counts as idle if `idle_after_s` is 0.
+    """
     tables: dict[Key, tuple[str | None, IdlePolicy]] = {("gpus",): (config.gpus.idle, pipeline.idling)}
     for name, queue in config.queues.items():
         tables["queues", name] = queue.idle, pipeline.idling.of(name)

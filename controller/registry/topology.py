@@ -28,8 +28,8 @@ def network_of(config: Config) -> NetworkTopology | None:
 
 
 def _paths(config: Config) -> dict[str, Path]:
-    """Return the switches above each node, the widest first. A switch below two others, or below itself, is
-    an error that `topology_problems` reports; here only the first is used.
+    """Return the switches above each node, the widest first. If the file puts a switch below two others, only
+    the first of these two is used. `topology_problems` reports this error.
     """
     switches, parent = config.topology.switches, _parents(config)
     paths: dict[str, Path] = {}
@@ -43,7 +43,7 @@ def _paths(config: Config) -> dict[str, Path]:
 
 
 def _parents(config: Config) -> dict[str, str]:
-    """Return the switch above each switch, by name."""
+    """Return the name of the switch directly above each switch, by the name of the lower switch."""
     parent: dict[str, str] = {}
     for name, switch in config.topology.switches.items():
         for below in expand_hostlist(switch.switches) if switch.switches else ():
@@ -123,7 +123,9 @@ def topology_warnings(config: Config, _pipeline: Pipeline) -> Iterator[ConfigPro
 
 
 def dataset_warnings(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning if [datasets] has no effect: no scorer uses it, or nothing is remembered."""
+    """Yield a warning if [datasets] has no effect: no scorer uses the reads of data sets, or none are kept
+    because `retention_s` is 0.
+    """
     section = config.datasets
     if section == DatasetsSection():
         return

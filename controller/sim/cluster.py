@@ -39,7 +39,9 @@ class Cluster:
 
     @property
     def cores(self) -> int:
-        """The number of processors of the smallest node. No job requests more than these on one node."""
+        """The number of processors of the smallest node. No job requests more processors than this on one
+        node.
+        """
         return min(facts.cpu_milli for facts in self.nodes.values()) // self.core_milli
 
     @property
@@ -81,7 +83,9 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class CapacityChange:
-    """A time at which the cluster got this many more GPUs and thousandths of a core; fewer if negative."""
+    """A change of the cluster's capacity at the time `at_s`: the added GPUs and thousandths of a core.
+    Negative numbers mean that capacity was removed.
+    """
 
     at_s: float
     gpus: int

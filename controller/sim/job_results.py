@@ -105,8 +105,8 @@ class SimulatedJobs:
     def _preempted(self, event: JobPreempted) -> None:
         record = self.by_job[event.job]
         record.lost_gpu_s += 3_600 * event.gpu_hours
-        # Remove the start time, so that _requeued() does not count the lost work again, which this event
-        # contains.
+        # This event already contains the lost work. Remove the start time, so that _requeued() does not count
+        # this work again.
         record.start_s = None
 
     def _requeued(self, event: JobRequeued) -> None:

@@ -19,14 +19,14 @@ SILENCE = 0
 
 
 class LostNodes:
-    """The nodes without a connection, and what the engine is told about them.
+    """The nodes without a connection, and the inputs that the engine gets because of them.
 
     1. `lose`: the engine gets LinkWentDown. Processes on the node continue, or end without a report if the
        node has crashed.
     2. After the seconds of silence that are set in scheduler.toml, the engine gets NodeSilent: the node is
        down, and later the jobs with a lease are lost.
     3. `connect`: the engine gets the hello of the agent, with the status of each attempt that the agent has.
-       After a crash these are none, and the boot id is another one.
+       After a crash the agent has no attempts, and the host has another boot id.
 
     Example: gpu01 crashes at 10:00. At 10:01 it is down. A job with --on-node-lost requeue-after-lease and a
     lease of 5 minutes is queued again at 10:06 (after lease, grace and margin). At 11:00 gpu01 connects.
@@ -60,7 +60,7 @@ class LostNodes:
             self._simulation.tell(inputs.NodeSilent(name, now - lost_at))
 
     def connect(self, name: str, facts: NodeFacts) -> None:
-        """Connect the agent of a node, which may be new, and report all attempts that the agent has."""
+        """Connect the agent of a lost node or of a new one, and report all attempts that the agent has."""
         simulation = self._simulation
         self.lost_at.pop(name, None)
         attempts = simulation.agents.on_node(name)

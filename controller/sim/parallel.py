@@ -42,7 +42,7 @@ def run_in_processes(
     progress: Progress | None = None,
     cores: int | None = None,
 ) -> list[Result]:
-    """Call `work` for each task in a process of its own, and return the results in the order of the tasks.
+    """Call `work` for each task in a separate process, and return the results in the order of the tasks.
     Raises RunFailed.
 
     Each task reports its progress as a number, such as the number of ended jobs. `progress` is called with

@@ -289,7 +289,7 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
     story = StoryRun(simulation, task.story)
     for moment, _ in enumerate(iter(simulation.step, False)):
         if progress is not None and not moment % _OFTEN:
-            state = simulation.engine.state  # A restart or another configuration replaces the state.
+            state = simulation.engine.state  # A story may have replaced the state since the last step.
             progress(state.next_job - 1 - len(state.jobs))
     # Leave out replicas of services, because they are not in the log and never end.
     records.by_job = {job: each for job, each in records.by_job.items() if job in simulation.trace_jobs}

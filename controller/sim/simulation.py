@@ -256,8 +256,8 @@ class Simulation:
     def _goes_on(self) -> bool:
         """Return whether a step is left that may change a job.
 
-        A reservation that is repeated for ever gives the engine a next time for ever. If only such times are
-        left, the simulation ends after QUIET_STEPS of them in which no job has started or ended.
+        With a recurring reservation, the timers of the engine never end. If only timers are left, the
+        simulation ends after QUIET_STEPS steps in which no job has started or ended.
         """
         if self._heap or not any(each.spec.every_s for each in self.engine.state.reservations):
             self._quiet_steps = 0

@@ -16,7 +16,7 @@ AttemptReports = dict[str, AttemptStatus]
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
     """How an attempt will run: its run time in seconds, its exit code, and the seconds between two
-    checkpoints, or None if it writes no checkpoints.
+    checkpoints (None without checkpoints).
     """
 
     runtime_s: float
@@ -108,8 +108,8 @@ class VirtualAgents:
     def _over(self, key: Key, started_at: float, now: float) -> AttemptStatus:
         """Return the report about a process that exited or reached its time limit."""
         planned = self._planned_run(key)
-        # The end was scheduled for this sum, so compare with it. Rounding could make `now - started_at` less
-        # than the run time.
+        # Compare with the sum for which the end was scheduled. Because of rounding, `now - started_at` could
+        # be less than the run time.
         if now >= started_at + planned.runtime_s:
             return AttemptStatus(*key, key[0], started_at, now, planned.code)
         return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")

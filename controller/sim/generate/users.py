@@ -107,8 +107,9 @@ def _template(rng: RandomStream, median: float, gpus: float, models: Sequence[st
 def _time_limit_choice(rng: RandomStream) -> Callable[[JobTemplate], float]:
     """Return a function that returns the time limit, in seconds, that one user requests for a job.
 
-    There are three kinds of users. They request a multiple of the typical run time, rounded up to a usual
-    limit (such as 4 h) or to 10 minutes, or the same limit for nearly all jobs.
+    There are three kinds of users. The first kind requests a multiple of the typical run time, rounded up to
+    a usual limit such as 4 h. The second kind rounds this multiple up to full 10 minutes. The third kind
+    requests the same limit for nearly all jobs.
     """
     temper, factor = rng.uniform(), rng.between(1.0, 5.0)
     if temper < 0.55:

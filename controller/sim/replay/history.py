@@ -83,7 +83,7 @@ class History:
     """Times of recorded passes, earliest first."""
 
     def cycle_comes(self, at: float) -> bool:
-        """Whether the journal shows a scheduling pass within SOON_S seconds after this time."""
+        """Return whether the journal shows a scheduling pass within SOON_S seconds after this time."""
         place = bisect_left(self.cycles, at)
         return place < len(self.cycles) and self.cycles[place] - at < SOON_S
 

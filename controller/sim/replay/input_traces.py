@@ -30,10 +30,10 @@ class JournalPosition(Protocol):
     states of jobs before the entry, and the other entries with the same time."""
 
     def waits(self, job: int) -> bool:
-        """Whether the job is queued and not placed."""
+        """Return whether the job is queued and not placed."""
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
-        """Whether the journal has an event of this kind about the job at the time `at`."""
+        """Return whether the journal has an event of this kind about the job at the time `at`."""
 
 
 class ReplayAgents(Protocol):
@@ -78,7 +78,9 @@ def _cancelled_waiting(event: events.JobEnded, past: JournalPosition) -> bool:
 
 
 def _preempted_by_user(event: events.StopRequested, past: JournalPosition) -> bool:
-    """Whether a user preempted the job. False if the engine stopped it for another job, a move or a hold."""
+    """Return whether a user preempted the job. False if the engine stopped the job for another job, a move or
+    a hold.
+    """
     led = (events.PreemptionPlanned, events.MovePlanned, events.JobHeld)
     return event.reason is Reason.PREEMPTED and not any(
         past.at_once(kind, event.job, event.at) for kind in led

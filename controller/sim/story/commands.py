@@ -1,4 +1,6 @@
-"""The commands of a story. Each passes the inputs to the engine that the same command of `corral` does."""
+"""The commands of a story. Each command passes to the engine the same inputs as the `corral` command of that
+name.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a command of a story did, in words, and the messages of the engine where it was refused."""
+    """The result of one command of a story: a text that says what it did, and the engine's message for each
+    refusal.
+    """
 
     done: str = ""
     refused: tuple[str, ...] = ()
@@ -50,7 +54,7 @@ class Give:
 
 @dataclass(frozen=True, slots=True)
 class MakeReservation:
-    """Reserves nodes, as `corral reserve create`."""
+    """Reserves nodes, as `corral reserve create` does."""
 
     spec: ReservationSpec
     anyway: bool
@@ -63,7 +67,9 @@ class MakeReservation:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """Nodes that are named, and nodes that have all of the labels, at the time of the command."""
+    """The nodes that a command is about: those named in `names`, and those that have all `labels` when the
+    command is carried out.
+    """
 
     names: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -232,7 +238,7 @@ def _refusals(simulation: Simulation, given: Input) -> list[str]:
 
 
 def _on_each(simulation: Simulation, names: Sequence[str], act: Callable[[str], list[str]]) -> Result:
-    """Call `act` for each node, and return the nodes for which it returned no refusals."""
+    """Call `act` for each node. Return the nodes for which `act` returned no refusals, and all refusals."""
     by_name = simulation.engine.state.nodes.by_name
     done, refused, jobs = [], [], set()
     for name in names:

@@ -14,8 +14,8 @@ from wire.agent.frames import NodeFacts
 
 @dataclass(frozen=True, slots=True)
 class StoryStep:
-    """One line of a story. `line` is its number in the file, `at_s` its time in seconds as in the log of the
-    jobs, `when` and `words` are the time and the command as they were written.
+    """One line of a story. `line` is its number in the file. `at_s` is its time in seconds, on the same scale
+    as the submit times in the job log. `when` and `words` are the time and the command as the file has them.
     """
 
     line: int

@@ -26,8 +26,8 @@ Tick = tuple[float, str]
 class Scale:
     """Maps values from `low` to `high` to coordinates from `begin` to `end` on an axis.
 
-    The function `bend`, such as a logarithm, is applied to each value before. For a linear axis it returns
-    the value unchanged.
+    The function `bend` is applied to `low`, to `high` and to each value before they are mapped. For a linear
+    axis `bend` returns the value unchanged, for a logarithmic axis its logarithm.
     """
 
     low: float
