@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from controller.config.key_positions import DELIMITER, PREFIX, Source
 from controller.config.tables.fields import Name, NodeName
+from controller.config.tables.hours import HoursSection
 from controller.config.tables.nodes import GpusSection, JobsSection, NodeSection
 from controller.config.tables.policy import (
     BackfillSection,
@@ -86,6 +87,7 @@ class Config(BaseSettings):
     overcommit: OvercommitSection = OvercommitSection()
     queues: dict[Name, QueueSection] = {}
     quota: QuotaSection = QuotaSection()
+    hours: dict[Name, HoursSection] = {}
     licences: dict[LicenceName, LicenceCount] = {}
     preemption: PreemptionSection = PreemptionSection()
     rebalance: RebalanceSection = RebalanceSection()
@@ -136,6 +138,7 @@ class Config(BaseSettings):
             *self.projects,
             *self.access.limits.projects,
             *(self.quota.options.get("projects") or {}),
+            *(project for each in self.hours.values() for project in each.quota.get("projects") or {}),
             *(project for projects in self.organisations.values() for project in projects),
             *(project for queue in self.queues.values() for project in queue.projects),
             *(service.project for service in self.services.values()),

@@ -26,6 +26,7 @@ DECIDING = (
     "overcommit",
     "queues",
     "quota",
+    "hours",
     "licences",
     "preemption",
     "rebalance",
@@ -58,7 +59,7 @@ SECRET: tuple[Key, ...] = (
 service, or the environment of a service. "*" stands for any name.
 """
 
-NAMED = ("nodes", "queues", "profiles", "projects", "services")
+NAMED = ("nodes", "queues", "hours", "profiles", "projects", "services")
 """Tables that contain named tables, such as [nodes.gpu01]. If a named table is added or removed, this is
 shown as one change, and not as a change of each key."""
 

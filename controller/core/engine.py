@@ -99,6 +99,10 @@ class Engine:
         state.gang_after_s = pipeline.waiting.gang_after_s
         state.nodes.datasets.policy = pipeline.datasets
         record, order = self._record, self._effects.append
+        self.hours_change_at = NEVER
+        """The next time at which other tables [hours.NAME] are in force."""
+        self._hours_unknown = bool(pipeline.rules.timetable.tables or state.hours)
+        """True until the first tick has found out which tables are in force."""
         self.profile_cycles = cycles = ProfileCycles(state, pipeline)
         self.cycle = cycles.last
         self.placer = self.cycle.placer
@@ -230,6 +234,8 @@ class Engine:
             self.profile_cycles.ask_again()
         if self.state.nodes.datasets.by_dataset:
             self.state.nodes.datasets.advance(now)
+        if self._hours_unknown or self.hours_change_at <= now:
+            self._follow_hours(now)
         if self.state.reservations.by_name:
             self._reservations.begin_and_end_due(now)
         if self.timed_drains.next_at <= now:
@@ -247,6 +253,14 @@ class Engine:
             self.timers.end_due(now)
             self.timers.settle(now)
             self.profile_cycles.run(now, self._carry_out)
+
+    def _follow_hours(self, now: float) -> None:
+        """Record which tables [hours.NAME] are in force, if they have changed."""
+        timetable = self.state.quotas.rules.timetable
+        tables = timetable.in_force(now)
+        if tables != self.state.hours:
+            self._record(events.HoursChanged(now, tables))
+        self._hours_unknown, self.hours_change_at = False, timetable.next_change(now)
 
     def _carry_out(self, event: CycleEvent) -> None:
         """Record an event of a scheduling pass, and add its effects (messages to agents)."""
@@ -299,6 +313,7 @@ class Engine:
             self.profile_cycles.again_at,
             self.services.next_at,
             self.state.budgets.next_at,
+            self.hours_change_at,
             self.timed_drains.next_at,
         )
         return min(self.state.reservations.next_at, *of_parts)

@@ -82,7 +82,7 @@ def _similar(name: str, other: str) -> bool:
 def _project_names(config: Config) -> Iterator[tuple[Table, Key, str]]:
     """Yield each project and organisation in scheduler.toml, with its table and its key."""
     fair, quotas = config.fair_share, _quota_names(config)
-    keyed: Mapping[Table, Iterable[str]] = {
+    keyed: dict[Table, Iterable[str]] = {
         ("projects",): config.projects,
         ("access", "limits", "projects"): config.access.limits.projects,
         ("quota", "projects"): quotas.get("projects") or (),
@@ -91,9 +91,14 @@ def _project_names(config: Config) -> Iterator[tuple[Table, Key, str]]:
         ("fair_share", "soft_limits"): fair.soft_limits,
         ("fair_share", "hard_limits"): fair.hard_limits,
     }
+    for hours, each in config.hours.items():
+        keyed["hours", hours, "quota", "projects"] = each.quota.get("projects") or ()
     for table, names in keyed.items():
         for name in names:
             yield table, (*table, name), name.partition("/")[0] if table[0] == "fair_share" else name
+    for hours, weighed in config.hours.items():
+        for name in weighed.weights:
+            yield ("hours", hours), ("hours", hours, "weights", name), name.partition("/")[0]
     for organisation, projects in fair.organisations.items():
         for index, project in enumerate(projects):
             table = ("fair_share", "organisations")
@@ -124,6 +129,10 @@ def unknown_queues(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProble
     tables: Mapping[Table, Iterable[str]] = {
         ("quota", "queues"): _quota_names(config).get("queues") or (),
         ("access", "limits", "queues"): config.access.limits.queues,
+        **{
+            ("hours", name, "quota", "queues"): each.quota.get("queues") or ()
+            for name, each in config.hours.items()
+        },
     }
     for table, names in tables.items():
         for name in names if config.queues else ():

@@ -45,6 +45,7 @@ from controller.plugins.isolation import isolated
 from controller.plugins.preemption.reclaim_strategies import QuotaReclaimStrategy
 from controller.registry.budgets import budget_rules_of
 from controller.registry.config_checks import filter_problems, unfiltered_settings
+from controller.registry.hours import timetable_of
 from controller.registry.limits import ceilings_of, raised_open_projects
 from controller.registry.plugin_classes import (
     METHODS,
@@ -323,6 +324,7 @@ def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaCon
         ceilings,
         projects,
         budgets,
+        timetable_of(config),
         section.soft_for_s,
     )
 

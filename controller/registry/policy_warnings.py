@@ -15,6 +15,7 @@ from controller.core.quota.projects import DEFAULT_PROJECT
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from controller.registry.budgets import budgets_without_price
+from controller.registry.hours import dead_hours
 from controller.registry.name_warnings import labels_without_nodes, misspelt_projects, unknown_queues
 from controller.registry.policy_summary import (
     cluster_gpus,
@@ -60,6 +61,7 @@ def ignored_weights(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
     if not reclaimed:
         keys += [("fair_share", "weights")] if config.fair_share.weights else []
         keys += [("projects", name, "weight") for name, each in config.projects.items() if each.weight]
+        keys += [("hours", name, "weights") for name, each in config.hours.items() if each.weights]
     for key in keys:
         message = f"has no effect, because the order {order!r} ignores the usage of projects"
         hint = 'Set [scheduler] order to "multifactor" or "fair".'
@@ -282,5 +284,6 @@ CHECKS: tuple[Check, ...] = (
     hours_without_zone,
     topology_warnings,
     dataset_warnings,
+    dead_hours,
 )
 """The functions that find warnings."""

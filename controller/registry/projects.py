@@ -33,7 +33,10 @@ def named_projects(config: Config) -> set[str]:
     """Return the names of all projects in scheduler.toml, including those that occur only in a weight or
     limit of a share."""
     fair = config.fair_share
-    shares = {name.partition("/")[0] for name in (*fair.weights, *fair.soft_limits, *fair.hard_limits)}
+    of_hours = [name for each in config.hours.values() for name in each.weights]
+    shares = {
+        name.partition("/")[0] for name in (*fair.weights, *of_hours, *fair.soft_limits, *fair.hard_limits)
+    }
     return (config.named_projects | (shares - config.organisations.keys())) - {ANY_NAME}
 
 

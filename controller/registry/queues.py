@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
-from controller.config import Config, ConfigProblem, QueueSection, nearest, problem_at
+from controller.config import Config, ConfigProblem, Key, QueueSection, nearest, problem_at
 from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
-from controller.core.quota.start_hours import StartHours, windows_of
+from controller.core.quota.week_hours import WeekHours, windows_of
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from controller.registry.policy_summary import policies, uses_shares
 from wire.cluster.quota import ANY_NAME
@@ -49,17 +49,15 @@ def _rule(section: QueueSection, zone: str) -> QueueRule:
         select=dict(section.select),
         defaults=section.defaults,
         exempt=frozenset(section.exempt),
-        hours=_hours(section.hours, zone),
-        keep_free_hours=_hours(section.keep_free_hours, zone),
+        hours=week_hours_of(section.hours, zone) if section.hours else None,
+        keep_free_hours=week_hours_of(section.keep_free_hours, zone) if section.keep_free_hours else None,
         may_preempt=None if section.may_preempt is None else frozenset(section.may_preempt),
     )
 
 
-def _hours(texts: Sequence[str], zone: str) -> StartHours | None:
-    if not texts:
-        return None
+def week_hours_of(texts: Sequence[str], zone: str) -> WeekHours:
     windows = [window for text in texts for window in windows_of(text)]
-    return StartHours(tuple(texts), tuple(sorted(windows)), ZoneInfo(zone), zone)
+    return WeekHours(tuple(texts), tuple(sorted(windows)), ZoneInfo(zone), zone)
 
 
 def idle_policy_of(config: Config) -> IdlePolicy:
@@ -175,15 +173,19 @@ def dead_kept_gpus(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem
 
 
 def hours_without_zone(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning, at the first queue with `hours` or `keep_free_hours`, if [scheduler] time_zone is not
-    set.
+    """Yield a warning, at the first key `hours` or `keep_free_hours` of the file, if [scheduler] time_zone is
+    not set.
     """
     if "time_zone" in config.scheduler.model_fields_set:
         return
-    for name, each in config.queues.items():
-        key = "hours" if each.hours else "keep_free_hours"
-        if getattr(each, key):
-            message = f"these hours are in {config.scheduler.time_zone}, because no time zone is set"
-            hint = 'Set [scheduler] time_zone, such as "Europe/Berlin".'
-            yield problem_at(config.source, ("queues", name, key), message, hint)
-            return
+    keys: list[Key] = [
+        ("queues", name, key)
+        for name, each in config.queues.items()
+        for key in ("hours", "keep_free_hours")
+        if getattr(each, key)
+    ]
+    keys += [("hours", name, "hours") for name in config.hours]
+    if keys:
+        message = f"these hours are in {config.scheduler.time_zone}, because no time zone is set"
+        hint = 'Set [scheduler] time_zone, such as "Europe/Berlin".'
+        yield problem_at(config.source, keys[0], message, hint)

@@ -256,22 +256,27 @@ class Simulation:
     def _goes_on(self) -> bool:
         """Return whether a step is left that may change a job.
 
-        With a recurring reservation, the timers of the engine never end. If only timers are left, the
-        simulation ends after QUIET_STEPS steps in which no job has started or ended.
+        With a recurring reservation, or with quotas that change with the hour ([hours.NAME]), the timers of
+        the engine never end. If only timers are left, the simulation ends when no job is left, or after
+        QUIET_STEPS steps, and all changes of a week, in which no job has started or ended.
         """
-        if self._heap or not any(each.spec.every_s for each in self.engine.state.reservations):
+        state, timetable = self.engine.state, self.engine.state.quotas.rules.timetable
+        repeated = any(each.spec.every_s for each in state.reservations)
+        if self._heap or not (repeated or timetable.tables):
             self._quiet_steps = 0
         else:
             self._quiet_steps += 1
-        return self._quiet_steps <= QUIET_STEPS
+            if not repeated and next(iter(state.live()), None) is None:
+                return False
+        return self._quiet_steps <= QUIET_STEPS + timetable.changes_per_week
 
     def step(self) -> bool:
         """Run all callbacks of the next time and one scheduling pass. Returns False if nothing is left to
         do."""
-        self.now = now = self.next_at
+        now = self.next_at
         if now == NEVER or not self._goes_on():
             return False
-        heap = self._heap
+        self.now, heap = now, self._heap
         while heap and heap[0][0] == now:
             heapq.heappop(heap)[3](now)
         self.run_pass()

@@ -49,6 +49,37 @@ def warnings(text: str) -> list[str]:
 
 BAD = [
     (
+        "dead_hours",
+        "[scheduler]\ntime_zone = 'UTC'\n[queues.default]\ndefault_time_limit_s = 60\n[hours.night]\n"
+        "hours = ['sat']",
+        "hours.night: has no effect, because it sets no quota and no weight. Write [hours.night.quota",
+    ),
+    (
+        "dead_hours",
+        "[scheduler]\ntime_zone = 'UTC'\n[queues.default]\ndefault_time_limit_s = 60\n"
+        "[hours.a]\nhours = ['sat-sun']\nquota.users.ada.gpus = 4\n"
+        "[hours.b]\nhours = ['sun']\nquota.users.ada.gpus = 4",
+        "hours.b: has no effect, because [hours.a] comes first and sets the same keys",
+    ),
+    (
+        "hours_without_zone",
+        "[queues.default]\ndefault_time_limit_s = 60\n"
+        "[hours.night]\nhours = ['sat']\nquota.users.ada.gpus = 4",
+        "hours.night.hours: these hours are in UTC, because no time zone is set. Set [scheduler]",
+    ),
+    (
+        "ignored_weights",
+        "[scheduler]\ntime_zone = 'UTC'\n[queues.default]\ndefault_time_limit_s = 60\n"
+        "[hours.night]\nhours = ['sat']\nweights = { vision = 2 }",
+        "hours.night.weights: has no effect, because the order 'priority' ignores the usage of projects.",
+    ),
+    (
+        "unknown_queues",
+        "[scheduler]\ntime_zone = 'UTC'\n[queues.default]\ndefault_time_limit_s = 60\n"
+        "[hours.night]\nhours = ['sat']\nquota.queues.defalt.gpus = 2",
+        "hours.night.quota.queues.defalt: there is no queue 'defalt', so this table has no effect.",
+    ),
+    (
         "dataset_warnings",
         "[queues.default]\ndefault_time_limit_s = 60\n[scheduler.scorers]\nfit = 1\n[datasets]\nnodes = 3",
         "datasets: has no effect without the scorer 'data'. Add data = 50 to [scheduler.scorers].",

@@ -54,11 +54,25 @@ class ShareView:
 
 
 @dataclass(frozen=True)
+class HoursInForce:
+    """The tables [hours.NAME] of scheduler.toml whose quotas and weights are in force."""
+
+    tables: tuple[str, ...]
+    """Their names; empty: the limits of [quota] and the weights of [fair_share] hold."""
+    until: Optional[float] = None
+    """The time of the next change; None if there is none within a week."""
+    then: tuple[str, ...] = ()
+    """The tables that are in force after the change."""
+
+
+@dataclass(frozen=True)
 class ShareList:
     """All entries of the share tree. Each parent is listed before its children."""
 
     shares: tuple[ShareView, ...]
     at: float
+    hours: Optional[HoursInForce] = None
+    """The tables [hours.NAME] in force; None if there are no such tables."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +167,8 @@ class QuotaList:
     quotas: tuple[QuotaView, ...]
     window_s: float
     seq: int
+    hours: Optional[HoursInForce] = None
+    """The tables [hours.NAME] in force; None if there are no such tables."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from cli.exit_codes import CommandError
 from cli.flags import argument
 from cli.output import what_if_table
 from cli.output.formats import Column, Format, Output, Table
+from cli.output.hours_line import print_hours
 from cli.output.stderr import print_note
 from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
@@ -64,6 +65,7 @@ def listing(output: Output = Format.TABLE) -> int:
     """List the users, projects and queues that have a quota or jobs, with their usage and limits."""
     body = Client().quotas()
     quota_table().show(output, body.quotas, body)
+    print_hours(body.hours, output, "[quota]")
     return 0
 
 

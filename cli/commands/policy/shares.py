@@ -11,6 +11,7 @@ from cli.exit_codes import CommandError
 from cli.flags import FlagGroup, argument, option, with_flag_groups
 from cli.output import what_if_table
 from cli.output.formats import Column, Format, Output, Table
+from cli.output.hours_line import print_hours
 from cli.output.stderr import print_note
 from cli.output.table_columns import FAINT, RED
 from cli.output.what_if_table import DryRun
@@ -105,6 +106,7 @@ def weigh(flags: ShareFlags, dry_run: DryRun = False, output: Output = Format.TA
 
 def _show(body: ShareList, output: Format) -> int:
     table(body.at).show(output, body.shares, body)
+    print_hours(body.hours, output, "[fair_share]")
     if not body.shares and output in (Format.TABLE, Format.WIDE):
         print_note("No job has been submitted yet.")
     return 0

@@ -155,6 +155,7 @@ def _policy_data(found: Config, pipeline: Pipeline) -> dict[str, Any]:
     jobs, as data for JSON.
     """
     from controller.registry import policy_summary as summary
+    from controller.registry.hours import hours_sentences
     from controller.registry.topology import topology_sentence
 
     return {
@@ -166,6 +167,7 @@ def _policy_data(found: Config, pipeline: Pipeline) -> dict[str, Any]:
             {**encode(each), "sentence": each.sentence} for each in summary.queue_policies(found, pipeline)
         ],
         "preemption": summary.preemption_sentences(found, pipeline),
+        "hours": hours_sentences(found),
         "topology": topology_sentence(found),
     }
 
@@ -175,6 +177,7 @@ def _print_policy(found: Config, pipeline: Pipeline) -> None:
     other jobs.
     """
     from controller.registry import policy_summary as summary
+    from controller.registry.hours import hours_sentences
     from controller.registry.topology import topology_sentence
 
     gpus = summary.cluster_gpus(found)
@@ -193,6 +196,10 @@ def _print_policy(found: Config, pipeline: Pipeline) -> None:
             print_note(title)
             for name, sentence in rows:
                 print_note(f"  {printable(name):<{room}}  {sentence}")
+    if hours := hours_sentences(found):
+        print_note("Hours with other quotas and weights:")
+        for sentence in hours:
+            print_note(f"  {sentence}")
     if topology := topology_sentence(found):
         print_note(f"Topology: {topology}")
     if preemption := summary.preemption_sentences(found, pipeline):

@@ -253,6 +253,11 @@ def _share(facts: Facts) -> str:
     return ", ".join(changes)
 
 
+def _hours_changed(facts: Facts) -> str:
+    tables = ", ".join(f"[hours.{printable(name)}]" for name in facts["tables"])
+    return f"quotas and weights of {tables or '[quota] and [fair_share]'} are in force"
+
+
 def _because(why: str) -> str:
     return f": {why}" if why else ""
 
@@ -352,6 +357,7 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "ReservationBegan": "reservation {reservation} began",
     "ReservationEnded": "reservation {reservation} ended",
     "ReservationCancelled": "{by} cancelled reservation {reservation}",
+    "HoursChanged": _hours_changed,
     "BudgetReached": "project {project} has used {percent} % of its budget for {month}: {used}",
     "QuotaSet": "{by} set the quota of {scope} {name}",
     "QuotaUnset": "{by} removed the quota that was set for {scope} {name}",

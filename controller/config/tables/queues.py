@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from controller.config.tables.fields import Name, SizesSection
 from controller.config.tables.limits import Priority, Seconds
-from controller.core.quota.start_hours import windows_of
+from controller.core.quota.week_hours import windows_of
 
 Gpus = Annotated[float, Field(ge=0, le=100_000)]
 
@@ -16,6 +16,9 @@ Gpus = Annotated[float, Field(ge=0, le=100_000)]
 def _window(text: str) -> str:
     windows_of(text)
     return text
+
+
+Window = Annotated[str, AfterValidator(_window)]
 
 
 class QueueSection(SizesSection):
@@ -41,9 +44,9 @@ class QueueSection(SizesSection):
     idle: Literal["flag", "requeue", "cancel"] | None = None
     idle_after_s: Seconds | None = None
     idle_grace_s: Seconds | None = None
-    hours: list[Annotated[str, AfterValidator(_window)]] = []
+    hours: list[Window] = []
     keep_free_gpus: int = Field(0, ge=0, le=100_000)
-    keep_free_hours: list[Annotated[str, AfterValidator(_window)]] = []
+    keep_free_hours: list[Window] = []
     select: dict[str, str] = {}
 
     @model_validator(mode="after")

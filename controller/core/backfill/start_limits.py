@@ -13,8 +13,8 @@ from controller.core.queue.queue import QueueEntry
 from controller.core.quota.budgets import BudgetSpent
 from controller.core.quota.kept_gpus import GpusKept, KeptGpus
 from controller.core.quota.quotas import LimitExceeded
-from controller.core.quota.start_hours import HoursClosed
 from controller.core.quota.usage_counters import GPU_TIME, Amount, TenantKey
+from controller.core.quota.week_hours import HoursClosed
 from controller.core.state.state import State
 from wire.names import Reason
 

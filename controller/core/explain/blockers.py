@@ -18,7 +18,7 @@ from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer
-from controller.core.quota.start_hours import HoursClosed
+from controller.core.quota.week_hours import HoursClosed
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from wire.names import Reason

@@ -86,7 +86,10 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
         position=position,
         receipt=_receipt(state, job, now),
         ahead=tuple(Ahead(each.id, each.label, each.user, request_text(each)) for each in ahead),
-        notes=tuple(_notes(state, placer, job, now)),
+        notes=(
+            *_notes(state, placer, job, now),
+            *(_hours_note(state, now) if why.reason is Reason.QUOTA else ()),
+        ),
         nodes=node_scores(placer, job) if len(state.nodes) else (),
     )
 
@@ -137,6 +140,25 @@ def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
         if out:
             more = f" and {len(out) - NAMED} more" if len(out) > NAMED else ""
             yield f"takes no new work: GPU {', '.join(out[:NAMED])}{more}"
+
+
+def _hours_note(state: State, now: float) -> Iterator[str]:
+    """Yield a text about the tables [hours.NAME] in force, if there are such tables."""
+    timetable = state.quotas.rules.timetable
+    if timetable.tables:
+        until = timetable.next_change(now)
+        present = _tables_text(timetable.in_force(now))
+        wait = (
+            f"; in {duration(until - now)}: {_tables_text(timetable.in_force(until))}"
+            if until < NEVER
+            else ""
+        )
+        yield f"limits in force: {present}{wait}"
+
+
+def _tables_text(tables: tuple[str, ...]) -> str:
+    """Return the names of tables [hours.NAME], as written in scheduler.toml; [quota] if there are none."""
+    return " and ".join(f"[hours.{printable(name)}]" for name in tables) or "[quota]"
 
 
 def _receipt(state: State, job: Job, now: float) -> tuple[Points, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -220,6 +220,8 @@ class ShareTree:
         self.accounts: dict[SharePath, Share] = {(): Share((), sharing.usage())}
         self.set_weights: dict[str, float] = {}
         """Weights set by operators, by share name. They override scheduler.toml."""
+        self.hour_weights: dict[str, float] = {}
+        """Weights of the tables [hours.NAME] in force, by share name. They override [fair_share] weights."""
         self.limits: dict[str, tuple[float | None, float | None]] = {}
         """The (soft, hard) limits that operators set, by share name. None means that the limit of
         scheduler.toml applies.
@@ -258,7 +260,8 @@ class ShareTree:
 
     def _weight(self, path: SharePath) -> float:
         name = self.name(path)
-        return self.set_weights.get(name, self.sharing.weights.get(name, 1.0))
+        configured = self.hour_weights.get(name, self.sharing.weights.get(name, 1.0))
+        return self.set_weights.get(name, configured)
 
     def add_job(self, path: SharePath) -> None:
         """Count a new job for the share and all shares above it."""
@@ -307,9 +310,20 @@ class ShareTree:
     def set_weight(self, name: str, weight: float) -> None:
         """Set the weight of a share, which overrides scheduler.toml."""
         self.set_weights[name] = weight
+        self._reweigh({name})
+
+    def set_hour_weights(self, weights: Mapping[str, float]) -> None:
+        """Set the weights of the tables [hours.NAME] that are in force from now on."""
+        if weights != self.hour_weights:
+            names = {*self.hour_weights, *weights}
+            self.hour_weights = dict(weights)
+            self._reweigh(names)
+
+    def _reweigh(self, names: Container[str]) -> None:
+        """Give all shares with these names the weight that is in effect now."""
         for path, account in self.accounts.items():
-            if path and self.name(path) == name:
-                above = self.accounts[path[:-1]]
+            if path and self.name(path) in names:
+                above, weight = self.accounts[path[:-1]], self._weight(path)
                 for each in (above.below, above.active) if account.jobs else (above.below,):
                     each[account.weight] -= 1
                     each[weight] += 1

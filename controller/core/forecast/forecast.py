@@ -160,12 +160,12 @@ def forecast(
         following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
         ends = ahead.state.releases and ahead.state.releases[0][0] < NEVER
         due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at, ahead.timed_drains.next_at)
-        # Count the steps in which only operators' reservations begin or end. The forecast ends after a number
-        # of such steps, because recurring reservations never stop.
+        # Count the steps in which only operators' reservations begin or end, or quotas change with the hour.
+        # The forecast ends after a number of such steps, because they never stop.
         idle_turns += not (ends or due < NEVER)
-        if following > now + HORIZON_S or idle_turns > 2 * MAX_IDLE_TURNS * len(
-            ahead.state.reservations.by_name
-        ):
+        endless = 2 * MAX_IDLE_TURNS * len(ahead.state.reservations.by_name)
+        endless += ahead.state.quotas.rules.timetable.changes_per_week
+        if following > now + HORIZON_S or idle_turns > endless:
             return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))
         moment = max(moment, following)
         _end_due(ahead, moment)

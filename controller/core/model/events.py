@@ -687,6 +687,15 @@ class BudgetReached(ClusterEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class HoursChanged(ClusterEvent):
+    """From now on, the quotas and weights of these tables [hours.NAME] are in force, in the order of
+    scheduler.toml; empty: those of [quota] and [fair_share] alone.
+    """
+
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ShareSet(ClusterEvent):
     """The weight or the limits of the share of an organisation, project or user (`project/user`) were set.
     None means unchanged.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.core.model.request import NO_JOB_DEFAULTS, JobDefaults
-from controller.core.quota.start_hours import StartHours
+from controller.core.quota.week_hours import WeekHours
 
 EXEMPT_QUOTA, EXEMPT_FAIR_SHARE = "quota", "fair_share"
 """The values of `[queues.NAME] exempt`."""
@@ -42,12 +42,12 @@ class QueueRule:
     """With EXEMPT_QUOTA, its jobs do not count for the quotas of users and projects, and these quotas do not
     stop them. With EXEMPT_FAIR_SHARE, its jobs are not charged to shares.
     """
-    hours: StartHours | None = None
+    hours: WeekHours | None = None
     """The hours of the week in which its jobs may start; None: at all times."""
 
     keep_free_gpus: int = 0
     """Narrow jobs of queues with a lower priority leave this many GPUs of the cluster free."""
-    keep_free_hours: StartHours | None = None
+    keep_free_hours: WeekHours | None = None
     """The hours of the week in which `keep_free_gpus` applies; None: at all times."""
 
     @property

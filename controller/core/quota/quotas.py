@@ -18,7 +18,7 @@ from controller.core.quota.budgets import NO_BUDGETS, BudgetRules
 from controller.core.quota.ceilings import Ceilings
 from controller.core.quota.projects import ProjectRules
 from controller.core.quota.queue_rules import NO_QUEUE_RULE, QueueRule
-from controller.core.quota.start_hours import HoursClosed
+from controller.core.quota.timetable import NO_TIMETABLE, HoursTable, Timetable
 from controller.core.quota.usage_counters import (
     CPU,
     FIRST_MODEL,
@@ -35,6 +35,7 @@ from controller.core.quota.usage_counters import (
     TenantUsage,
     UsageCounters,
 )
+from controller.core.quota.week_hours import HoursClosed
 from wire.cluster.quota import ANY_NAME, NO_LIMITS, SCOPES, UNLIMITED, GpuLimit, Limits, Quota
 from wire.job.spec import JobSpec, gpus_text
 from wire.names import WHOLE_GPU, Reason
@@ -96,6 +97,8 @@ class QuotaConfig:
     """The most that users may ask for. An operator can set higher values."""
     projects: ProjectRules = field(default_factory=ProjectRules)
     budgets: BudgetRules = NO_BUDGETS
+    timetable: Timetable = NO_TIMETABLE
+    """The tables [hours.NAME]."""
     soft_for_s: float = NEVER
     """A job that has waited longer than this many seconds no longer comes after all others because of a soft
     limit.
@@ -107,8 +110,10 @@ class QuotaConfig:
 
     @property
     def unlimited(self) -> bool:
-        return isinstance(self.provider, Unlimited) and not any(
-            rule.limits_starts for rule in self.queues.values()
+        return (
+            isinstance(self.provider, Unlimited)
+            and not any(rule.limits_starts for rule in self.queues.values())
+            and not any(each.quotas for each in self.timetable.tables)
         )
 
 
@@ -214,7 +219,8 @@ class Quotas:
     """The quotas in effect: those of the configuration, overridden by changes of operators (edits).
 
     1. Each limit of a tenant comes from the first of these sources that sets it: the operator's edit for the
-       tenant, the tenant's entry in the configuration, the edit for "*" (all tenants), the entry for "*".
+       tenant, its entry in a table [hours.NAME] that is in force, its entry in [quota]; then the same three
+       for "*" (all tenants).
     2. A job exceeds a hard limit if the use plus the job's need is above the limit. A project may borrow up
        to `borrow` above its limit. But all projects with their own limit together may not use more than the
        sum of their limits.
@@ -250,6 +256,8 @@ class Quotas:
         self._has_percentages = False
         self._bounds: dict[TenantKey, TenantLimits] = {}
         self._lender_limits: dict[int, tuple[tuple[TenantUsage, int], ...]] = {}
+        self._in_force: tuple[HoursTable, ...] = ()
+        self._most_by_hours: dict[TenantKey, list[dict[int, int]]] = {}
         self._closed: dict[str, tuple[float, float]] = {}
         """By queue, (begin, end) of a time that lies outside its start hours. `begin` is when this was found
         out.
@@ -269,6 +277,12 @@ class Quotas:
         """Use the limits of another configuration from now on. Quotas set by operators stay."""
         self.rules = rules
         self._forget()
+
+    def follow_hours(self, tables: tuple[HoursTable, ...]) -> None:
+        """Use the quotas of these tables [hours.NAME] from now on, and of no others."""
+        if tables != self._in_force:
+            self._in_force = tables
+            self._clear()
 
     def edit(self, key: TenantKey, quota: Quota | None) -> None:
         """Set the quota of a tenant, which overrides the configuration. None removes an earlier setting."""
@@ -297,6 +311,7 @@ class Quotas:
     def _clear(self) -> None:
         self._bounds.clear()
         self._closed.clear()
+        self._most_by_hours.clear()
         self._lender_limits.clear()
         self._counted = self.gpus.version
         self._version += 1
@@ -308,21 +323,27 @@ class Quotas:
                 found = provider.quota(scope, name)
                 if found is not None:
                     yield found
+        for table in self.rules.timetable.tables:
+            yield from table.quotas.values()
 
     def quota(self, key: TenantKey) -> Quota:
         """Return the quota in effect for a tenant. Percentages of the cluster are converted to the present
         number of GPUs.
         """
+        return self._quota_under(self._in_force, key)
+
+    def _quota_under(self, tables: tuple[HoursTable, ...], key: TenantKey) -> Quota:
+        """Return the quota that is in effect for a tenant while these tables [hours.NAME] are in force."""
         scope, name = key
         if scope == QUEUE_USER:
             rule = self.rules.queue(name.partition("/")[0])
             return Quota(Limits(gpus=rule.max_gpus_per_user, running=rule.max_running_per_user))
-        default = scope, ANY_NAME
-        stated = self.rules.provider.quota
         found = Quota()
-        for each in (self.edits.get(key), stated(*key), self.edits.get(default), stated(*default)):
-            if each is not None:
-                found = found.over(each)
+        for tenant in (key, (scope, ANY_NAME)):
+            by_hours = (each.quotas.get(tenant) for each in tables)
+            for each in (self.edits.get(tenant), *by_hours, self.rules.provider.quota(*tenant)):
+                if each is not None:
+                    found = found.over(each)
         most = self.rules.queue(name).max_running if scope == "queue" else None
         if most is not None:
             running = found.hard.running
@@ -369,6 +390,7 @@ class Quotas:
             keys |= {(scope, name) for name in self.rules.provider.names(scope)}
             if self.rules.provider.quota(scope, ANY_NAME) is not None:
                 keys.add((scope, ANY_NAME))
+        keys |= {key for each in self.rules.timetable.tables for key in each.quotas}
         keys |= {("queue", name) for name, rule in self.rules.queues.items() if rule.max_running is not None}
         return sorted(keys, key=lambda key: (SCOPES.index(key[0]), key[1] != ANY_NAME, key[1]))
 
@@ -431,7 +453,9 @@ class Quotas:
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
             for kind, limit in bounds.hard:
-                if need[kind] > self._most(bounds, kind, limit):
+                if need[kind] > self._most(bounds, kind, limit) and not self._allowed_at_other_hours(
+                    account.key, kind, need[kind]
+                ):
                     return self._exceeded(account.key, kind, account.used[kind], need[kind], limit)
         return None
 
@@ -443,7 +467,11 @@ class Quotas:
             bounds = self.limits_of(account.key)
             for kind, limit in bounds.hard:
                 concerns = kind >= FIRST_MODEL and names_model(self.model_of(kind), model)
-                if concerns and need > self._most(bounds, kind, limit):
+                if (
+                    concerns
+                    and need > self._most(bounds, kind, limit)
+                    and not self._allowed_at_other_hours(account.key, kind, need)
+                ):
                     return self._exceeded(account.key, kind, account.used[kind], need, limit)
         return None
 
@@ -453,6 +481,21 @@ class Quotas:
         """
         lent = bounds.lent.get(kind, 0)
         return max(limit, min(limit + lent, self._stated_sum(kind))) if lent else limit
+
+    def _allowed_at_other_hours(self, key: TenantKey, kind: int, need: int) -> bool:
+        """Return whether the limits of a tenant at some other hours of the week allow `need` of the resource
+        `kind`, with all that the tenant may borrow then.
+        """
+        if not self.rules.timetable.tables:
+            return False
+        found = self._most_by_hours.get(key)
+        if found is None:
+            found = self._most_by_hours[key] = []
+            for tables in self.rules.timetable.combinations():
+                quota = self._quota_under(tables, key)
+                lent = dict(self._bounds_of(quota.borrow))
+                found.append({at: limit + lent.get(at, 0) for at, limit in self._bounds_of(quota.hard)})
+        return any(need <= most.get(kind, need) for most in found)
 
     def over_soft(
         self, user: str, spec: JobSpec, need: Amount, now: float, waited_s: float = 0.0
@@ -573,6 +616,7 @@ class Quotas:
         if found is None:
             own = {name for scope, name in self.edits if scope == "project"}
             own |= {*self.rules.provider.names("project")}
+            own |= {name for each in self._in_force for scope, name in each.quotas if scope == "project"}
             named = [("project", name) for name in sorted(own - {ANY_NAME})]
             found = self._lender_limits[kind] = tuple(
                 (self.accounts.tenant(key), limit)

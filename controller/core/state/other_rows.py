@@ -251,6 +251,14 @@ def _load_reservations(state: State, notes: list[Note]) -> None:
         state.reservations.add(Reservation(each.spec, each.nodes, each.starts_at, each.by, each.began))
 
 
+# --- hours ---
+
+
+def _load_hours(state: State, notes: list[Note]) -> None:
+    for _, body in notes:
+        state.follow_hours(tuple(body))
+
+
 # --- data sets ---
 
 
@@ -417,6 +425,14 @@ NOTE_KINDS = (
             events.ReservationCancelled,
         ),
         of_event=_reservation_of,
+    ),
+    NoteKind(
+        "hours",
+        keys=lambda state: ("in-force",) if state.hours else (),
+        note=lambda state, name: (name, list(state.hours) or None),
+        load=_load_hours,
+        events=(events.HoursChanged,),
+        of_event=lambda _state, _event: ("in-force",),
     ),
     NoteKind(
         "dataset",

@@ -98,6 +98,8 @@ class State:
         self.offqueue = OffQueueUsage()
         self.host_keys: dict[str, str] = {}
         """Pinned SSH host keys by node."""
+        self.hours: tuple[str, ...] = ()
+        """The names of the tables [hours.NAME] that are in force."""
         self.licences = Licences()
         self.estimates = RuntimePredictor()
         self.config: AppliedConfig | None = None
@@ -192,6 +194,14 @@ class State:
         """Return the model of each GPU of a node, by GPU UUID; empty if the node was removed."""
         return self.nodes.gpu_models(node) if node in self.nodes.by_name else {}
 
+    def follow_hours(self, tables: tuple[str, ...]) -> None:
+        """Use the quotas and weights of these tables [hours.NAME] from now on, and of no others."""
+        self.hours = tables
+        found = self.quotas.rules.timetable.named(tables)
+        self.quotas.follow_hours(found)
+        weights = {name: weight for each in reversed(found) for name, weight in each.weights.items()}
+        self.shares.set_hour_weights(weights)
+
     def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
         """Set the limits that an operator has ordered for a share. They override the limits in the
         configuration.
@@ -245,6 +255,7 @@ class State:
             self.licences.total = rules.licences
             other_tenants = self.accounts.follow_queues(rules.queues)
             self.quotas.adopt(rules)
+            self.follow_hours(self.hours)
             self._count_models(rules.window_s, again=other_tenants)
             self.budgets.adopt(rules.budgets, self.jobs.values())
             self._regroup(always=True)

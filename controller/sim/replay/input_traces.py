@@ -98,7 +98,7 @@ def _by_cycle(event: Event) -> bool:
         return event.reason is Reason.SERVICE
     if isinstance(event, events.JobEnded):
         return event.reason is Reason.SERVICE and event.code is None and event.signal is None
-    return isinstance(event, events.JobPlaced | events.PredictionOutlived)
+    return isinstance(event, events.JobPlaced | events.PredictionOutlived | events.HoursChanged)
 
 
 def _restarted(event: Event) -> bool:

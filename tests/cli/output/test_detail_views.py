@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cli.output.detail_views import of_preemption, of_spec
+from cli.output.detail_views import of_node_scores, of_preemption, of_spec
+from cli.output.hours_line import hours_text
+from cli.output.table_columns import clock
 from cli.spec.job_options import OPTIONS
 from cli.spec.spec_builder import spec_from
 from cli.spec.submit_options import OptionText, SubmitOptions, from_flags
 from tests.tui.recorded import NOW, job
 from wire.api.forecasts import Explanation
-from wire.api.reasons import Ousted, Why
+from wire.api.reasons import NodeScore, Ousted, Points, Why
+from wire.api.tenants import HoursInForce
 from wire.job.spec import JobSpec
 from wire.names import Reason
 
@@ -124,3 +127,22 @@ def test_the_reason_for_no_preemption_now_is_shown_beside_a_later_preemption() -
     assert now == f"no job now: {reason}"
     assert later.startswith("job 3 at ")
     assert of_preemption(Explanation(waiting, why)) == ""
+
+
+def test_scores_of_nodes() -> None:
+    parts = (Points("fit", 0.5, 30, 15.0), Points("data", 1.0, 50, 50.0))
+    why = Why(Reason.RESOURCES, "busy", nodes=(NodeScore("gpu01", parts),))
+    assert of_node_scores(why) == "gpu01: 65.0 points = 0.50 × 30 fit + 1.00 × 50 data"
+    why = Why(Reason.RESOURCES, "busy", nodes=(NodeScore("gpu01", parts, fits=False),))
+    assert of_node_scores(why).startswith("it fits on no node now; these could hold it:\ngpu01: 65.0")
+    assert of_node_scores(Why(Reason.RESOURCES, "busy")) == ""
+
+
+def test_hours_in_force() -> None:
+    until = clock(NOW)
+    night = HoursInForce(("night",), NOW)
+    assert hours_text(night, "[quota]") == f"[hours.night] is in force until {until}, then [quota]"
+    day = HoursInForce((), NOW, ("night", "weekend"))
+    text = f"[quota] is in force until {until}, then [hours.night] and [hours.weekend]"
+    assert hours_text(day, "[quota]") == text
+    assert hours_text(HoursInForce(("a", "b")), "[quota]") == "[hours.a] and [hours.b] are in force"

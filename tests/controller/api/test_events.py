@@ -169,6 +169,14 @@ TOLD: list[tuple[Event, str]] = [
         "job 7 gives up b, c for job 9: 2.5 GPU-hours lost",
     ),
     (
+        events.HoursChanged(1.0, ("night",)),
+        "quotas and weights of [hours.night] are in force",
+    ),
+    (
+        events.HoursChanged(1.0, ()),
+        "quotas and weights of [quota] and [fair_share] are in force",
+    ),
+    (
         events.BudgetReached(1.0, "vision", "2026-11", 80, "80 of 100 GPU-hours"),
         "project vision has used 80 % of its budget for 2026-11: 80 of 100 GPU-hours",
     ),

@@ -80,3 +80,31 @@ async def test_quota_survives_a_restart() -> None:
             await api.handle(inputs.UnsetQuota("project", "vision", "root"))
         async with start_controller(home) as api:
             assert (await api.post("/v1/jobs", body))[0] == 201
+
+
+async def test_hours_in_force_are_shown_with_quotas_and_shares() -> None:
+    hours = {"all": {"hours": ["mon-sun"], "quota": {"users": {"*": {"gpus": 2}}}, "weights": {"a": 3.0}}}
+    async with start_controller(hours=hours) as api:
+        await api.join("gpu01", gpus=4)
+        await api.submit(project="a")
+        _, quotas = await api.get("/v1/quotas")
+        assert quotas["hours"] == {"tables": ["all"], "until": None, "then": []}
+        [limit] = [each["quota"]["hard"]["gpus"] for each in quotas["quotas"] if each["name"] == "*"]
+        assert limit == 2
+        _, shares = await api.get("/v1/shares")
+        assert shares["hours"] == quotas["hours"]
+        assert {each["share"]: each["weight"] for each in shares["shares"]}["a"] == 3.0
+        _, node = await api.get("/v1/nodes/gpu01")
+        assert (node["switches"], node["datasets"]) == ([], [])
+    async with start_controller() as api:
+        assert (await api.get("/v1/quotas"))[1]["hours"] is None
+
+
+async def test_a_node_shows_its_switches_and_data_sets() -> None:
+    topology = {"switches": {"rack1": "gpu[01-02]", "spine": {"switches": "rack1"}}}
+    async with start_controller(topology=topology, datasets={"least_run_s": 0.0}) as api:
+        await api.join("gpu01", gpus=4)
+        api.daemon.state.nodes.datasets.note(["imagenet"], "gpu01", 10.0, api.daemon.now())
+        _, node = await api.get("/v1/nodes/gpu01")
+        assert node["switches"] == ["spine", "rack1"]
+        assert [each["name"] for each in node["datasets"]] == ["imagenet"]

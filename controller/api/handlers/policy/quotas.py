@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from controller.api.handlers.policy.queues import phrases_by_queue
 from controller.api.handlers.service.known_names import need_tenant
 from controller.api.server.request import Call
+from controller.api.views.hours import hours_in_force
 from controller.core.model import inputs
 from controller.core.quota.quotas import GPU_HOUR
 from controller.core.quota.usage_counters import (
@@ -39,7 +40,8 @@ async def listing(call: Call) -> QuotaList:
     keys = [*named, *sorted(set(used) - set(named))]
     policies = phrases_by_queue(call)
     views = tuple(_view(call, key, policies) for key in keys)
-    return QuotaList(views, state.accounts.window_s, call.daemon.seq)
+    hours = hours_in_force(state, call.daemon.now())
+    return QuotaList(views, state.accounts.window_s, call.daemon.seq, hours)
 
 
 async def change(call: Call, request: QuotaChange) -> QuotaView:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.api.handlers.service.known_names import need_share
 from controller.api.server.request import Call
+from controller.api.views.hours import hours_in_force
 from controller.core.explain.blockers import share_free_at
 from controller.core.fairshare.share_tree import SharePath, share_problem
 from controller.core.model import inputs
@@ -17,7 +18,8 @@ async def listing(call: Call) -> ShareList:
     await call.daemon.settled()
     state, now = call.daemon.state, call.daemon.now()
     paths = sorted(path for path in state.shares.accounts if path)
-    return ShareList(tuple(_view(state, path, now) for path in paths), now)
+    views = tuple(_view(state, path, now) for path in paths)
+    return ShareList(views, now, hours_in_force(state, now))
 
 
 async def weigh(call: Call, request: ShareWeight) -> ShareList:

@@ -33,6 +33,10 @@ def _budget_reached(state: State, event: events.BudgetReached) -> None:
     state.budgets.note_alert(event.project, event.percent, event.at)
 
 
+def _hours_changed(state: State, event: events.HoursChanged) -> None:
+    state.follow_hours(event.tables)
+
+
 def _share_set(state: State, event: events.ShareSet) -> None:
     if event.weight is not None:
         state.shares.set_weight(event.share, event.weight)
@@ -81,6 +85,7 @@ APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
     events.QuotaSet: _quota_set,
     events.QuotaUnset: _quota_unset,
     events.BudgetReached: _budget_reached,
+    events.HoursChanged: _hours_changed,
     events.ShareSet: _share_set,
     events.ReservationMade: _reservation_made,
     events.ReservationBegan: _reservation_began,

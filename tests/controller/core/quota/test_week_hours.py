@@ -7,12 +7,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from controller.core.quota.start_hours import StartHours, windows_of
+from controller.core.quota.week_hours import WeekHours, windows_of
 
 
-def hours_of(*texts: str, zone: str = "UTC") -> StartHours:
+def hours_of(*texts: str, zone: str = "UTC") -> WeekHours:
     windows = tuple(window for text in texts for window in windows_of(text))
-    return StartHours(texts, windows, ZoneInfo(zone), zone)
+    return WeekHours(texts, windows, ZoneInfo(zone), zone)
 
 
 def at(text: str, zone: str = "UTC") -> float:

@@ -1,4 +1,6 @@
-"""Start hours: the hours of the week in which jobs of a queue may start ([queues.NAME] hours)."""
+"""Hours of the week: those in which jobs of a queue may start ([queues.NAME] hours), and those in which other
+quotas are in force ([hours.NAME]).
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ FORM = 'write days, times or both, such as "sat-sun", "20:00-08:00" or "mon-fri 
 
 
 @dataclass(frozen=True, slots=True)
-class StartHours:
-    """The hours of the week in which jobs of a queue may start.
+class WeekHours:
+    """Hours of the week in a time zone, in which jobs of a queue may start or other quotas are in force.
 
     Algorithm of `next_opening`: try each quarter of an hour in the next eight days. The result is exact,
     because start hours begin and end at a full quarter of an hour, and because every time zone differs from
@@ -50,9 +52,12 @@ class StartHours:
         return f"{', '.join(self.texts)} ({self.zone_name})"
 
     def is_open(self, at: float) -> bool:
-        """Return whether jobs may start at this time."""
+        """Return whether this time is within the hours."""
         local = datetime.fromtimestamp(at, self.zone)
-        minute = local.weekday() * DAY + local.hour * 60 + local.minute
+        return self.covers(local.weekday() * DAY + local.hour * 60 + local.minute)
+
+    def covers(self, minute: int) -> bool:
+        """Return whether a minute of the week, counted from Monday 00:00, is within the hours."""
         return any(first <= minute < end or first <= minute + WEEK < end for first, end in self.windows)
 
     def next_opening(self, now: float) -> float:
@@ -78,7 +83,7 @@ class HoursClosed:
     """The reason why a job may not start: the present time is outside the start hours of its queue."""
 
     queue: str
-    hours: StartHours
+    hours: WeekHours
     now: float
     opens_at: float
     reason: ClassVar[Reason] = Reason.HOURS

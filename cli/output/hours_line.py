@@ -1,0 +1,32 @@
+"""The line below the tables of quotas and shares about the tables [hours.NAME] that are in force."""
+
+from __future__ import annotations
+
+from cli.output.formats import Format
+from cli.output.stderr import print_note
+from cli.output.table_columns import clock
+from wire.api.tenants import HoursInForce
+from wire.text import printable
+
+
+def print_hours(hours: HoursInForce | None, output: Format, otherwise: str) -> None:
+    """Print below a table which tables [hours.NAME] are in force, and what follows. Print nothing if there
+    are no such tables. `otherwise` is the table that is in force without them.
+    """
+    if hours is not None and output in (Format.TABLE, Format.WIDE):
+        print_note(hours_text(hours, otherwise))
+
+
+def hours_text(hours: HoursInForce, otherwise: str) -> str:
+    """Return the tables in force, and those after the next change, as a text such as `[hours.night] is in
+    force until Fri 08:00, then [quota]`.
+    """
+    present = _names(hours.tables) or otherwise
+    verb = "are" if len(hours.tables) > 1 else "is"
+    if hours.until is None:
+        return f"{present} {verb} in force"
+    return f"{present} {verb} in force until {clock(hours.until)}, then {_names(hours.then) or otherwise}"
+
+
+def _names(tables: tuple[str, ...]) -> str:
+    return " and ".join(f"[hours.{printable(name)}]" for name in tables)

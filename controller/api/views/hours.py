@@ -1,0 +1,19 @@
+"""Converts the tables [hours.NAME] that are in force to the object of wire.api that clients get."""
+
+from __future__ import annotations
+
+from controller.core.model.job import NEVER
+from controller.core.state.state import State
+from wire.api.tenants import HoursInForce
+
+
+def hours_in_force(state: State, now: float) -> HoursInForce | None:
+    """Return which tables [hours.NAME] are in force, until when, and which follow. Return None without such
+    tables.
+    """
+    timetable = state.quotas.rules.timetable
+    if not timetable.tables:
+        return None
+    until = timetable.next_change(now)
+    present = timetable.in_force(now)
+    return HoursInForce(present, *((None, ()) if until == NEVER else (until, timetable.in_force(until))))

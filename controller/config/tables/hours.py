@@ -1,0 +1,19 @@
+"""[hours.NAME]: quotas and weights of shares for some hours of the week."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from controller.config.tables.fields import Name, Section
+from controller.config.tables.policy import Weight
+from controller.config.tables.queues import Window
+
+
+class HoursSection(Section):
+    """Quotas and weights that replace those of [quota] and [fair_share] in these hours."""
+
+    hours: Annotated[list[Window], Field(min_length=1)]
+    weights: dict[Name, Weight] = {}
+    quota: dict[str, Any] = {}
