@@ -137,7 +137,7 @@ class IdleSampler:
             while kind.jobs and (cause := self._waste(engine, kind.jobs[-1], now)) and kind.take(free):
                 kind.jobs.pop()
                 idle[cause] += kind.gpus
-        # Count the GPUs for jobs that fit, but that something blocks (step 5).
+        # Count the GPUs for jobs that fit but may not start for another reason (step 5).
         for kind in kinds:
             if kind.jobs and kind.nodes_for(free):
                 cause = self._blocker(engine, kind.jobs[-1], now)
@@ -157,9 +157,10 @@ class IdleSampler:
         return known[1]
 
     def _waste(self, engine: Engine, job: Job, now: float) -> IdleCause | None:
-        """Return QUOTA or ORDER if the job could start on the idle GPUs now without delaying another job;
-        otherwise None. QUOTA: a quota or share limit keeps the job from starting. ORDER: the order of the
-        queue does.
+        """Return the cause if only a limit or the queue order keeps the job from starting on the idle GPUs
+        now; None if the start would delay another job or needs other nodes.
+
+        The cause ORDER stands for the queue order, all others for limits.
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
         placer = self._placer(cycle)

@@ -57,8 +57,8 @@ class DeadlineGuard:
         return [job for _, job in dated[: bisect_right(dated, (now + MARGIN_S, np.inf))]]
 
     def again_at(self, now: float) -> float:
-        """Return the time at which one more waiting job is at most MARGIN_S seconds before its latest start;
-        NEVER if there is no such job.
+        """Return the next time at which the latest start of a further waiting job is only MARGIN_S seconds
+        away; NEVER if there is no further job.
         """
         dated = self._queue.by_latest_start
         at = bisect_right(dated, (now + MARGIN_S, np.inf))

@@ -412,7 +412,7 @@ def find_beside_reservation(
     chosen: list[int] = []
     blocked, spare = easy.blocked_by(placer, shape.part, ranking.rows), easy.spare
     if ranking.count - len(blocked) + spare < shape.nodes:
-        return None  # Return before `in_order` is called, because it is slow: it sorts the nodes by score.
+        return None  # Return before the call of `in_order`, which is slow: it sorts all nodes.
     if placer.nearness_of(shape) is not None:
         # Prefer nodes near each other that the first job does not need. If there are too few, choose without
         # nearness, because a job must not wait for near nodes.

@@ -25,7 +25,8 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
     touched = _take_touched_claimants(cycle)
     for job in touched:
         if not job.claim:
-            # This job has lost its nomination in this loop: the undone move of another job took its nodes.
+            # This job has lost its nomination earlier in this loop, because another job, whose move was
+            # undone, got its old nodes back.
             continue
         over = None if job.unended else cycle.limits.over(job, now)
         useless = str(over) if over else preemption.claim_problem(job) or cycle.search.blocked_claim(job, now)

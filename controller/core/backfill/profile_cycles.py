@@ -141,12 +141,12 @@ class ProfileCycles:
             cycle.resume(other.cycles[name])
 
     def ask_again(self) -> None:
-        """Drop the cached results of filters and scorers. Call this when a plugin that failed is called
-        again, because results without the plugin are cached.
+        """Drop the cached results of filters and scorers. Call this when a plugin is called again after a
+        failure, because the cached results were computed without the plugin.
         """
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
-        self._state.nodes.room_version += 1  # This makes the next pass try all waiting jobs again.
+        self._state.nodes.room_version += 1  # The next pass then tries all waiting jobs again.
 
     def forget(self, job: int) -> None:
         """Drop the reservation of a waiting job whose request has changed."""

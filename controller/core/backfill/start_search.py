@@ -1,4 +1,6 @@
-"""Finds nodes for a waiting job that respect reservations, deadlines and other profiles."""
+"""Finds nodes on which a waiting job may start without delaying reservations, deadlines or jobs of other
+profiles.
+"""
 
 from __future__ import annotations
 

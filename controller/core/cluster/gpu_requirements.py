@@ -120,8 +120,8 @@ def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
 
 
 def milli_by_model(part: PerNodeRequest, columns: NodeTable) -> dict[str, int]:
-    """Return, by GPU model that suits the request, how many thousandths of GPUs of this model the request
-    takes on one node at most. Empty for a request without GPUs.
+    """Return, by GPU model that suits the request, the greatest amount of this model that the request can
+    take on one node, in thousandths of a GPU. Empty for a request without GPUs.
 
     Example: a request for 2 whole GPUs that accepts only H100 takes 2,000 thousandths of H100.
     """

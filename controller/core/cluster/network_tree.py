@@ -137,7 +137,7 @@ class NetworkTree:
         return 0 if row == other else self.switches[self.common_switch((row, other))].height
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return words for a sentence that say which switch the nodes `rows` have in common."""
+        """Return a part of a sentence that names the switch that the nodes `rows` have in common."""
         common = self.common_switch(rows)
         if common == ROOT:
             return "no common switch"

@@ -346,8 +346,8 @@ class Nodes:
         node.claims[job] = allocation
         for victim in victims:
             if victim in node.held:
-                # Do not overwrite an entry: the resources of this victim may already be kept for another job.
-                # This happens if the victim is being moved, because then `job` is the victim itself.
+                # Do not overwrite an entry. A job that is being moved is its own victim here, and its old
+                # resources may already be kept for the job that needs them.
                 node.leaving.setdefault(victim, job)
         self.claims_to_check.add(job)
         self._rewrite(node)

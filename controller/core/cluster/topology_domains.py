@@ -76,7 +76,7 @@ class TopologyDomains:
         return {row for row in known if self._code[row] in full}
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return words for a sentence that name the domain with the most of the nodes in `rows`."""
+        """Return a part of a sentence that names the domain with the most nodes of `rows`."""
         counts = self._counts(rows)
         label = self._topology.label
         if not counts:

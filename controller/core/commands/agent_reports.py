@@ -107,8 +107,8 @@ class AgentReports:
         return None
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
-        """Handle an attempt that the state has on a node, but the agent of the node does not report: start it
-        again if it has not started, otherwise record it as lost.
+        """Handle an attempt that runs on the node according to the state, but that the node's agent does not
+        report. Start the attempt again if it has not started, otherwise record it as lost.
         """
         # Start the attempt again only if the node was not rebooted. Otherwise the attempt may have run, or
         # even succeeded, before the reboot.
@@ -124,8 +124,9 @@ class AgentReports:
         job = self._state.jobs.get(status.job)
         member = job.members.get(node) if job is not None and job.attempt == status.attempt else None
         if job is None or member is None or member.ended_at is not None:
-            # If the attempt has ended, send Settle, so that the agent stops reporting it. Otherwise it is not
-            # the present attempt of its job: send Stop, so that the agent ends its processes.
+            # The controller no longer expects this attempt on the node. If the attempt has ended, send
+            # Settle, so that the agent stops reporting the attempt. Otherwise send Stop, so that the agent
+            # ends its processes.
             frame = (
                 Settle(status.job, status.attempt)
                 if status.ended_at is not None
@@ -286,7 +287,7 @@ class AgentReports:
             )
 
     def on_off_queue_process_gone(self, given: inputs.OffQueueProcessGone, now: float) -> None:
-        """Record that a user has no more processes on a GPU outside of jobs."""
+        """Record that the last process of a user on a GPU outside of jobs has ended."""
         use = self._state.offqueue.open.get((given.node, given.uuid, given.user))
         if use is not None:
             self._record(events.OffQueueProcessEnded(now, given.node, given.uuid, given.user, use.since))

@@ -134,8 +134,8 @@ class RunHistory:
         return runs[min(len(runs), max(1, math.ceil(part * (len(runs) + 1)))) - 1]
 
     def reaches(self, part: float) -> bool:
-        """Return whether there are enough runs for the probability that `quantile` states for `part`.
-        MAX_RUNS runs always count as enough.
+        """Return whether there are enough runs for `quantile(part)`. With fewer runs, the next run may exceed
+        its result with a greater probability than 1 - `part`. MAX_RUNS runs always count as enough.
         """
         count = len(self.sorted)
         return count >= MAX_RUNS or part * (count + 1) <= count
@@ -254,8 +254,8 @@ class RuntimePredictor:
 
 
 def extended_estimate(elapsed_s: float, limit_s: float) -> float | None:
-    """Return a longer prediction, in seconds, for a job that has run longer than predicted; None if it would
-    not be below the time limit. `elapsed_s` is how long the job has run.
+    """Return a longer prediction, in seconds, for a job that has run longer than predicted; None if the
+    longer prediction would reach the time limit. `elapsed_s` is how long the job has run.
     """
     longer = max(2 * elapsed_s, elapsed_s + SHORTEST_S)
     return longer if longer < limit_s else None

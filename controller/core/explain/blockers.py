@@ -104,8 +104,8 @@ def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
 
 
 def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
-    """Return a sentence that says that no job of the share `stopped` starts because of its hard limit, and
-    until when.
+    """Return a sentence that says that the hard limit of the share `stopped` keeps its jobs from starting,
+    and until when.
     """
     at = share_free_at(state, stopped, now)
     if at < NEVER:

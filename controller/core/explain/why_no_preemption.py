@@ -34,8 +34,8 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
     2. Name the jobs that are likely to end soon, if their end is enough for the job to start.
     3. If no victims are found even without guards, say how many running jobs may be preempted for the job,
        and what protects the other running jobs.
-    4. If victims are found with all guards, the job is not the first waiting job, and only the first may
-       preempt.
+    4. If victims are found with all guards, say that only the first waiting job may preempt, and that this
+       job is not the first.
     5. Otherwise, if victims are found without one of the guards, name this guard.
     6. Otherwise name the guards that must all be removed so that victims are found.
     """

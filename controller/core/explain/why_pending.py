@@ -95,7 +95,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
 
 
 def held_text(job: Job) -> str:
-    """Return a sentence about the hold of a job that says which users may release the job."""
+    """Return a sentence that says that the job is held, and which users may release the job."""
     if job.operator_hold:
         return f"held by operator {printable(job.operator_hold)}: only an operator can release it"
     return "held: release it to let it start"
@@ -243,7 +243,7 @@ def _nodes_that_can(
 def reason_of(state: State, job: Job) -> Reason:
     """Return the pending reason that lists of jobs show, as the last scheduling pass recorded it.
 
-    Calls no filter, because it is called for each job of a list.
+    No filter is called, because this function runs for each job of a list.
     """
     if job.state is not JobState.QUEUED or job.held or job.claim:
         return job.reason

@@ -23,8 +23,8 @@ _UNKNOWN_USER = "?"
 
 @dataclass(frozen=True, slots=True)
 class OffQueueUse:
-    """The use of one GPU by the processes of one user that belong to no job. `rate` is the charge in billing
-    units per hour.
+    """The use of one GPU by a user's processes that belong to no job. `rate` is the charge in billing units
+    per hour.
     """
 
     node: str

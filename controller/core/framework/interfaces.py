@@ -100,8 +100,8 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionGuards:
-    """Limits that protect running jobs from preemption, whatever the preemption strategies allow. They come
-    from `[preemption]` and from the table of the job's queue.
+    """Limits that protect running jobs from preemption even if a preemption strategy allows the preemption.
+    They come from `[preemption]` and from the table of the job's queue.
     """
 
     grace_s: float = 60.0

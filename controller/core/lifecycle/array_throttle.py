@@ -1,5 +1,5 @@
-"""Limits how many elements of a job array run at a time (`--array 0-99%5`). An element needs one of these
-slots to start.
+"""Limits how many elements of a job array run at a time (`--array 0-99%5`). The array has this number of
+slots (here 5), and an element needs a slot to start.
 """
 
 from __future__ import annotations

@@ -241,8 +241,8 @@ def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) 
 
 
 def waiting_text(state: State, job: Job, now: float) -> str:
-    """Return a sentence about the dependencies for which a job still waits, each with the state of the job
-    that it names.
+    """Return a sentence about the dependencies for which a job still waits. It has the state of the other job
+    of each dependency.
     """
     spec, decided = job.spec, {*job.wait.met, *job.wait.lost}
     left = [each for index, each in enumerate(spec.after) if index not in decided]

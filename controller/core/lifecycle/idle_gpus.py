@@ -61,8 +61,8 @@ DEFAULT_IDLE_POLICY: IdlePolicy = IdlePolicy()
 
 
 class IdleGpuHandler:
-    """Flags and ends jobs with idle GPUs. The watchers of the controller measure the idle time and send it as
-    inputs.
+    """Flags and ends jobs with idle GPUs. Another part of the controller measures the idle time and sends it
+    as inputs.
     """
 
     def __init__(

@@ -26,9 +26,9 @@ class PriorityInheritance:
        top.
     2. After an event about a job, `update` compares the priority that the job lends now with the one before.
        It adds each target whose highest lent priority has changed to `changed`.
-    3. `settle` yields an event for each job in `changed` whose inherited priority is now another one. This
-       job may also lend another priority now, so the caller applies each event (and calls `update`) before it
-       takes the next.
+    3. `settle` yields an event for each job in `changed` whose inherited priority has changed. The priority
+       that this job lends may then change too. Therefore the caller applies each event and calls `update`
+       before it takes the next event.
 
     Cost: O(targets of the job) for an event; O(elements) for a target that is an array, if its highest lent
     priority has changed.

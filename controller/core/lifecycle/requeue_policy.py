@@ -54,8 +54,8 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
 
 
 def was_healthy(job: Job, at: float) -> bool:
-    """Return whether the attempt that ended at `at` ran long enough to reset the backoff of the job: ten
-    times the delay before its start, and at least HEALTHY_RUN_S.
+    """Return whether the attempt that ended at `at` ran long enough to reset the backoff of the job. It must
+    have run for at least ten times the delay before its start, and for at least HEALTHY_RUN_S seconds.
 
     Example: the first restart is delayed by 1 minute, and the delay doubles with each restart. So the attempt
     after the fourth restart began after 8 minutes, and is healthy if it ran for at least 80 minutes. The next

@@ -132,12 +132,12 @@ class NodeTimelines:
             self._changed.append(row)
 
     def reserve(self, reservation: BackfillReservation) -> None:
-        """Subtract the reservation's resources from the free ones, from its start to its end."""
+        """Count the resources of the reservation as used between its start and its end."""
         self._give_reserved_separate(reservation, -1)
         self._give_reserved_shared(reservation, -1)
 
     def release(self, reservation: BackfillReservation) -> None:
-        """Add the reservation's resources to the free ones again, because the reservation was dropped."""
+        """Count the resources of the reservation as free again, because the reservation was dropped."""
         self._give_reserved_separate(reservation, 1)
         self._give_reserved_shared(reservation, 1)
 

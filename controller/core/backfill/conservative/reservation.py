@@ -55,8 +55,8 @@ def overdue_end(end: float, now: float) -> float:
     """Return the expected end of a job that should have ended at `end` and still holds resources.
 
     1. For the first END_UNDER_WAY_S seconds the job is expected to end within ENDS_SOON_S. If a later end
-       were assumed, the reservation of the next job would move later. A short job could then start before it
-       on nodes that are already free, and delay the next job although all nodes were about to be free.
+       were assumed, the reservation of the next job would move later. A short job could then start on nodes
+       that are already free, and delay the next job although all its nodes were about to be free.
     2. After that, it is assumed that its processes do not react to SIGKILL. A job that is overdue by n
        seconds is expected to end in another n seconds.
 

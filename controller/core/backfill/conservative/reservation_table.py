@@ -194,7 +194,8 @@ class ReservationTable:
                     queue.reserve(self._state.jobs[job], most, now)
 
     def _read_changes(self, now: float) -> bool:
-        """Update the timelines by the jobs that started, grew or ended since the last `sync`.
+        """Subtract the resources of jobs that started or grew since the last `sync` from the timelines, and
+        add those of jobs that ended.
 
         Returns False if the table must be built again instead.
         """

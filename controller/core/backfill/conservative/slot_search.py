@@ -46,8 +46,8 @@ class SlotSearch:
     4. If the licences are not free at that time, go back to step 2 and search from that time on. Do the same
        if the job needs nodes in one topology domain or with one GPU model, and too few of the nodes found are
        in one domain or have one model.
-    5. If more nodes than needed can start the job then, take those that are near each other ([topology]), or
-       the first by name.
+    5. If more nodes than needed can start the job at that time, take those that are near each other
+       ([topology]), or the first by name.
 
     Invariant: a job that starts in a slot delays no reservation in the table.
     Cost: a few calls of `first_starts`; each time is tried once.
@@ -117,7 +117,8 @@ class SlotSearch:
     ) -> list[FirstStart]:
         """Return for each node of `among` the first time from `moment` on at which the job can start on it.
 
-        The nodes are sorted by this time. The list may end after `enough` nodes.
+        The nodes are sorted by this time. If there are more than `enough` nodes, the list may be cut after
+        `enough` of them.
         """
         nodes, duration, timelines = self._state.nodes, self._runtime(job), self._table.nodes
         against = self._state.reservations.excluding(job.user, job.spec.project)
