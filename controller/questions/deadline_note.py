@@ -97,7 +97,7 @@ def _start(engine_copy: EngineCopy, number: int, first: tuple[Input, ...], copy:
 
 
 def _remedies(engine: Engine, job: Job, now: float) -> Iterator[Remedy]:
-    """Yield the changes to try, in the order in which they are tried."""
+    """Yield the changes that may let the job meet its deadline, in the order in which they are tried."""
     cycle = engine.profile_cycles.of(job)
     over = cycle.limits.over(job, now)
     if isinstance(over, LimitExceeded) and over.kind in (GPU, RUNNING):

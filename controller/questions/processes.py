@@ -34,8 +34,8 @@ def fork() -> int:
         # Exit if the parent has already ended, because prctl takes effect only for a later end of the parent.
         if os.getppid() != parent:
             os._exit(1)
-        # Exempt the parent's objects from garbage collection. It would write to their memory pages, and the
-        # kernel would then copy the pages.
+        # Exempt the parent's objects from garbage collection. Garbage collection would write to the memory
+        # pages of these objects, and the kernel would then copy the pages.
         gc.freeze()
     return pid
 
@@ -68,7 +68,8 @@ def detach(keep: int) -> None:
 
 
 def leave_a_core() -> None:
-    """If there are several CPU cores, exclude the first from this process, so that it is free for the parent.
+    """If there are several CPU cores, do not run this process on the first core, so that this core is free
+    for the parent.
 
     A higher nice value would not be enough: with it, and three questions on two cores, a submit took 38 ms
     (95th percentile).

@@ -156,7 +156,8 @@ class Replica:
         if pid == 0:
             self._work(question, theirs)
         os.close(theirs)
-        os.setpgid(pid, pid)  # Parent and child both set the process group, because either may run first.
+        # Set the process group of the child here too, because the parent may run before the child has set it.
+        os.setpgid(pid, pid)
         self._processes[ours] = AnswerProcess(pid, question.number)
         self._selector.register(ours, selectors.EVENT_READ)
 

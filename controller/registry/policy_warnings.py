@@ -50,8 +50,8 @@ def policy_warnings(config: Config, pipeline: Pipeline) -> tuple[ConfigProblem, 
 
 
 def ignored_weights(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for weights and soft limits of shares that have no effect, because no order of jobs
-    uses them. The preemption strategy "fair" uses weights too, but not soft limits.
+    """Yield a warning for weights and soft limits of shares that have no effect, because no configured order
+    plugin uses them. The preemption strategy "fair" uses weights too, but not soft limits.
     """
     if any(uses_shares(each.order) for each in policies(pipeline)):
         return

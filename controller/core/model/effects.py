@@ -1,5 +1,5 @@
-"""Effects: messages to agents that a decision causes. An effect is sent only when the events of the same
-input are on disk.
+"""Effects: messages to agents that result from an input. An effect is sent only after the events of its input
+are on disk.
 """
 
 from __future__ import annotations

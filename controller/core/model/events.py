@@ -343,7 +343,8 @@ class HealthChanged(JobEvent):
 class StopRequested(JobEvent):
     """The attempt was ordered to stop. It ends when its processes have ended.
 
-    `until` is the latest end of the attempt. Plans give its resources to other jobs from that time on.
+    `until` is the latest end of the attempt. Plans count the resources of the attempt as free from that time
+    on.
     """
 
     reason: Reason
@@ -570,8 +571,8 @@ class NodeWentAway(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeWentDown(NodeEvent):
-    """The node has been disconnected for longer than `down_after_s` seconds. Plans do not use the node any
-    more.
+    """The node has been disconnected for longer than `down_after_s` seconds. Backfill and forecasts no longer
+    plan starts on the node.
     """
 
 

@@ -123,7 +123,7 @@ class Preempt(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class AddNode(Input):
-    """Add a node: one of the configuration, or one that an operator adds with the address of its host."""
+    """Add a node from the configuration, or a node that an operator adds with the address of its host."""
 
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -136,8 +136,8 @@ class ResourceRequest(_Hashed):
 
 
 def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
-    """Return the spec without the constraints named in its `relax`. Node labels that the queue requires still
-    apply: their keys are in `from_queue`.
+    """Return the spec without the constraints named in its `relax`. Node labels that the queue of the job
+    requires are kept; `from_queue` has the keys of these labels.
     """
     plain: dict[str, Any] = {name: getattr(EMPTY_SPEC, name) for name in spec.relax}
     if "selector" in plain:

@@ -53,7 +53,7 @@ class StartScore:
     """
 
     def add(self, estimate: StartEstimate, started_at: float) -> None:
-        """Add the error of an estimate: its job started at `started_at`."""
+        """Add the error of an estimate whose job has started at the time `started_at`."""
         ahead, error = max(1.0, estimate.start - estimate.made_at), started_at - estimate.start
         self.count += 1
         self.ahead_s += estimate.start - estimate.made_at

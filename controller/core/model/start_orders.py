@@ -176,8 +176,8 @@ def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
 
 
 def _slurm_variables(job: Job, listed: str, count: str) -> dict[str, str]:
-    """Return the SLURM_* variables from which training frameworks read the job and its nodes. `listed` is the
-    node list, and `count` the number of nodes.
+    """Return the SLURM_* variables that tell training frameworks the job id, the nodes and the number of
+    nodes. `listed` is the node list, and `count` the number of nodes.
     """
     made = {
         "SLURM_JOB_ID": str(job.id),

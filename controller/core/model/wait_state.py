@@ -1,5 +1,5 @@
-"""What is stored about a waiting job: its closed gates (reasons that keep it out of the queue), and what has
-changed because it waits.
+"""The stored facts about a waiting job: its closed gates (reasons that keep the job out of the queue), and
+the effects of a long wait.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF, Reason.ARRAY)
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The closed gates of a job (the reasons, such as a dependency, that keep it out of the queue), and what
-    has changed because it waits, such as the priority. Objects are immutable, because most jobs share one.
+    """The stored facts about a waiting job: its closed gates (reasons, such as a dependency, that keep the
+    job out of the queue), and the effects of a long wait, such as a higher priority. The objects are
+    immutable, because most jobs share one object.
 
     A Wait is stored in the job's database row.
     """

@@ -22,8 +22,8 @@ ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
 
 @dataclass(frozen=True, slots=True)
 class GpuChoice:
-    """The GPUs chosen on one node of the cluster, their NUMA nodes, and whether NVLink connects all of
-    them.
+    """The GPUs chosen on one node of the cluster, the NUMA nodes of these GPUs, and whether NVLink connects
+    all of these GPUs.
     """
 
     gpus: tuple[GpuHold, ...]

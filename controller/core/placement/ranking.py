@@ -126,11 +126,12 @@ class NodeRanking:
         return self._possible
 
     def update(self) -> None:
-        """Find out again on which nodes the request fits (`fits`), and how many they are (`count`). Only
+        """Find out again on which nodes the request fits (`fits`), and count these nodes (`count`). Only
         nodes that have changed since the last call are checked.
         """
         nodes = self._nodes
-        # Read the columns before the versions, because reading them can change `layout_version`.
+        # Read `nodes.columns` before the versions, because reading `nodes.columns` can change
+        # `layout_version`.
         columns = nodes.columns
         rows = self._stale(self._fits_at)
         if self._has_affinity and self._affinity_version != nodes.job_affinity.version:

@@ -43,8 +43,8 @@ class ReclaimPolicy(Protocol):
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of `jobs` that may be stopped together, in the same order.
 
-        The jobs yielded so far count as ended. As soon as the rest of a tenant's jobs is within what the
-        tenant is entitled to, this rest is left out.
+        The jobs yielded so far count as ended. As soon as a tenant's other jobs together hold no more than
+        the tenant is entitled to, these other jobs are left out.
         """
         ...
 
@@ -114,10 +114,10 @@ class FairShareReclaim:
        project and user. Find the deepest level whose share would exceed its fair share with this job. On all
        deeper levels the tenant is within its fair share. If there is no deeper level, the tenant is not
        `entitled` to reclaim.
-    3. Follow the path of a running job's tenant from the top of the tree to the first share that is not on
-       the path of the waiting job's tenant. This share is the running tenant's `side`. The jobs of a side may
-       be stopped if the side is deeper than the level of step 2 and its use is more than `threshold` times
-       its fair share.
+    3. Compare the path of a running job's tenant with the path of the waiting job's tenant, from the top of
+       the tree. The first share on which they differ is the `side` of the running job. The jobs of a side may
+       be stopped under two conditions: the side is deeper than the level of step 2, and its use is more than
+       `threshold` times its fair share.
     4. `select` stops jobs of a side only until its use is at most `threshold` times its fair share.
 
     Invariant: a tenant that got resources by reclaim is within its fair share on that level, so no other
@@ -171,10 +171,10 @@ class FairShareReclaim:
         return self._state.shares.fair_rate(path, self._state.capacity)
 
     def _side(self, path: SharePath) -> SharePath | None:
-        """Return the share that would have to give back resources which a running job's tenant uses. `path`
-        is the path of that tenant in the share tree. The share is the first one on `path` that the path of
-        the waiting job's tenant does not have. None if the waiting job must not reclaim from this share,
-        because the share is too high in the tree.
+        """Return the share from which the waiting job may reclaim resources of a running job. `path` is the
+        path of the running job's tenant in the share tree. The result is the first share of `path` that
+        differs from the path of the waiting job's tenant. None if this share is too high in the tree to
+        reclaim from it.
         """
         for depth in range(1, min(len(path), len(self._path)) + 1):
             if path[:depth] != self._path[:depth]:

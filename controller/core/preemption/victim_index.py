@@ -165,7 +165,9 @@ class VictimIndex:
                     heapq.heappush(self._outliving, (end, row))
 
     def ending(self, rows: Rows, now: float) -> Bools:
-        """Return True for each job of these rows that is not preempted because it is likely to end soon."""
+        """Return a matrix with True for each job that is not preempted now because it is likely to end soon.
+        The matrix has the nodes `rows` as its rows, and the jobs on each node as columns.
+        """
         earliest = now + self.spare_s[rows]
         predicted, limit = self.predicted_end[rows], self.limit_end[rows]
         ending: Bools = ((now < predicted) & (predicted <= earliest)) | ((now < limit) & (limit <= earliest))
@@ -241,8 +243,8 @@ class LossBounds:
         self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
     def losses(self, now: float) -> Floats:
-        """Return for each node a lower bound on the work that is lost if jobs are stopped until the request
-        fits there.
+        """Return for each node a lower bound on the lost work, in GPU-milli-seconds, if jobs on the node are
+        stopped until the request fits on the node.
 
         Infinite if stopping all preemptible jobs of the node is not enough, or if `rule_out` was called for
         the node.

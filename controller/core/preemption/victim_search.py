@@ -73,8 +73,9 @@ class VictimSearch:
     6. Return the placement and the nodes that each victim leaves.
 
     The loss of a job (`_loss`) is a cost in GPU time, the sum of two parts:
-    - the work since its start or last checkpoint, GPUs times time. Of a job that saves its state when it is
-      preempted, only FAILED_SAVES of this work counts, and its GPUs times the time for the checkpoint.
+    - the work since its start or last checkpoint, GPUs times time. For a job that saves its state when it is
+      preempted, only the fraction FAILED_SAVES of this work counts. Its GPUs times the time for the
+      checkpoint are added.
     - its GPUs times REQUEUE_S, unless it fits on other nodes now. Such a job is moved there instead of
       waiting in the queue.
     A job that is likely to end within `spare_ending_s` seconds is no victim (`likely_ends`).

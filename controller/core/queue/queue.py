@@ -123,7 +123,8 @@ class Lane:
         self.ranks[job] = rank
         entry = (rank, job)
         at = bisect_left(self._entries, entry, self._first)
-        # If the job was removed and is added again with the same rank, its old entry is still in the list.
+        # Insert no second entry: if the job was removed and is added again with the same rank, its old entry
+        # is still in the list.
         if at == len(self._entries) or self._entries[at] != entry:
             self._entries.insert(at, entry)
 

@@ -208,7 +208,9 @@ class Budgets:
 
     @property
     def affects_jobs(self) -> bool:
-        """True if a used-up budget may delay jobs, and does not only cause an event."""
+        """True if a used-up budget can delay jobs in at least one project. False if budgets only cause
+        events.
+        """
         return self.stops or self.lowers
 
     def adopt(self, rules: BudgetRules, jobs: Iterable[Job]) -> None:

@@ -182,7 +182,8 @@ def _empty_node(search: MoveSearch) -> Proposal | None:
     partly = [row for row in np.argsort(used, kind="stable").tolist() if used[row] and columns.open[row]]
     for row in partly[:MOST_EMPTIED]:
         node = search.state.nodes.rows[row]
-        barred = used == 0  # A move to an empty node would not increase the number of empty nodes.
+        # Bar empty nodes, because a move to an empty node would not increase the number of empty nodes.
+        barred = used == 0
         barred[row] = True
         found = _emptied(search, node, _all_or_none(search, node, list(node.held)), barred)
         if found is not None and found.after.whole_gpus > found.before.whole_gpus:

@@ -98,7 +98,7 @@ class Reservation:
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
-            # `at` is infinite if the start is unknown, for example if the job waits for a job without a time
+            # The start of the job is unknown, for example because the job waits for a job without a time
             # limit.
             return at
         if every is None:

@@ -97,8 +97,8 @@ class ServiceReconciler:
         return min(min(self._due.values(), default=NEVER), min(self._changed.values(), default=NEVER))
 
     def on_event(self, event: Event) -> None:
-        """Mark the services whose replicas, nodes or settings the event changes, so that `run` runs a round
-        of them.
+        """Mark each service whose replicas, nodes or settings the event changes, so that the next `run`
+        checks this service.
         """
         if isinstance(event, JobEvent):
             self._plan(self._state.jobs[event.job], event.at)
@@ -115,8 +115,8 @@ class ServiceReconciler:
             self._changed[job.replica.service] = at
 
     def run(self, now: float) -> None:
-        """Run a round of each service that had an event since its last round, whose next round is due, or
-        whose last submit was refused.
+        """Run a round (the algorithm of the class docstring) for each service that needs one: an event was
+        about the service, its next round is due, or its last submit was refused.
         """
         due = {name for name, at in self._due.items() if at <= now}
         for name in sorted({*self._changed, *due, *self.refusals}):

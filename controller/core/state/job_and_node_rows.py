@@ -257,9 +257,8 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
     spec, record = decoder.spec(row), decoder.record(row)
     preemption = record.preemption or NO_PREEMPTION
     wait = record.wait or NEVER_WAITED
-    if (
-        wait.doubted and spec.deadline_at is None
-    ):  # An older version did not clear `doubted` when an edit removed the deadline.
+    if wait.doubted and spec.deadline_at is None:
+        # Clear `doubted`, because an older version kept it when an edit removed the deadline.
         wait = replace(wait, doubted=False)
     copied: dict[str, Any] = dict(zip(_JOB_FIELDS, _job_values(record), strict=True))
     job = Job(

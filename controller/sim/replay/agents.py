@@ -82,8 +82,8 @@ class RecordedAgents:
         return self.state.jobs[job].attempt
 
     def silence(self, node: str, at: float) -> float:
-        """Return for how many seconds the node had had no connection at the time `at`, when it was marked
-        down.
+        """Return for how many seconds the node had been without a connection when it was marked down at the
+        time `at`.
 
         The controller checks silent nodes only at intervals, so half an interval is added.
         """

@@ -174,9 +174,9 @@ def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
 
     The controller runs a pass after every batch of inputs. If the journal has no pass within SOON_S seconds
     after an input, the pass had no effect, and a step for it is added. If several inputs follow each other
-    that closely, only one step is added, after the last: a job that was submitted and then held in one batch
-    must not start in between. Under another configuration, a job may therefore start up to SOON_S seconds too
-    late.
+    within SOON_S seconds, only one step is added, after the last input: a job that was submitted and then
+    held in one batch must not start in between. Under another configuration, a job may therefore start up to
+    SOON_S seconds too late.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):

@@ -173,7 +173,9 @@ async def change(call: Call, request: JobChange) -> JobView:
 
 
 def edit_of(call: Call, job: Job, checked: CheckedChanges, known: dict[str, JobState]) -> inputs.Edit:
-    """Return the engine's input that makes these changes."""
+    """Return the engine's input that makes the changes in `checked`. `known` has the final states of ended
+    jobs on which the job depends after the change, by job label.
+    """
     return inputs.Edit(
         job.id,
         call.caller.user,
@@ -185,7 +187,7 @@ def edit_of(call: Call, job: Job, checked: CheckedChanges, known: dict[str, JobS
 
 
 async def known_to(call: Call, job: Job, request: JobChange) -> dict[str, JobState]:
-    """Return the final states of the ended jobs that the changed job's new dependencies name, by label.
+    """Return the final states, by job label, of the ended jobs on which the job depends after the change.
 
     Only jobs that are in the store and no longer in memory are included.
     """

@@ -43,7 +43,7 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     job.predicted_s, job.planned_s = event.predicted_s, event.planned_s
     if job.foreseen:
         state.estimates.score_starts(job, event.at)
-    # No member of the new attempt has started yet.
+    # Make new members, because no member of the new attempt has started yet.
     job.members = {allocation.node: Member(allocation) for allocation in event.allocations}
     job.unstarted = job.unended = len(job.members)
     _hold(state, job, event.allocations, event.at)
