@@ -449,8 +449,8 @@ class Agent:
                 # Only print the error. The disk may be full, or a user may have changed the spool.
                 print(f"agent: {type(action).__name__} failed: {error}", file=sys.stderr)
                 if isinstance(action, (actions.RequestStop, actions.ReleaseBarrier)):
-                    # Try again to write the stop order or the file `go`, because the controller sends these
-                    # two orders only once.
+                    # Write the stop order or the file `go` again later, because the controller sends each
+                    # order only once.
                     self.loop.call_later(RETRY_S, partial(self._perform, [action]))
 
     def _record_order(self, action: actions.RecordOrder) -> None:
@@ -467,8 +467,8 @@ class Agent:
         self.spool.record_order((status.job, status.attempt), None, end)
 
     def _launch_supervisor(self, action: actions.LaunchSupervisor) -> None:
-        """Send the attempt's launch spec (its settings for the supervisor) to the fork server as soon as
-        its GPUs are clean, i.e. without processes and used memory.
+        """Send the attempt's launch spec (its settings for the supervisor) to the fork server as soon as the
+        attempt's GPUs are clean: no process uses them and their memory is free.
         """
         key = action.key
         if action.after_s:

@@ -84,8 +84,8 @@ def build(database: Path) -> None:
 
 
 def _job(number: int) -> Job:
-    """Return the job with this number, from which its user, project and size follow. Every fifth job has a
-    command that no other job has.
+    """Return the job with this number. The number determines the user, project and size of the job. Every
+    fifth job has a command that no other job has.
     """
     spec = JobSpec(
         command=("python", "train.py", f"--seed={number if number % 5 == 0 else number % 50}"),

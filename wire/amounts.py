@@ -118,7 +118,9 @@ def moment(text: str, now: Optional[float] = None) -> float:
 
 
 def moment_or_delay(text: str, now: Optional[float] = None) -> float:
-    """Return seconds since 1970 for a time as in `moment`, or for a duration from now, such as 2h."""
+    """Return a time in seconds since 1970. `text` is a time as in `moment`, or a duration from now such as
+    2h.
+    """
     word = text.strip()
     is_duration = word[:1].isdigit() and word[-1:].isalpha()
     return moment(f"+{word}" if is_duration else word, now)

@@ -19,7 +19,9 @@ _TRIES = 3
 
 
 def boot_time_s() -> float:
-    """Return the seconds since this host booted, including suspend. Users cannot change this clock."""
+    """Return the seconds since this host booted, including the time in suspend. Users cannot change this
+    clock.
+    """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -196,8 +196,8 @@ class LaunchBuilder:
 
 
 def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount) -> LaunchSpec:
-    """Return a launch spec in which only those fields are set that depend only on the start order and on the
-    account.
+    """Return a launch spec with the values that come from the start order and the account. The other fields
+    have their defaults.
     """
     spec = LaunchSpec(key, directory)
     spec.argv = list(order.command)

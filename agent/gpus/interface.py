@@ -108,7 +108,9 @@ class NoGpus:
 
 
 class ReportedReadings:
-    """The readings that were sent last, kept so that only readings that differ noticeably are sent."""
+    """The last GPU readings that were sent to the controller. A new reading is sent only if it differs
+    noticeably from them.
+    """
 
     def __init__(self) -> None:
         self._sent: dict[str, GpuSample] = {}

@@ -59,7 +59,7 @@ class SimulatedGpus:
     """The simulated GPUs of a node. Their utilisation, temperature and used memory depend on the attempts to
     which they are allocated.
 
-    An attempt loads its GPUs fully, or by as many percent as CORRAL_SIMULATED_LOAD in its environment. The
+    An attempt loads its GPUs to 100 %, or to the percentage in CORRAL_SIMULATED_LOAD of its environment. The
     GPUs of an idle group (`simulated:8xH100:idle`) never have load.
     """
 

@@ -56,8 +56,8 @@ def report(
     cluster: str = "",
 ) -> str:
     """Return the report of the preflight (the checks of this host) as JSON, with the time of the host's clock
-    and the host's boot id. `shared` has files that the controller has written in directories that this host
-    must share with it.
+    and the host's boot id. `shared` has the paths of marker files. The controller has written one into each
+    directory that this host must share with the controller.
     """
     checks = [
         _python(),

@@ -181,9 +181,9 @@ class ContainerRuntime:
         return ["--userns=keep-id"] * bool(uid)
 
     def _limits(self, launch: LaunchSpec, order: Start, docker: bool) -> list[str]:
-        """Return the options for CPU and memory limits; empty if jobs have no limits. The result is also
-        empty with podman for a job that does not run as root, because this container stays in the cgroup of
-        the attempt.
+        """Return the options for CPU and memory limits; empty if jobs have no limits. With podman, the result
+        is also empty for a job that does not run as root: its container is in the cgroup of the attempt,
+        which has the limits.
         """
         uid = launch.user[0] if launch.user is not None else os.geteuid()
         if self.policy.limits == "none" or (uid and not docker):

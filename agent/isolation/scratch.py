@@ -42,8 +42,8 @@ class ScratchArea:
     that the node offers.
 
     The root is named `corral-TAG`, below `parent`. The root is never removed, so that no user can create a
-    file or directory with its name. If a user has created one before the first job with scratch, the agent
-    chooses another name for the root and writes this name to the file `memory`.
+    file or directory with its name. If a user has created a file of this name before the first job with
+    scratch, the agent chooses another name for the root and writes this name to the file `memory`.
     """
 
     def __init__(

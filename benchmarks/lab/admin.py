@@ -12,7 +12,7 @@ from controller.sim.story.story import StoryStep
 
 def admin_story(nodes: Sequence[str], days: float) -> tuple[StoryStep, ...]:
     """Return the commands of the admin in each whole week: nodes three and four are drained, nodes one and
-    two reserved. A cluster of fewer than four nodes has no such weeks.
+    two reserved. For a cluster of fewer than four nodes, there are no commands.
     """
     facts = StoryFacts(START_S, UTC, set(nodes), configured=True, services=False)
     return story_of(_lines(nodes, days), "the admin's week", facts)

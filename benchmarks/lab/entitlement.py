@@ -9,8 +9,8 @@ Algorithm of `entitled_hours`
    gets from the GPU-seconds that the job still needs.
 
 Invariant: the result depends on the jobs, weights and capacity alone, and not on what the scheduler did. The
-accounting of the controller does not have the run times in advance, so `corral report fairness` counts the
-demand that there really was (controller/core/accounting/cluster_accounting.py).
+accounting of the controller does not have the run times in advance, so `corral report fairness` uses the
+demand of the jobs that wait or run at that time (controller/core/accounting/cluster_accounting.py).
 Cost: O(jobs + steps x GPUs).
 
 Example: 8 GPUs for one hour, weights a = 1 and b = 1. Tenant a demands 2 GPUs and b 20: a is entitled to 2

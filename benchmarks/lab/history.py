@@ -39,8 +39,8 @@ class RecordedJob:
 
     @property
     def tenant(self) -> str:
-        """The project of the job. The jobs that one user submits to invented projects have the common tenant
-        FLOOD.
+        """Return the project of the job. The jobs that one user submits to invented projects have the common
+        tenant FLOOD.
         """
         return self.spec.project if self.spec.project in PROJECTS else FLOOD
 
@@ -54,12 +54,12 @@ class RecordedJob:
 
     @property
     def scavenges(self) -> bool:
-        """Whether the job has the priority SCAVENGER, so that every other job may preempt it."""
+        """Return whether the job has the priority SCAVENGER, so that every other job may preempt it."""
         return self.spec.priority <= PRIORITIES["SCAVENGER"]
 
     @property
     def demand_s(self) -> float:
-        """The seconds for which the job runs if it is not preempted."""
+        """Return the seconds for which the job runs if it is not preempted."""
         limit_s = self.spec.time_limit_s
         return self.run_s if limit_s is None else min(self.run_s, limit_s)
 

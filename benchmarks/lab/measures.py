@@ -60,7 +60,7 @@ class Record:
 
     @property
     def gpu_hours(self) -> float:
-        """The GPU-hours that the cluster has in the measured time."""
+        """Return the GPU-hours that the cluster has in the measured time."""
         return self.gpus * (self.ends_at - self.starts_at) / HOUR_S
 
 

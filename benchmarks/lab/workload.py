@@ -1,13 +1,14 @@
 """Generates the jobs of a university lab: a pure function of seed, days, load and mix.
 
 Algorithm of `lab_jobs`
-1. Each stream (sweeps of one user, gangs of a team, notebooks, …) draws its submits from its own random
-   generator, at times in hours of an unscaled month.
+1. Each stream (sweeps of one user, gangs of a team, notebooks, …) draws its submits from a separate random
+   generator. The submit times are in hours and are not scaled yet.
 2. Find the scale by which all submit times of the streams must be divided so that the demanded GPU-hours are
    `load` times the GPU-hours of the cluster. Jobs with fixed times (service, deadline) are not scaled.
 3. Keep the submits within the days, sorted by time.
 
-Invariant: submit number n of a stream is the same job for every load, so loads differ in their rates alone.
+Invariant: submit number n of a stream is the same job for every load, so two loads differ only in the submit
+times.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Request:
 
     @property
     def gpu_hours(self) -> float:
-        """The GPU-hours that the job uses if it is not preempted: it ends at its time limit at the latest."""
+        """Return the GPU-hours that the job uses if it is not preempted: it ends at its time limit at the
+        latest.
+        """
         limit_s = self.spec.time_limit_s
         return self.spec.gpus * (self.run_h if limit_s is None else min(self.run_h, limit_s / HOUR_S))
 
@@ -252,7 +255,7 @@ MIXES: Mapping[str, Mix] = {
 
 def lab_jobs(seed: int, days: float, load: float, mix: str) -> list[TraceJob]:
     """Return the jobs of the mix on `days` days, in the order of their submits. Together they demand `load`
-    times the GPU-hours of the cluster; the jobs of the flood are added to this demand.
+    times the GPU-hours of the cluster; the jobs of the tenant FLOOD are added to this demand.
 
     Raises SimulationRefused if the load is too large for the mix.
     """

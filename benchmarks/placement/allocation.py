@@ -1,7 +1,7 @@
 """Measures how many GPUs of a cluster can be allocated (the protocol of the FGD paper).
 
-1. All pods of the trace arrive in a random order, then more of them, drawn at random, until 130 % of all GPUs
-   have been requested.
+1. First, each pod of the trace arrives once, in a random order. Then pods drawn at random from the trace
+   arrive, until 130 % of all GPUs have been requested.
 2. Each pod is submitted as a job and has one scheduling pass. A pod that is not placed is cancelled.
 3. No pod ends. The result is the allocated part of all GPUs at 100 % and at 130 % requested.
 """

@@ -52,7 +52,7 @@ class Pod:
 
     @property
     def splits(self) -> bool:
-        """Whether the pod requests parts of several GPUs."""
+        """Return whether the pod requests parts of several GPUs."""
         return self.spec.gpus > 1 and self.milli < self.spec.gpus * WHOLE_GPU
 
 

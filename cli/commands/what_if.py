@@ -175,7 +175,7 @@ def share(flags: ShareFlags, within: Within = None, output: Output = Format.TABL
 def quota(
     scope: Scope,
     name: Name,
-    words: Annotated[list[str], argument("[KEY=VALUE...]", "Limits to try (gpus=8 soft.gpus=4).")] = [],  # noqa: B006
+    words: Annotated[list[str], argument("[KEY=VALUE...]", "Limits to try (e.g. gpus=8 soft.gpus=4).")] = [],  # noqa: B006
     unset: Annotated[
         bool,
         switch(

@@ -53,7 +53,7 @@ Yes = Annotated[
 
 def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:
     """Return the jobs that the words of a command line select, each once. With `mine`, only jobs of this user
-    are selected, and no words select all of them. With `ended`, a range such as 1-9 includes ended jobs.
+    are selected; without words, all of them. With `ended`, a range such as 1-9 includes ended jobs.
     """
     chosen = list(words) or (["all"] if mine else [])
     if not chosen:

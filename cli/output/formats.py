@@ -38,7 +38,7 @@ class Format(enum.StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """True for JSON and YAML, which contain the whole answer of the API."""
+        """Return True for JSON and YAML, which contain the whole answer of the API."""
         return self in (Format.JSON, Format.YAML)
 
 

@@ -17,8 +17,8 @@ from wire.codec import encode
 
 def changes_of(options: SubmitOptions, clear: str, *, extends: bool = False) -> dict[str, Any]:
     """Return the new value of each changed field as JSON data. The value None resets the field to its
-    default: `clear` has the names of the options to reset, separated by commas. Without changes, raise
-    CommandError, except if the command `extends` a time limit.
+    default: `clear` has the names of the options to reset, separated by commas. If there are no changes,
+    raise CommandError, unless `extends` is True because the command extends the time limit.
     """
     texts = from_flags(options)
     spec = encode(spec_from(("true",), "", texts, {}))

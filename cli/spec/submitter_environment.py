@@ -29,7 +29,7 @@ class Submitter:
 
     @property
     def activated(self) -> dict[str, str]:
-        """The variables of an activated Python venv or conda environment; empty if none is active."""
+        """Return the variables of an activated Python venv or conda environment; empty if none is active."""
         if not (self.environment.get("VIRTUAL_ENV") or self.environment.get("CONDA_PREFIX")):
             return {}
         return {

@@ -102,19 +102,19 @@ class Config(BaseSettings):
 
     @property
     def source(self) -> Source:
-        """The name and text of the file, and the line of each key, for messages about mistakes."""
+        """Return the name and text of the file, and the line of each key, for messages about mistakes."""
         return self._source
 
     @property
     def state_dir(self) -> Path:
-        """The directory with the database, the access token and the spools of local agents. Its mode is
-        0700.
+        """Return the directory with the database, the access token and the spools of local agents. Its mode
+        is 0700.
         """
         return _path(self.controller.state_dir) or addresses.state_dir()
 
     @property
     def socket(self) -> Path:
-        """The path of the unix socket on which the controller serves its API."""
+        """Return the path of the unix socket on which the controller serves its API."""
         return _path(self.controller.socket) or addresses.socket_path()
 
     @property
@@ -123,7 +123,7 @@ class Config(BaseSettings):
 
     @property
     def plugin_files(self) -> tuple[Path, ...]:
-        """The absolute paths of the plugin files. A relative path in scheduler.toml is relative to the
+        """Return the absolute paths of the plugin files. A relative path in scheduler.toml is relative to the
         directory of scheduler.toml.
         """
         beside = Path(self._source.name).parent if self._source.name else Path()
@@ -131,8 +131,8 @@ class Config(BaseSettings):
 
     @property
     def named_projects(self) -> set[str]:
-        """The names of all projects that the configuration contains. A name that occurs only in a share
-        ([fair_share] weights or limits) is left out.
+        """Return the names of all projects that the configuration contains. A name that occurs only in a
+        share ([fair_share] weights or limits) is left out.
         """
         return {
             *self.projects,
@@ -147,8 +147,8 @@ class Config(BaseSettings):
 
     @property
     def organisations(self) -> dict[str, tuple[str, ...]]:
-        """The projects of each organisation, from [fair_share] organisations and from the key `organisation`
-        of projects.
+        """Return the projects of each organisation, from [fair_share] organisations and from the key
+        `organisation` of projects.
         """
         found = {name: tuple(projects) for name, projects in self.fair_share.organisations.items()}
         for name, project in self.projects.items():
@@ -158,7 +158,7 @@ class Config(BaseSettings):
 
     @property
     def share_weights(self) -> dict[str, float]:
-        """The weights of shares, from [fair_share] weights and from the key `weight` of projects."""
+        """Return the weights of shares, from [fair_share] weights and from the key `weight` of projects."""
         of_projects = {name: each.weight for name, each in self.projects.items() if each.weight is not None}
         return {**self.fair_share.weights, **of_projects}
 

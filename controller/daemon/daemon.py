@@ -153,13 +153,13 @@ class Daemon:
 
     @property
     def state(self) -> State:
-        """The engine's state. It may contain changes that are not on disk yet; a caller that must not see
-        such changes awaits settled() first."""
+        """Return the engine's state. It may contain changes that are not on disk yet; a caller that must not
+        see such changes awaits settled() first."""
         return self.engine.state
 
     @property
     def store_problem(self) -> str:
-        """The reason why the store cannot be written, such as "database locked"; "" if it can be written."""
+        """Return why the store cannot be written, such as "database locked"; "" if it can be written."""
         return self._store_failure.trouble if self._store_failure is not None else ""
 
     # --- methods for the API and the watchers ---

@@ -48,7 +48,9 @@ class IsolatedPlugin:
 
     @property
     def failure(self) -> str:
-        """Why the plugin is not called at present: the text of its last failure. Empty if it is called."""
+        """Return why the plugin is not called at present: the text of its last failure. Empty if it is
+        called.
+        """
         return "" if self._breaker.allows(self.kind, self.name) else self._breaker.why(self.kind, self.name)
 
     def call(self, question: Callable[[], T], instead: T, wrong: Callable[[T], str] = lambda _: "") -> T:
@@ -87,8 +89,8 @@ class IsolatedFilter(IsolatedPlugin):
 
     @property
     def static(self) -> bool:
-        """True if the filter reads only labels, taints and hardware of nodes, so that its results can be
-        cached.
+        """Return True if the filter reads only labels, taints and hardware of nodes, so that its results can
+        be cached.
         """
         return bool(getattr(self.plugin, "static", False))
 

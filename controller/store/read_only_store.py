@@ -42,7 +42,7 @@ class StoreReader:
             return Head(0, b"") if row is None else Head(row.seq, row.hash)
 
     def has(self, head: Head) -> bool:
-        """Whether the journal has an entry with this number and hash."""
+        """Return whether the journal has an entry with this number and hash."""
         with self._reading() as connection:
             there = select(tables.journal.c.hash).where(tables.journal.c.seq == head.seq)
             return bool(connection.scalar(there) == head.hash)

@@ -79,22 +79,22 @@ class Store:
 
     @property
     def id(self) -> str:
-        """The id of the store, which is created with it. Copies of the store have the same id."""
+        """Return the id of the store, which is created with it. Copies of the store have the same id."""
         return self._meta["id"]
 
     @property
     def empty(self) -> bool:
-        """Whether the journal has no entry yet."""
+        """Return whether the journal has no entry yet."""
         return self._head.seq == 0
 
     @property
     def where(self) -> str:
-        """The file or server of the store, for messages."""
+        """Return the file or server of the store, for messages."""
         return self._place.where
 
     @property
     def begins(self) -> int:
-        """The number of the last journal entry that retention deleted; 0 if it deleted none."""
+        """Return the number of the last journal entry that retention deleted; 0 if it deleted none."""
         return self._base.seq if self._base is not None else 0
 
     @classmethod

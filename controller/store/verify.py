@@ -55,7 +55,7 @@ class VerifyReport:
 
     @property
     def good(self) -> bool:
-        """Whether no problem was found."""
+        """Return whether no problem was found."""
         return not self.problems
 
 

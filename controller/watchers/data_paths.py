@@ -1,6 +1,6 @@
-"""Checks at intervals whether the files and directories exist for which jobs wait (--after-data).
+"""Looks at intervals for the files and directories that jobs wait for (--after-data).
 
-They are checked again and again, because network file systems send no notifications about new files.
+It must look again and again, because network file systems send no notifications about new files.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from contextlib import suppress
 
 
 class DataPathWatch:
-    """Checks every `every_s` seconds which of the paths exist for which jobs wait (--after-data). Nothing is
-    checked while no job waits for a path."""
+    """Looks every `every_s` seconds for the paths that jobs wait for (--after-data). Nothing is checked while
+    no job waits for a path.
+    """
 
     def __init__(
         self,

@@ -4,8 +4,9 @@ Measurements are not written to the journal, so the engine does not get them. Th
 measurement with earlier ones and passes problems to the engine as inputs, like the Xid errors that agents
 report. The table `[gpus.rules]` of the configuration decides what follows (core/cluster/gpu_health.py).
 
-1. Counters: each rise of the uncorrected ECC errors is reported once, and so are `corrected_per_hour`
-   corrected errors within an hour. A counter that is lower than before was reset to 0 with its driver.
+1. Counters: each rise of the uncorrected ECC errors is reported once. Corrected ECC errors are reported when
+   there are `corrected_per_hour` of them within an hour. A counter that is lower than before was reset to 0
+   when the driver was loaded.
 2. Conditions: a row remap that waits for a reset; fewer NVLinks up than before, or than on another GPU of the
    node; a slowdown by heat or hardware for `slowdown_s`; memory in use on a free GPU without a process for
    `memory_s`. A condition lasts until a measurement shows its end.

@@ -194,7 +194,7 @@ class IdleGpuWatch:
         return latest
 
     def _is_busy(self, job: Job, begun: float, now: float, window_s: float) -> bool:
-        """Whether at least one GPU of the job is busy."""
+        """Return whether at least one GPU of the job is busy."""
         return any(
             self._gpu_is_busy(readings, begun, now, window_s)
             for member in job.running

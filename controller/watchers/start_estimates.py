@@ -15,8 +15,8 @@ log = logging.getLogger("corral.starts")
 class StartEstimateRecorder:
     """Estimates the starts of a few waiting jobs at intervals, and sends the estimates to the engine.
 
-    1. Every `every_s` seconds, let another process compute the starts of the oldest waiting jobs without an
-       estimate (`controller/questions/start_estimation.py`). Submits are thus not delayed.
+    1. Every `every_s` seconds, estimate in another process the starts of the oldest waiting jobs that have no
+       estimate yet (`controller/questions/start_estimation.py`). Submits are thus not delayed.
     2. Send the estimates to the engine (NoteStart). When a job starts, the engine compares its start with the
        estimate.
 

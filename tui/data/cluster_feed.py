@@ -138,7 +138,7 @@ class PendingChanges:
 
     @property
     def quiet(self) -> bool:
-        """True if no changes have arrived since the last `take`."""
+        """Return True if no changes have arrived since the last `take`."""
         return self._quiet
 
     def _empty(self) -> None:

@@ -50,7 +50,7 @@ class OrderedKeysApp(AppInterface):
 
     @property
     def busy(self) -> bool:
-        """True while keys wait or a key is being handled."""
+        """Return True while keys wait or a key is being handled."""
         return bool(self._typed) or self._handling is not None
 
     def ready(self) -> bool:

@@ -126,7 +126,7 @@ class Listing(Generic[Key, Row]):
 
     @property
     def index(self) -> int:
-        """The index of the row under the cursor; 0 if the list is empty."""
+        """Return the index of the row under the cursor; 0 if the list is empty."""
         return self._index
 
     def move_to(self, index: int) -> None:

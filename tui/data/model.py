@@ -61,7 +61,7 @@ class ClusterModel:
 
     @property
     def stale(self) -> bool:
-        """True if the shown state may be out of date."""
+        """Return True if the shown state may be out of date."""
         return self.connection.state != "live" or self.silent_s() > SILENCE_S
 
     def apply(self, changes: Changes) -> None:

@@ -41,7 +41,7 @@ class MoveRow:
 
     @property
     def moves(self) -> str:
-        """The jobs of the move, with their nodes before and after the move, as text."""
+        """Return the jobs of the move, with their nodes before and after the move, as text."""
         what = self.what
         if isinstance(what, Moved):
             return f"{what.label} {','.join(what.origin)} → {','.join(what.to)}"

@@ -76,7 +76,7 @@ class ConfirmDialog(Dialog[str]):
 
     @property
     def command(self) -> str:
-        """The shell command that makes the change, with the reason that the user typed."""
+        """Return the shell command that makes the change, with the reason that the user typed."""
         reason = (
             f" {self._confirmation.reason} {shlex.quote(self.typed)}"
             if self._confirmation.reason and self.typed
@@ -86,7 +86,7 @@ class ConfirmDialog(Dialog[str]):
 
     @property
     def typed(self) -> str:
-        """The text that the user typed; empty if the dialog has no input."""
+        """Return the text that the user typed; empty if the dialog has no input."""
         return next((field.value.strip() for field in self.query(Input)), "")
 
     @on(Input.Changed)

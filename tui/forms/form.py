@@ -75,7 +75,7 @@ class Form(Generic[Request, Answer]):
 
     @property
     def rows(self) -> dict[str, list[Field]]:
-        """The fields of each line, by the name of the line."""
+        """Return the fields of each line, by the name of the line."""
         found: dict[str, list[Field]] = {}
         for field in self.fields:
             found.setdefault(field.row or field.name, []).append(field)

@@ -102,7 +102,7 @@ class JobDetailsView(View):
 
     @property
     def row(self) -> JobView | None:
-        """The last known state of the job; None if the controller has not sent the job."""
+        """Return the last known state of the job; None if the controller has not sent the job."""
         row = app_of(self).model.jobs.rows.get(self.job)
         return row or (self._detail.job if self._detail else None)
 

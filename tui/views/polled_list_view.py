@@ -106,7 +106,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
 
     @property
     def here(self) -> Row | None:
-        """The row under the cursor; None if the list is empty."""
+        """Return the row under the cursor; None if the list is empty."""
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def empty(self) -> Sequence[Piece]:

@@ -31,11 +31,11 @@ class View(Vertical):
 
     @property
     def pane(self) -> Pane:
-        """The widget that the arrow keys scroll."""
+        """Return the widget that the arrow keys scroll."""
         raise NotImplementedError
 
     def title(self) -> str:
-        """The name of the view, as shown at the top of the screen."""
+        """Return the name of the view, as shown at the top of the screen."""
         return self.NAME.title()
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:  # noqa: ARG002 - views without a list have none
@@ -81,7 +81,7 @@ class View(Vertical):
 
     @property
     def filter_text(self) -> str:
-        """The filter text of the view; empty if there is none."""
+        """Return the filter text of the view; empty if there is none."""
         return ""
 
     def narrow(self, text: str) -> str:

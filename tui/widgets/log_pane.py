@@ -94,7 +94,7 @@ class LogPane(Pane):
 
     @property
     def total(self) -> int:
-        """The number of lines on the screen, in which a wrapped line counts several times."""
+        """Return the height of the whole log in screen lines. A wrapped line has several screen lines."""
         return self._starts[-1] if self._starts else self._count
 
     def _arrange(self) -> None:

@@ -46,7 +46,7 @@ class Pane(Widget, can_focus=True):
 
     @property
     def page(self) -> int:
-        """The number of lines that are visible at a time."""
+        """Return the number of lines that are visible at a time."""
         return max(1, self.size.height - self.HEAD)
 
     @property

@@ -349,9 +349,9 @@ class Start:
 
     `checkpoint` was saved by an earlier attempt of the job. The fields after `checkpoint` have the meaning
     that they have in JobSpec, except these: `tasks` is the number of processes on this node; `rank` is the
-    number of this node among the `nodes` of the job; with `barrier` the agent prepares the attempt, reports
-    that it is ready and waits for the message Go; `output` and `error` are paths without patterns; with
-    `append` output is added to existing files.
+    index of this node, from 0, among the `nodes` of the job; with `barrier` the agent prepares the attempt,
+    reports that it is ready and waits for the message Go; `output` and `error` are paths without patterns;
+    with `append` output is added to existing files.
     """
 
     job: int
@@ -430,7 +430,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """Let a running attempt run for `time_limit_s` seconds from its start, which is longer than before."""
+    """Extend the time limit of a running attempt to `time_limit_s` seconds from the start of the attempt."""
 
     job: int
     attempt: int

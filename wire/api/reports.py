@@ -156,10 +156,9 @@ class FairnessRow:
     """What one project or user got, and what it was entitled to. The entitlement is the max-min fair part of
     the cluster, computed from weights and demands.
 
-    All amounts are GPU-hours. `points` is the difference between both in percent of the capacity, below 0 if
-    the project or user got less. Waits are seconds from the time when a job may start to its first start;
-    `wait_max_s` also counts jobs that still wait. `scavenged` is the use of jobs with the priority SCAVENGER,
-    which is in no other field.
+    All amounts are GPU-hours. `points` is `got` minus `entitled`, in percent of the capacity. Waits are
+    seconds from the time when a job may start to its first start; `wait_max_s` also counts jobs that still
+    wait. `scavenged` is the use of jobs with the priority SCAVENGER; no other field includes these jobs.
     """
 
     name: str
@@ -183,7 +182,7 @@ class FairnessRow:
 class FairnessReport:
     """How fair the cluster was between `since` and `until`, by project or user, the largest deviation first.
 
-    `capacity` is in GPU-hours, without idle GPUs that take no new jobs.
+    `capacity` is in GPU-hours. Idle GPUs that take no new jobs do not count.
     """
 
     by: str

@@ -24,8 +24,8 @@ ANY_NAME = "*"
 class GpuLimit:
     """A limit on the GPUs of one model: a number of GPUs, or a percentage of all GPUs of this model.
 
-    If the limit is a percentage and its quota is in effect, `gpus` is the number of GPUs that this percentage
-    is now.
+    If the limit is a percentage and its quota is in effect, `gpus` is the number of GPUs to which the
+    percentage corresponds now.
     """
 
     gpus: Optional[float] = None
@@ -163,8 +163,8 @@ class Quota:
     """The limits of a user, project or queue. Jobs that would exceed a `hard` limit wait. Jobs that would
     exceed a `soft` limit start after all other jobs.
 
-    A project may exceed its `hard` limit by the amounts in `borrow`, as long as other projects use less than
-    their own quotas by the same amounts.
+    A project may exceed its `hard` limit by the amounts in `borrow`, as long as other projects leave at least
+    these amounts of their own quotas unused.
     """
 
     hard: Limits = NO_LIMITS

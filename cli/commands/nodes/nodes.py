@@ -106,7 +106,8 @@ def drain(
         option(
             "--by",
             "WHEN",
-            "Empty the nodes by this time (e.g. 18:30, 2030-05-01T08:00, or 2h for in two hours). Until "
+            "Empty the nodes by this time (e.g. 18:30, 2030-05-01T08:00, or 2h for two hours from now). "
+            "Until "
             "then, only jobs "
             "that end before this time start on the nodes. At this time, jobs that still run there "
             "continue on other nodes from their checkpoints; jobs that may not be preempted are ended. The "

@@ -85,9 +85,9 @@ def fairness(
 def budget(output: Output = Format.TABLE) -> int:
     """Show what each project has used of its budget for this calendar month, in GPU-hours and in money.
 
-    A running job counts with what it has used so far. THEN is the effect of a used-up budget: alert records
-    only an event, low lets the jobs of the project start after all others, and stop makes them wait for the
-    next month.
+    A running job counts with what it has used so far. The column THEN shows the effect of a used-up budget:
+    alert records only an event, low lets the jobs of the project start after all others, and stop makes them
+    wait for the next month.
     """
     body = Client().budgets()
     budget_table(time.time()).show(output, body.budgets, body)

@@ -209,8 +209,8 @@ def simulate(
 
 
 def _show_story(output: Format, outcomes: Sequence[RunResult]) -> None:
-    """Print what each line of the story did, once for all policies for which it did the same. Structured
-    output has it in the results.
+    """Print the outcome of each line of the story. Policies with the same outcomes share one table. With a
+    format other than a table, print nothing: JSON and YAML have the outcomes in the results.
     """
     if output not in (Format.TABLE, Format.WIDE):
         return

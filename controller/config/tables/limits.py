@@ -1,4 +1,6 @@
-"""[access.limits]: the greatest values, such as of the priority, that users and operators may request."""
+"""[access.limits]: the greatest values, for example the highest priority, that users and operators may
+request.
+"""
 
 from __future__ import annotations
 

@@ -149,14 +149,14 @@ class NodeSection(Section):
 
     @property
     def agent(self) -> HostSpec:
-        """The settings with which the node's agent is started: on the controller's machine, or on another
-        host by SSH if the settings have an SSH address.
+        """Return the settings with which the node's agent is started: on the controller's machine, or on
+        another host by SSH if the settings have an SSH address.
         """
         return HostSpec(**self.model_dump(exclude={"link", "taints"}))
 
     @property
     def host(self) -> HostSpec | None:
-        """The SSH settings of the node's host; None if the agent runs on the controller's machine."""
+        """Return the SSH settings of the node's host; None if the agent runs on the controller's machine."""
         return self.agent if self.link == "ssh" else None
 
     @model_validator(mode="before")

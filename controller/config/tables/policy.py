@@ -123,8 +123,8 @@ class SchedulerSection(Section):
 
     @property
     def beat_s(self) -> float:
-        """The seconds between two pings to an agent, at most a sixth of a lease. A lease is the time that
-        jobs may run without a message from the controller.
+        """Return the seconds between two pings to an agent, at most a sixth of a lease. A lease is the time
+        that jobs may run without a message from the controller.
         """
         return min(self.heartbeat_s, self.lease_s / 6)
 

@@ -77,7 +77,9 @@ class ProfileSection(Section):
 
     @property
     def policy(self) -> dict[str, Any]:
-        """The scheduling settings of the profile. They replace the keys of the same names in [scheduler]."""
+        """Return the scheduling settings of the profile. They replace the keys of the same names in
+        [scheduler].
+        """
         values = {name: value for name in _POLICY if (value := getattr(self, name)) is not None}
         if any(name in values for name in _TOGETHER):
             values["then"] = self.then
@@ -85,7 +87,7 @@ class ProfileSection(Section):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The conditions on labels that a node must meet to belong to the profile."""
+        """Return the conditions on labels that a node must meet to belong to the profile."""
         named = (Term("node", Operator.IN, tuple(self.nodes)),) if self.nodes else ()
         labels = (Term(key, Operator.IN, (value,)) for key, value in self.select.items())
         return (*named, *labels, *map(parse_term, self.affinity))

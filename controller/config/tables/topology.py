@@ -1,4 +1,6 @@
-"""[topology] and [datasets]: the switches above the nodes, and how long reads of data sets are remembered."""
+"""[topology] and [datasets]: the switches above the nodes, and how long the controller stores which data sets
+jobs have read on a node.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Hostlist = Annotated[str, AfterValidator(_hostlist)]
 
 
 class DatasetsSection(Section):
-    """How long a node is preferred for jobs that read a data set which was read there before: [datasets]."""
+    """How long the scheduler prefers a node for jobs that read a data set, after a job has read the data set
+    on this node: [datasets].
+    """
 
     retention_s: float = Field(259_200.0, ge=0, le=31_536_000)
     least_run_s: float = Field(60.0, ge=0, le=86_400)

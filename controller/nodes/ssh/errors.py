@@ -212,7 +212,7 @@ def _without_connection(error: Exception) -> str:
 
 
 def is_dropped(error: Exception) -> bool:
-    """Whether the server accepted the connection and then closed it."""
+    """Return whether the server accepted the connection and then closed it."""
     dropped = isinstance(error, (ConnectionError, asyncssh.ConnectionLost))
     return dropped and not isinstance(error, ConnectionRefusedError)
 

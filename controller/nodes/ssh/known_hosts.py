@@ -34,7 +34,7 @@ def read_legacy_file(path: Path) -> dict[str, str]:
 
 
 def is_public_key(key: str) -> bool:
-    """Whether this text is a public key in the format of OpenSSH."""
+    """Return whether this text is a public key in the format of OpenSSH."""
     try:
         asyncssh.import_public_key(key)
     except asyncssh.KeyImportError:

@@ -46,7 +46,7 @@ class MultifactorOrder:
 
     @property
     def weighs_queues(self) -> bool:
-        """True if the priority of the queue is one of the factors that add points."""
+        """Return True if the priority of the queue is one of the factors that add points."""
         return self.queue > 0
 
     def rank(self, job: Job) -> tuple[float, ...]:

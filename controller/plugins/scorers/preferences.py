@@ -78,7 +78,7 @@ class DataScorer:
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
         """Return the fraction of the job's data sets that the node has, by size. A data set without a size
-        counts as much as the mean of the others.
+        counts with the mean size of the others.
         """
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         labels = [nodes.labels[row] for row in chosen]

@@ -1,7 +1,7 @@
 """Converts a command of a story to inputs of the engine. The parser of the command line reads the words.
 
-Commands of corral that change the cluster mean the same as there. Four more commands stand for events that no
-operator orders: `crash`, `disconnect`, `connect` and `restart`.
+A corral command has the same effect on the simulated cluster as on a real cluster. Four more commands stand
+for events that no operator causes: `crash`, `disconnect`, `connect` and `restart`.
 """
 
 from __future__ import annotations
@@ -57,32 +57,36 @@ class ReadCommand:
 
 @events.command(epilog=examples("day 4 11:30  crash gpu03", "day 4 11:30  crash --select rack=r2"))
 def crash(names: NamesOrNone = [], select: Select = []) -> int:  # noqa: B006 - never changed
-    """The hosts of these nodes lose power: all processes on them end, and their agents no longer report."""
+    """Let the hosts of these nodes lose power: all processes on the hosts end, and the agents no longer
+    report.
+    """
     raise AssertionError((names, select))  # The parser uses only the signature of this function.
 
 
 @events.command(epilog=examples("day 4 11:30  disconnect gpu03"))
 def disconnect(names: NamesOrNone = [], select: Select = []) -> int:  # noqa: B006 - never changed
-    """The agents of these nodes lose the connection to the controller. Processes on the nodes continue."""
+    """Let the agents of these nodes lose the connection to the controller. Processes on the nodes run on."""
     raise AssertionError((names, select))
 
 
 @events.command(epilog=examples("day 4 14:00  connect gpu03"))
 def connect(names: NamesOrNone = [], select: Select = []) -> int:  # noqa: B006 - never changed
-    """The agents of nodes that have crashed or lost the connection connect again."""
+    """Let the agents of nodes that have crashed or lost the connection connect again."""
     raise AssertionError((names, select))
 
 
 @events.command(epilog=examples("day 5 09:00  restart"))
 def restart() -> int:
-    """The controller is restarted or upgraded, which takes no time. Plans and reservations are lost."""
+    """Restart the controller, as for an upgrade. This takes no simulated time. Plans and reservations are
+    lost.
+    """
     raise AssertionError
 
 
 def command_of(words: list[str], *, configured: bool) -> ReadCommand:
-    """Return the command that the words mean, such as `nodes drain gpu01`.
+    """Parse the words of a command, such as `nodes drain gpu01`.
 
-    `configured`: whether the simulated nodes are those of a scheduler.toml. Raises CommandError, or a
+    `configured` is True if the simulated nodes come from a scheduler.toml. Raises CommandError, or a
     TyperException of the parser, if the words are wrong.
     """
     path, params = _parsed(words)
@@ -103,7 +107,7 @@ def command_of(words: list[str], *, configured: bool) -> ReadCommand:
 
 
 def _parsed(words: list[str]) -> tuple[tuple[str, ...], Params]:
-    """Return the names of the command and its subcommand, and the values of the last one's parameters."""
+    """Return the names of the command and its subcommand, and the parameter values of the last of them."""
     from cli.main import app
 
     own = get_command(events)

@@ -8,10 +8,11 @@ A line is a time and a command, in the words of the command line of corral:
 
 Algorithm of `read_story`
 1. Split each line into its time and its command. A time is `day N HH:MM`, counted from midnight before the
-   first submit, or any time that options such as --start take: 18:00, +30m or 2030-05-01T08:00. Such a time
-   counts from the line above. A line that begins with a space or a tab and has no time has that of the line
-   above.
-2. Let the parser of the command line read the command, as of the time of the line (story_commands.py).
+   first submit, or any time that options such as --start accept: 18:00, +30m or 2030-05-01T08:00. 18:00 and
+   +30m count from the time of the line above. A line without a time must begin with a space or a tab, and has
+   the time of the line above.
+2. Parse the command with the parser of the command line (story_commands.py). Relative times in the command
+   count from the time of the line.
 3. Check the names of nodes and the numbers of jobs, as far as they are known before the run.
 
 Every error names the file and the line.
@@ -50,7 +51,8 @@ _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 @dataclass
 class StoryFacts:
-    """What is known before the run: the first submit in seconds, the names of nodes, and the jobs of the log.
+    """What is known before the run: the time of the first submit (`begin_s`), the names of nodes, and the
+    jobs of the log.
 
     `services` is true if the configuration has services. Their replicas are jobs too, but not in the log.
     """
@@ -176,10 +178,10 @@ def _few(names: list[str]) -> str:
 
 
 def _time(line: str, midnight: datetime, before_s: float | None, zone: tzinfo) -> tuple[float, str]:
-    """Return the time of a line in seconds, and the command behind it.
+    """Return the time of a line in seconds since 1970, and the command after the time.
 
-    `midnight` is that before the first submit, `before_s` the time of the line above; None for the first
-    line.
+    `midnight` is the last midnight before the first submit. `before_s` is the time of the line above; None
+    for the first line.
     """
     text = line.strip()
     day = _DAY.fullmatch(text)
