@@ -4,8 +4,8 @@ A sample is the number of idle GPUs at one moment, by cause. Algorithm of a samp
 1. For an idle GPU that takes no new jobs, the cause is what excludes new jobs: node down, drained node,
    maintenance, a reservation for some users, or a GPU out of service. The cause of a GPU kept for a nominated
    job is "victims are ending".
-2. If no job may start, the cause of the other idle GPUs is "no job waits", or "held or not yet due" if jobs
-   wait for a release, a dependency or a time.
+2. If no job may start, all other idle GPUs have one cause. It is "held or not yet due" if jobs wait for a
+   release, a dependency or a time; otherwise it is "no job waits".
 3. Group the waiting jobs that fit on the idle GPUs by kind (same request, user, project, queue and priority).
    Within a kind the job with the shortest time limit comes first, because it fits before a reservation most
    easily.
@@ -187,9 +187,9 @@ class IdleSampler:
 
 
 def _limit_on(cycle: Cycle, job: Job, now: float) -> IdleCause | None:
-    """Return QUOTA if the job may not start because of a quota or share limit, or because the quota is
-    reserved for an earlier job in the queue. Return KEPT_FREE if free GPUs are kept for another queue. None
-    if no limit keeps the job from starting.
+    """Return QUOTA if the job may not start because of a quota or share limit. Also return QUOTA if the quota
+    is reserved for an earlier job in the queue. Return KEPT_FREE if free GPUs are kept for another queue.
+    None if no limit keeps the job from starting.
     """
     state = cycle.state
     if not state.limited:
@@ -283,8 +283,8 @@ class _Kind:
 
 
 def _kinds_that_fit(engine: Engine, free: dict[int, float]) -> tuple[list[_Kind], Bools]:
-    """Return (kinds, usable): the kinds of waiting jobs that fit on the idle GPUs, and for each row of the
-    node table whether a waiting job could use the node if all its resources were free.
+    """Return (kinds, usable). `kinds` has the kinds of waiting jobs that fit on the idle GPUs. `usable` has,
+    for each row of the node table, whether a waiting job could use the node if all its resources were free.
     """
     state, most = engine.state, max(free.values())
     columns, kinds = state.nodes.columns, []

@@ -119,8 +119,8 @@ class BackfillCandidates:
     def key(self) -> tuple[float, QueueEntry]:
         """Return the sort key of the current job among all candidates; the lowest is tried first.
 
-        The key consists of a number that the backfill plugin computes from the job's run time, and of the
-        job's queue position, which decides on a tie.
+        The key has two parts: a number that the backfill plugin computes from the job's run time, and the
+        job's queue position. The position decides if the numbers are equal.
         """
         backfill, position = self._cycle.backfill, self._cycle.position(self._entry)
         if backfill.in_queue_order:
@@ -132,8 +132,8 @@ class BackfillCandidates:
 
         The result is None if the job fits on no nodes that it may use, or is over a quota or share limit.
 
-        If the job gets a placement and would still run at the reserved start of the first waiting job, its
-        resources are subtracted from those that this reservation can spare for later candidates.
+        If the job gets a placement and would still run at the reserved start of the first waiting job, this
+        reservation can spare less for later candidates. The method records this.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():

@@ -85,8 +85,8 @@ class DeadlineGuard:
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
         """Return True for each node that the job may not use; None if it may use all.
 
-        These are the nodes in `barred`, and the nodes on which the job would use resources that another job
-        with a deadline needs at its latest start.
+        The job may not use the nodes in `barred`. It also may not use a node if it would take resources that
+        a deadline reservation of another job needs there.
         """
         for reserved in self.against(job, now):
             barred = reserved.kept_from(shape.part, barred)

@@ -277,8 +277,8 @@ class EasyReservation:
         return self._needs.met_by(self._gpus[row], self._models[row], row)
 
     def blocks(self, placer: Placer, part: PerNodeRequest, row: int) -> bool:
-        """Return whether the waiting job would no longer fit on the node `row` at its reserved start if a job
-        with the request `part` still ran there.
+        """Return whether a job with the request `part` would make the node `row` too full for the waiting job
+        if it still ran there at the reserved start.
         """
         if row not in self._fitting:
             return False
@@ -298,8 +298,8 @@ class EasyReservation:
         return not fits
 
     def blocked_by(self, placer: Placer, part: PerNodeRequest, rows: list[int]) -> set[int]:
-        """Return the nodes of `rows` on which the waiting job would no longer fit at its reserved start if a
-        job with the request `part` still ran there.
+        """Return the nodes of `rows` that a job with the request `part` would make too full for the waiting
+        job if it still ran there at the reserved start.
         """
         fitting = self._fitting
         if not self._plain:
@@ -311,8 +311,8 @@ class EasyReservation:
     def kept_from(self, part: PerNodeRequest, barred: Bools | None) -> Bools | None:
         """Return True for each node that a job with the request `part` may not use; None if it may use all.
 
-        These are the nodes in `barred`, and the nodes on which an affinity term forbids that this job and the
-        waiting job run together at the reserved start.
+        The job may not use the nodes in `barred`. It also may not use a node on which an affinity term
+        forbids that this job and the waiting job run together.
         """
         wanted = self._shape.part
         if not part.social or not wanted.social:

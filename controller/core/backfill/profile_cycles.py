@@ -154,7 +154,7 @@ class ProfileCycles:
             cycle.reservations.forget(job)
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record that a running job has changed, because waiting jobs may now be able to preempt it, or its
+        """Record that a running job has changed: waiting jobs may now be able to preempt the job, or its
         preemption may now lose more or less work.
 
         `preemptible_at`: the time from which additional waiting jobs may preempt the job; NEVER if no

@@ -61,10 +61,10 @@ class NetworkTree:
     Nearness. The height of a switch is the number of levels of switches below it. A rack switch has the
     height 0. The distance of two nodes is the height of the lowest switch above both. The root, which stands
     for "no common switch", is one level above all. The nearness of a set of nodes is 1 - (height + unused) /
-    height of the root, where `height` is that of the lowest switch above all of them, and `unused` is the
-    fraction of the nodes with room below this switch that the set does not use. So nodes below a lower switch
-    are always nearer than nodes below a higher one. Of two switches on one level, the one with fewer free
-    nodes is preferred, so that larger blocks of free nodes stay whole.
+    height of the root. Here `height` is the height of the lowest switch above all of these nodes. Of the
+    nodes below this switch that have room, `unused` is the fraction that the set does not use. So nodes below
+    a lower switch are always nearer than nodes below a higher one. Of two switches on one level, the one with
+    fewer free nodes is preferred, so that larger blocks of free nodes stay whole.
 
     Algorithm of `choose`
     1. Make candidates, which are sets of nodes. One is the set of nodes with the best scores. The others are

@@ -135,8 +135,8 @@ def quota_refusal(
 def _never_on_any_model(
     quotas: Quotas, placer: Placer, spec: JobSpec, ask: ResourceRequest, user: str
 ) -> LimitExceeded | None:
-    """Return a quota on a GPU model that the job alone would exceed, if it would exceed such a quota on every
-    GPU model that suits it; otherwise None.
+    """Return the quota of a GPU model that the job alone would exceed. None if at least one suitable GPU
+    model has enough quota for the job.
     """
     shape = placer.shape(ask) if quotas.models else None
     if shape is None:

@@ -44,8 +44,8 @@ class UserCommands:
     nothing.
 
     Checks of a submit (`_examine`; an edit has the same checks for the changed fields)
-    1. The spec must be valid, in a project that the user may use, allowed by its queue and its profile, and
-       within the ceilings (the most that the user may ask for).
+    1. The spec must be valid, and its queue and its profile must accept the spec. The user must be allowed to
+       use the project. The request must be within the ceilings (the most that the user may ask for).
     2. Missing CPU and memory are filled in (`DefaultSizes`).
     3. The job's dependencies, begin time and deadline must be possible. They also decide which gates (reasons
        that keep the job out of the queue) are closed at first.

@@ -48,9 +48,9 @@ def filter_losses(
 ) -> tuple[tuple[FilterLoss, ...], int]:
     """Return how many nodes each filter rejects, and how many nodes all filters accept.
 
-    A node counts only for the first filter that rejects it. There are two counts for each filter: the nodes
-    that it would reject even if they were idle ("no B200 GPU"), and those that it rejects only because of
-    other jobs ("no free B200 GPU").
+    A node counts only for the first filter that rejects it. There are two counts for each filter. The first
+    has the nodes that it would reject even if they were idle ("no B200 GPU"), the second the nodes that it
+    rejects only because of other jobs ("no free B200 GPU").
     """
     left = np.ones(columns.height, dtype=np.bool_)
     idle = placer.nodes.idle

@@ -357,8 +357,8 @@ class ShareTree:
         return usage.total(now) + self.sharing.held_hours * usage.rate
 
     def above_share(self, name: str, now: float) -> bool:
-        """Return whether a share at the top level (an organisation, or a project without one) has used more
-        than its fair part of the use of all top-level shares. Shares without unended jobs are left out.
+        """Return whether a top-level share (an organisation, or a project without one) has used more than its
+        fair part of what all top-level shares have used. Shares without unended jobs are left out.
         """
         active = [share for path, share in self.accounts.items() if len(path) == 1 and share.jobs]
         used = {share.path[0]: self.used(share.path, now) for share in active}

@@ -32,8 +32,8 @@ def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
     1. Collect the times at which other jobs or users need nodes. These are the reserved starts of other jobs
        in all profiles, the latest starts of jobs with deadlines, and the starts of operators' reservations.
     2. The seconds from now to each of these times, minus the job's grace, are a possible limit.
-    3. If the job would exceed a quota on GPU-hours, the seconds in which it would use up the rest of the
-       quota are also a possible limit.
+    3. If the job would exceed a quota on GPU-hours, the time in which it would use up the rest of the quota
+       is also a possible limit.
     4. Round each limit down to whole minutes, or to a multiple of STEP_S if it is short.
 
     Example: another job has a reserved start in 2 h, and this job has a grace of 30 s: the limit is 1h59m.

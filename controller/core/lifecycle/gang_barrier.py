@@ -24,8 +24,8 @@ def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> Memb
 
 
 def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
-    """Yield a start order for each waiting member of the gang, if `status` is the report of a member that
-    waits at the start barrier and all other members are ready. Otherwise yield nothing.
+    """Yield a start order for each waiting member of the gang. Yield nothing unless `status` reports that a
+    member waits at the start barrier, and all other members are ready too.
 
     A member that did not get its start order sends its report again. So all waiting members then get the
     order again.

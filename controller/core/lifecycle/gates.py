@@ -65,8 +65,8 @@ def admit(
     now: float,
     decided: Mapping[Dependency, bool] = NOTHING_DECIDED,
 ) -> AdmittedSpec | Refusal:
-    """Return the spec of a submitted job with its closed gates (the reasons that keep the job out of the
-    queue at first), or a refusal if the job could never start.
+    """Return the spec of a submitted job with its closed gates, or a refusal if the job could never start. A
+    closed gate is a reason that keeps the job out of the queue at first.
 
     `known` has the final states of old jobs that are only in the store and not in memory. For an edit,
     `decided` has the dependencies that are met (True) or impossible (False) already.
@@ -100,8 +100,8 @@ def admit(
 def readmit(
     state: State, rules: WaitRules, job: Job, spec: JobSpec, known: Mapping[str, JobState], now: float
 ) -> AdmittedSpec | Refusal:
-    """Return the spec of a job after an edit, with its closed gates (the reasons that keep the job out of the
-    queue), or a refusal if the job could never start.
+    """Return the spec of a job after an edit with its closed gates, or a refusal if the job could never
+    start. A closed gate is a reason that keeps the job out of the queue.
 
     A dependency that the edit does not change stays met or impossible. A closed gate for a restart delay or
     an array limit stays closed.

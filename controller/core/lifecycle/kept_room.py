@@ -33,8 +33,8 @@ def keep_for_restart(
     `requeued` is the event that queued the replica again, and `allocations` are the replica's former
     resources.
 
-    Yield nothing if these nodes take no jobs, or if the attempt ended for a reason such as a hardware
-    failure, after which the next attempt should run elsewhere.
+    Yield nothing if these nodes take no jobs. Also yield nothing if the next attempt should run elsewhere,
+    for example after a hardware failure.
     """
     if job.replica is None or not requeued.restart or requeued.reason in _NOT_THERE or job.held:
         return

@@ -19,9 +19,9 @@ def undo_move(
     """Yield the events that undo the move of a job to other nodes. The caller must apply each event before it
     takes the next.
 
-    1. The job gets its old nodes again if `back` is True (the caller allows it), the nodes take jobs and the
-       job's old allocations are still free. If the job was moved to make room for another job that has not
-       started yet, the other job loses its nomination and waits in the queue again.
+    1. The job gets its old nodes again if the caller allows this (`back` is True), the nodes take jobs, and
+       the job's old allocations are still free. If the job was moved to make room for another job that has
+       not started yet, the other job loses its nomination and waits in the queue again.
     2. Otherwise the job waits in the queue.
     """
     move = job.move

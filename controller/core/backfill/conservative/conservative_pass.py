@@ -23,8 +23,8 @@ class ConservativePass:
     2. Bring the reservations of the waiting jobs up to date, in queue order.
     3. Start the jobs whose reserved start has come. If quotas, licences or nodes do not allow the start,
        drop the reservation of the job (`refuse`).
-    4. Repeat steps 2 and 3 until a round changes nothing, because a job that starts can satisfy an affinity
-       term of a waiting job, and a job that may not start leaves its resources to other jobs.
+    4. Repeat steps 2 and 3 until a round changes nothing. A job that starts can satisfy an affinity term of a
+       waiting job, and a job that may not start leaves its resources to other jobs.
     """
 
     def __init__(self, cycle: Cycle) -> None:

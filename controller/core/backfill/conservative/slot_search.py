@@ -44,8 +44,8 @@ class SlotSearch:
     3. From then on, find the first time at which each node can start the job (`NodeTimelines.first_starts`),
        outside operators' reservations. Take the first time at which enough nodes can start the job.
     4. If the licences are not free at that time, go back to step 2 and search from that time on. Do the same
-       if the job needs nodes in one topology domain or with one GPU model, and too few of the nodes found are
-       in one domain or have one model.
+       if the job needs nodes in one topology domain or with one GPU model, and too few of the nodes found
+       meet this condition.
     5. If more nodes than needed can start the job at that time, take those that are near each other
        ([topology]), or the first by name.
 
