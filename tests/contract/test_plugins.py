@@ -15,6 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from controller.config import Source
+from controller.core.cluster.dataset_reads import DatasetReads
 from controller.core.cluster.gpu_requirements import GpuType
 from controller.core.cluster.gpu_topology import GpuTopology
 from controller.core.cluster.job_affinity import JobAffinityIndex
@@ -58,6 +59,7 @@ ARRAYS = [
     for each in dataclasses.fields(NodeTable)
     if each.name
     not in (
+        "dataset_reads",
         "labels",
         "models",
         "taints",
@@ -92,6 +94,15 @@ def companions() -> JobAffinityIndex:
     return found
 
 
+def reads() -> DatasetReads:
+    """Jobs that have read data sets on n0 and n1."""
+    found = DatasetReads()
+    found.note(["mnist", "c4"], "n0", 100.0, 0.0)
+    found.note(["mnist"], "n1", 100.0, found.policy.retention_s / 2)
+    found.advance(found.policy.retention_s / 2)
+    return found
+
+
 def links(count: int) -> list[GpuFacts]:
     """`count` GPUs on two NUMA nodes, each linked with its neighbour."""
     return [GpuFacts(slot, str(slot), "H100", 0, numa=slot // 2, links=(slot ^ 1,)) for slot in range(count)]
@@ -123,6 +134,7 @@ def clusters(draw: st.DrawFn) -> NodeTable:
         gpu_types=list(KINDS),
         gpu_topology=partial(GpuTopology, [links(count) for count in counts], width),
         job_affinity=draw(st.sampled_from([None, companions])),
+        dataset_reads=draw(st.sampled_from([None, reads])),
         last_placement=np.array([draw(st.integers(0, 9)) for _ in range(height)], dtype=np.int64),
         open=np.array([draw(st.booleans()) for _ in range(height)], dtype=np.bool_),
         cpu_total=cpu_total,
@@ -152,7 +164,7 @@ specs = st.builds(
     company=st.sampled_from(
         [(), (parse_job_term("app=x on zone", 1),), (parse_job_term("app=y on rack:prefer", None),)]
     ),
-    datasets=st.sampled_from([(), ("mnist",)]),
+    datasets=st.sampled_from([(), ("mnist",), ("mnist:1G", "c4:3G")]),
     image=st.sampled_from(["", "python:3.12"]),
     selector=st.sampled_from([{}, {"zone": "a"}, {"node": "n1"}, {"none": "such"}]),
     affinity=st.sampled_from(
