@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 
 from controller.core.model import inputs
 from controller.core.quota.budgets import Budget, BudgetRules
+from controller.core.quota.timetable import HoursTable, Timetable
+from controller.core.quota.week_hours import WeekHours, windows_of
 from controller.core.state.other_rows import (
     NOTE_KINDS,
     all_notes,
@@ -23,7 +26,9 @@ from wire.cluster.reservation import ReservationSpec
 def world_with_every_kind_of_note() -> EngineHarness:
     pipeline = pipeline_with(service(replicas=0))
     budgets = BudgetRules({"default": Budget(gpu_hours=100)})
-    rules = replace(pipeline.rules, budgets=budgets)
+    always = WeekHours(("mon-sun",), tuple(windows_of("mon-sun")), UTC, "UTC")
+    timetable = Timetable((HoursTable("always", always),))
+    rules = replace(pipeline.rules, budgets=budgets, timetable=timetable)
     harness = EngineHarness(replace(pipeline, rules=rules))
     harness.join("a")
     harness.tell(inputs.ScaleService("web", 0, "root"))
@@ -38,7 +43,7 @@ def world_with_every_kind_of_note() -> EngineHarness:
     harness.tell(inputs.OffQueueProcessGone("a", "GPU-1", "eve"))
     harness.tell(inputs.ApplyConfig("digest", "root"))
     for _ in range(12):  # because a run time is predicted only after several jobs of the same kind
-        job = harness.submit(spec(1, time_limit_s=7_200))
+        job = harness.submit(spec(1, time_limit_s=7_200, datasets=("imagenet",)))
         harness.tell(inputs.NoteStart(job, "likely", harness.now + 60))
         harness.tick()
         harness.start(job)
