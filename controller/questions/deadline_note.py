@@ -1,5 +1,6 @@
-"""Tells after the submit of a job with a deadline whether the job will meet it, and if not, which change
-would help."""
+"""Tells after the submit of a job with a deadline whether the job will meet the deadline. If it will not,
+tells which change would help.
+"""
 
 from __future__ import annotations
 

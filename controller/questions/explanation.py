@@ -119,7 +119,8 @@ def easing_view(engine: Engine, label: str, eased: Suggestion, now: float) -> Ea
 
 
 def _waits_last(engine_copy: EngineCopy, number: int) -> str:
-    """Return the reason that is the last one to keep a job from starting, such as a quota; "" if unknown.
+    """Return the reason, such as a quota, for which a job still waits just before its forecast start; "" if
+    unknown.
 
     Two forecasts are needed: one finds the start of the job, and the other the reason just before this start.
     """

@@ -23,7 +23,7 @@ def extension_delay(engine_copy: EngineCopy, number: int, limit_s: float) -> Ite
     the empty sentence if it delays nothing. Yield nothing if there is not enough time to find out.
 
     1. An operator's reservation or a drain of a node of the job must not begin between the old and the new
-       end of the job, unless it admits the job.
+       end of the job. A reservation that admits the job does not count.
     2. Each job with a promised start (`promised_jobs`) must start as early as without the change, if every
        job uses its whole time limit. Both starts come from forecasts on copies of the engine.
 

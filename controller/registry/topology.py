@@ -20,7 +20,9 @@ _SHOWN = 4
 
 
 def network_of(config: Config) -> NetworkTopology | None:
-    """Return the network topology; None if [topology] names no switches, or if nearness has no weight."""
+    """Return the network topology; None if [topology] names no switches, or if its weight of nearness is
+    0.
+    """
     section = config.topology
     if not section.weight or not (section.levels or section.switches):
         return None

@@ -128,7 +128,8 @@ def name_of(config: Config) -> str:
     """Return the name of the built-in policy, such as `easy-sjbf`, that has the same effect as this
     configuration if all jobs have the same priority.
 
-    If there is none, the result is the names of the configuration's order and kind of backfill.
+    If no built-in policy has the same effect, return the names of the configuration's order and kind of
+    backfill.
     """
     if config.profiles:
         return "profiles"

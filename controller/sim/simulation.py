@@ -87,8 +87,8 @@ class Simulation:
         self.lost_nodes.connect(name, facts)
 
     def add_work(self, work: Iterable[TraceJob]) -> None:
-        """Schedule the submits of these jobs. If jobs are moved to other nodes automatically (rebalancing),
-        schedule the times at which this is tried.
+        """Schedule the submits of these jobs. If rebalancing is on (jobs are moved to other nodes
+        automatically), schedule the times at which it runs.
         """
         first: float | None = None
         for each in work:
@@ -122,8 +122,8 @@ class Simulation:
         return self.planned_runs.get(job, _ENDLESS)
 
     def _reply_to_submit(self, work: TraceJob) -> Reply:
-        """Submit a job of the log and return the engine's reply. In its dependencies, job numbers of the log
-        are replaced by the ids that the engine has given to these jobs.
+        """Submit a job of the log and return the engine's reply. In the dependencies of the job, job numbers
+        of the log are replaced by the ids that the engine has given to these jobs.
         """
         spec = work.spec
         if spec.after:

@@ -81,7 +81,8 @@ class VirtualAgents:
 
     def save(self, key: Key, nodes: Iterable[str], now: float) -> AttemptReports:
         """Write a checkpoint of the attempt if it still runs on all of these nodes. Returns the agents'
-        reports; none if it has ended on one of them."""
+        reports; no reports if the attempt has ended on one of the nodes.
+        """
         known = self._attempts.get(key, {})
         running = {node: old for node in nodes if (old := known.get(node)) and old.ended_at is None}
         if len(running) < len(list(nodes)):

@@ -412,7 +412,7 @@ class NoteStart(Input):
 @dataclass(frozen=True, slots=True)
 class NoteLongWait(Input):
     """Record that a job has waited much longer than usual, unless this is already recorded. `usual_s` is the
-    median wait of jobs with its queue and number of GPUs, in seconds.
+    median wait, in seconds, of jobs in the same queue with a similar number of GPUs.
     """
 
     job: int

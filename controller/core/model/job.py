@@ -299,8 +299,8 @@ class Job:
 
     @property
     def unsaved_since(self) -> float:
-        """The time of the attempt's last checkpoint, or of its start. The work since this time is lost if the
-        attempt ends now.
+        """The time of the attempt's last checkpoint, or the start of the attempt if it has saved none. The
+        work since this time is lost if the attempt ends now.
         """
         since = self.started_at if self.started_at is not None else self.placed_at
         if since is None:

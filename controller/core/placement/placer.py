@@ -287,7 +287,7 @@ class Placer:
         self, ask: ResourceRequest, barred: Bools | None = None, most: int | None = None
     ) -> Placement | None:
         """Return a placement for an elastic job (`--min-nodes`) on as many nodes as possible, at most `most`;
-        None if fewer nodes are free than the job accepts.
+        None if fewer nodes are free than `--min-nodes`.
         """
         shape = self.shape(ask)
         if shape is None or ask.least is None or shape.topology_required:

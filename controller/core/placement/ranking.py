@@ -166,7 +166,7 @@ class NodeRanking:
 
         If no resources have become free since the last update, the bound is `count`; otherwise it is the
         number of all nodes. For requests with labels or job affinity, the bound is always the number of all
-        nodes: they may fit on more nodes although no resources became free.
+        nodes, because such a request may fit on more nodes although no resources became free.
         """
         if self._counted_room_version == self._nodes.room_version and not self._has_affinity:
             return self.count

@@ -32,8 +32,8 @@ class ReclaimContext:
 
 
 class ReclaimPolicy(Protocol):
-    """Decides for one waiting job which running jobs may be stopped. Only tenants that hold more than they
-    are entitled to lose jobs.
+    """Decides for one waiting job which running jobs may be stopped. A tenant loses jobs only while it holds
+    more than its entitlement.
     """
 
     def must_give_back(self, group: Hashable) -> bool:
@@ -185,8 +185,8 @@ class FairShareReclaim:
         return self._rate(side) - self._threshold * self._fair(side)
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether jobs of the tenant `group` may be stopped. True if the tenant's side (step 3 of the
-        class docstring) uses more than `threshold` times its fair share.
+        """Return whether jobs of the tenant `group` may be stopped. True if the waiting job may reclaim from
+        a share above the tenant (`_side`), and this share uses more than `threshold` times its fair share.
         """
         if group is None:
             return False

@@ -110,7 +110,8 @@ class Preemptor:
 
     def plan(self, job: Job, now: float, reserved: Bools | None = None) -> PreemptionPlanned | None:
         """Return the event that names the victims to stop and the placement for the waiting job. None if
-        stopping jobs does not free enough, or if too many jobs have been preempted lately.
+        stopping jobs does not free enough resources, or if too many jobs were preempted in the last
+        `window_s` seconds.
 
         `reserved` is True for each node that is reserved for other jobs and must not be used.
         """
@@ -136,7 +137,7 @@ class Preemptor:
         return None
 
     def _sync(self, now: float) -> None:
-        """Bring the index of jobs that may be stopped up to date, for each strategy."""
+        """Update each strategy's index of the jobs that may be stopped."""
         changed, self._changed = self._changed, set()
         for search in self._searches:
             search.sync(changed, now)
@@ -206,7 +207,9 @@ class Preemptor:
         now: float,
         reserved: Bools | None,
     ) -> PreemptionPlanned | None:
-        """Return the event that begins the preemption; None if too many jobs have been preempted lately."""
+        """Return the event that begins the preemption; None if too many jobs were preempted in the last
+        `window_s` seconds.
+        """
         jobs = self._state.jobs
         recent = self.recent(now)
         # Check the rate limit (step 4 of the class docstring).

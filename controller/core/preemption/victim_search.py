@@ -100,8 +100,8 @@ class VictimSearch:
         self._bounds: dict[tuple[PerNodeRequest, float, frozenset[str] | None], LossBounds] = {}
 
     def sync(self, changed: Collection[int], now: float) -> None:
-        """Bring the index of jobs that may be stopped up to date. The rank against preemption (`standing`) or
-        the loss of the jobs in `changed` has changed.
+        """Update the index of the jobs that may be stopped. `changed` has the jobs whose rank against
+        preemption (`standing`) or loss has changed.
         """
         self._index.sync(changed, now)
 
@@ -145,7 +145,7 @@ class VictimSearch:
         queues: frozenset[str] | None = None,
     ) -> tuple[Placement, VacatedNodes] | None:
         """Return a placement for the waiting job, and the nodes that each victim leaves. None if stopping
-        jobs does not free enough on the nodes that are not `barred`.
+        jobs does not free enough resources on the nodes that are not `barred`.
 
         Only jobs in `queues` are stopped; None means all queues.
         """
@@ -417,8 +417,8 @@ def _cheapest(
 ) -> list[Candidate]:
     """Return the `nodes` candidates (nodes with victims) that lose the least; empty if there are too few.
 
-    `found` is sorted by loss. If the job needs nodes of one GPU model (`grouping`), they are of the model
-    with the least total loss.
+    `found` is sorted by loss. If all nodes of the job must be in one group (`grouping`), such as nodes of one
+    GPU model, the group with the least total loss is chosen.
     """
     if not isinstance(grouping, GpuModelGroups):
         return found[:nodes] if len(found) >= nodes else []

@@ -43,8 +43,8 @@ PositionKey = Callable[[QueueEntry], QueueEntry]
 
 @dataclass(slots=True)
 class ClassFit:
-    """Whether jobs with one resource request can fit now, as the last try has shown. All lanes of jobs with
-    this request share one object.
+    """The result of the last try to place a job with one resource request. All lanes of jobs with this
+    request share one object.
     """
 
     blocked_at: int = -1
@@ -57,7 +57,7 @@ class ClassFit:
         """Record that jobs with this resource request do not fit now, for the reason `why`.
 
         `room_version` is the present value of `Nodes.room_version`, which increases when resources become
-        free. The scheduler tries these jobs again only after it has increased.
+        free. The scheduler tries these jobs again only after `Nodes.room_version` has increased.
         """
         self.blocked_at, self.why = room_version, why
 
@@ -88,7 +88,7 @@ class Lane:
     def __iter__(self) -> Iterator[QueueEntry]:
         """Yield the entry (rank, id) of each waiting job, the lowest rank first.
 
-        Jobs may be added or removed during the iteration; they are not yielded.
+        A job that is added to the lane or removed from it during the iteration is not yielded.
         """
         for entry in self._entries[self._first :]:
             if self.ranks.get(entry[1]) == entry[0]:

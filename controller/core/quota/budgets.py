@@ -295,8 +295,8 @@ class Budgets:
         use.used, use.month, use.at = used, max(use.month, month), max(use.at, at)
 
     def _in_month(self, use: BudgetUse, index: int, until: float) -> MonthUse:
-        """Return what a project has used in a month up to the time `until`. The project's running GPUs must
-        not have changed since `use.at`. `index`: the index of the month in the calendar.
+        """Return what a project has used in a month up to the time `until`. The number of GPUs that the
+        project holds must not have changed since `use.at`. `index`: the index of the month in the calendar.
         """
         begin = max(use.at, self.rules.calendar.start(index))
         seconds = max(0.0, min(until, self.rules.calendar.start(index + 1)) - begin)

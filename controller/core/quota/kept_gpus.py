@@ -16,7 +16,9 @@ from wire.text import counted, duration, printable
 
 @dataclass(frozen=True, slots=True)
 class GpusKept:
-    """The reason why a narrow job may not start: too few GPUs would stay free for another queue."""
+    """The reason why a job may not start: it would leave fewer GPUs free than the queue `queue` keeps for its
+    jobs.
+    """
 
     queue: str
     kept: int
@@ -37,13 +39,13 @@ class KeptGpus:
     """Keeps GPUs free for the jobs of some queues, such as notebooks, which must start within minutes.
 
     Algorithm of `bars`
-    1. The rule concerns jobs of queues with a lower priority than the queue that keeps GPUs.
-    2. It concerns narrow jobs only. A job on several nodes, or with all GPUs of a node, is not concerned: if
-       it had to wait for two more GPUs, whole nodes would stay idle.
-    3. The job may not start if fewer GPUs than `keep_free_gpus` would be free afterwards.
+    1. Only jobs in queues with a lower priority than the queue that keeps GPUs can be kept from starting.
+    2. Of these jobs, only narrow ones are kept from starting: jobs on one node that do not need all GPUs of a
+       node. If a wider job had to wait for two more GPUs, whole nodes would stay idle.
+    3. A narrow job may not start if fewer GPUs than `keep_free_gpus` would then be free.
 
-    The kept GPUs are not particular ones. As soon as a job of the queue has taken one, the next GPU that
-    becomes free is kept.
+    The queue keeps a number of free GPUs and not particular GPUs. As soon as a job of the queue has taken one
+    of them, the next GPU that becomes free is kept.
 
     Cost: O(nodes) after a change of the nodes, otherwise O(queues that keep GPUs).
 
@@ -70,10 +72,10 @@ class KeptGpus:
         versions: tuple[int, int],
         now: float,
     ) -> GpusKept | None:
-        """Return the rule that keeps a job from starting now; None if there is none.
+        """Return why a job may not start now; None if no queue keeps GPUs from the job.
 
-        `priority` is that of the job's queue. The job needs `part` on each of `nodes` nodes. `versions`
-        changes when GPUs of `table` become free or busy.
+        `priority` is that of the job's queue. The job needs `part` on each of `nodes` nodes. `versions` must
+        change when GPUs of `table` become free or busy, because the count of free GPUs is cached.
         """
         if not part.wants_gpus or nodes > 1 or part.gpus >= table.gpu_count.max(initial=1):
             return None

@@ -1,4 +1,4 @@
-"""The tables [hours.NAME]: quotas and weights of shares that replace others in some hours of the week."""
+"""The tables [hours.NAME]: quotas and share weights that replace the usual ones in some hours of the week."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ def _move_away(
 ) -> tuple[list[PlannedMove], int | None]:
     """Find other nodes for all jobs in `leaving`, so that `job` can start on `placement`.
 
-    Returns (moves, None) if all jobs fit on other nodes. Otherwise returns ([], the id of a job that does
-    not).
+    Returns (moves, None) if all jobs fit on other nodes. Otherwise returns ([], the id of a job that fits on
+    no other nodes).
     """
     jobs = search.state.jobs
     largest_first = sorted(leaving, key=lambda each: (-jobs[each].gpu_milli, each))
@@ -232,8 +232,8 @@ def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
 def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job]:
     """Return the jobs in `holders` if all of them can be moved away from the node; otherwise an empty list.
 
-    They cannot be moved if one of them is protected, if they are more jobs than one proposal may move, or if
-    resources of the node are kept for a nominated job.
+    The list is empty if one of the jobs is protected, if there are more jobs than one proposal may move, or
+    if resources of the node are kept for a nominated job.
     """
     if len(holders) > search.most or node.claims:
         return []

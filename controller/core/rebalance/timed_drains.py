@@ -1,5 +1,5 @@
-"""Timed drains (`corral nodes drain --by`): a node is to be empty by a given time. Jobs that would still run
-then are warned, and moved or ended.
+"""Timed drains (`corral nodes drain --by`): a node is to be empty by a given time. The owners of jobs that
+would still run then are warned, and the jobs are moved or ended.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Departure(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class DepartingJob:
     """A job on a node that is to be empty by a given time. `at` is the time at which the job is told to stop.
-    For a job that ends before (ENDS), it is the latest end of the job.
+    If the job ends before the node must be empty (ENDS), `at` is the latest end of the job.
     """
 
     job: Job

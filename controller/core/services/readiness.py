@@ -52,7 +52,7 @@ def leaves_at(state: State, job: Job, now: float) -> float:
 
 def _leave_times(state: State, job: Job) -> Iterator[float]:
     """Yield, for each reservation of the replica's nodes that does not admit the replica, the time
-    MOVE_BEFORE_S before the reservation starts.
+    MOVE_BEFORE_S seconds before the reservation starts.
     """
     nodes = {member.allocation.node for member in job.running} if state.reservations else set()
     for each in state.reservations:

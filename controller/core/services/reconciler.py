@@ -184,9 +184,9 @@ class ServiceReconciler:
         )
 
     def _replace(self, current: _Round, number: int, holders: list[Job]) -> list[Job]:
-        """Carry out steps 2 and 3 of the class docstring for one replica number. `holders` are the jobs with
-        this number, oldest first. Return a list with the job that is left if its settings are outdated;
-        otherwise an empty list.
+        """End the old job of a replica number when its successor is ready. Queue a successor for a job that
+        must leave its nodes. `holders` are the jobs with this number, oldest first. If the remaining job has
+        outdated settings, return it in a list; otherwise return an empty list.
         """
         state, now = self._state, current.now
         if len(holders) > 1:

@@ -316,8 +316,8 @@ def restore_state(
 ) -> tuple[str, ...]:
     """Load database rows into an empty state. Every node counts as disconnected until its agent connects.
 
-    Return the nodes that were connected when the rows were written. With them, the input ControllerStarted
-    records in the journal that these nodes are now disconnected.
+    Return the names of the nodes that were connected when the rows were written. The caller passes them in
+    the input ControllerStarted, so that the journal records that these nodes are now disconnected.
     """
     load_notes(state, notes)
     were_up = []

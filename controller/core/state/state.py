@@ -132,8 +132,9 @@ class State:
         order, moving = queue.order, queue.moving
         group = () if moving is None else moving.group(job, self.tenant(job))
         if self.limited:
-            # While limits exist, group the queue by user, project and quota queue too. If a tenant is at a
-            # limit, the scheduler can then skip a whole lane (waiting jobs with the same request and group).
+            # While limits exist, put jobs of different users, projects or queues into different lanes
+            # (waiting jobs with the same request and group). If a tenant is at a limit, the scheduler can
+            # then skip a whole lane.
             group = (*group, job.user, job.spec.project, job.spec.queue)
         queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
 
@@ -211,8 +212,8 @@ class State:
 
     def _regroup(self, *, always: bool = False) -> None:
         """Set `limited`: whether any quota or share limit exists. If `limited` changes, or `always` is True,
-        put all waiting jobs into the queue again, because the queue is grouped by tenant only while limits
-        exist.
+        put all waiting jobs into the queue again, because the lanes of the queue are divided by tenant only
+        while limits exist.
         """
         was = self.limited
         self.limited = not self.quotas.unlimited or bool(self.shares.hard) or self.budgets.affects_jobs
@@ -342,8 +343,8 @@ class State:
             del self.releases[at]
 
     def assumes_ends(self, by: float) -> bool:
-        """Return whether plans assume that a running job without a time limit ends at or before the time
-        `by`.
+        """Return whether at least one running job without a time limit is planned to end at or before the
+        time `by`.
         """
         ending = takewhile(lambda each: each[0] <= by, self.releases)
         return any(self.jobs[job].limit == NEVER and self.jobs[job].stop_by is None for _, job in ending)

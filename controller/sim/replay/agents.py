@@ -1,4 +1,5 @@
-"""Virtual agents of a replay. They send the reports in the journal, or predicted ones if the replay differs.
+"""Virtual agents of a replay. They send the reports in the journal, or predicted reports for an attempt that
+differs from the recorded past.
 
 If an attempt is placed on the recorded nodes at the recorded time, its agents send exactly the recorded
 reports. Any other attempt runs for as long as the recorded job ran, whichever nodes it gets and whenever it

@@ -122,8 +122,8 @@ class Replay:
             self._agents.predict(job)
 
     def _count_silence(self, event: events.NodeWentAway) -> None:
-        """Schedule the inputs NodeSilent for a node that has lost its connection. They mark the node down,
-        and later its jobs lost, if its connection does not come back.
+        """Schedule the inputs NodeSilent for a node that has lost its connection. If the connection does not
+        come back, these inputs mark the node as down, and later the jobs on it as lost.
         """
         state, losses = self.engine.state, self._pipeline.losses
         for silent_s in silence_limits(state, state.nodes.by_name[event.node], losses):

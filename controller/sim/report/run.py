@@ -132,8 +132,8 @@ class TimeSpan:
 
 
 def span_of(runs: Sequence[ReportRun]) -> TimeSpan:
-    """Return the time from the first submit to the last end in any of the runs. If it is longer than a day,
-    it begins at the midnight before.
+    """Return the time from the first submit to the last end in any of the runs. If this time is longer than a
+    day, it begins at the midnight before the first submit.
     """
     begin = min((run.begin_s for run in runs if run.records), default=0.0)
     end = max((run.end_s for run in runs if run.records), default=0.0)
