@@ -36,8 +36,8 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
     2. In this process, find why no job is preempted for the waiting job. Yield an answer with this reason.
     3. Find the latest start of the job, assuming that jobs use their full time limits and grace. A held job
        is treated as released now. If there is no start, find out why. Yield an answer with the result.
-    4. If a quota, a share limit or the queue's hours keep the job from starting, find in another forked copy
-       the reason why it still waits just before its latest start.
+    4. If a quota, a share limit or the queue's start hours keep the job from starting, find in another forked
+       copy the reason why it still waits just before its latest start.
     5. Yield a last answer with everything that was found in time.
     """
     engine, now, number = engine_copy.engine, engine_copy.now, view.id

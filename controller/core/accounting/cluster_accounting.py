@@ -131,8 +131,8 @@ class ClusterAccounting:
     def __init__(
         self, step_s: float = STEP_S, kept_days: int = KEPT_DAYS, starts_at: float = -math.inf
     ) -> None:
-        """`step_s`: the length of a step in seconds; the next lower divisor of an hour is used. `starts_at`:
-        GPU-hours before this time are not counted.
+        """`step_s`: the length of a step in seconds, which is rounded down to a divisor of an hour.
+        `starts_at`: GPU-hours before this time are not counted.
         """
         self.periods = Periods(kept_days)
         self.last_input_at = starts_at

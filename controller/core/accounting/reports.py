@@ -53,8 +53,8 @@ _ABOUT = {
 
 
 def fairness(periods: Periods, state: State, by: str, since: float, now: float) -> FairnessReport:
-    """Return a row for each project, or each user: the GPU-hours used and entitled. The row with the largest
-    deviation is first.
+    """Return a row for each project, or each user, with the GPU-hours that it used and those to which it was
+    entitled. The row with the largest difference is first.
 
     `by` is PROJECT or USER. The report begins with the period (hour or day) that contains `since`.
     """

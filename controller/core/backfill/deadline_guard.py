@@ -50,8 +50,8 @@ class DeadlineGuard:
         """By job: whether it will probably miss its deadline."""
 
     def urgent(self, now: float) -> list[int]:
-        """Return the ids of the jobs whose latest start is at most MARGIN_S seconds away, the earliest latest
-        start first.
+        """Return the ids of the jobs whose latest start is at most MARGIN_S seconds away, sorted by latest
+        start.
         """
         dated = self._queue.by_latest_start
         return [job for _, job in dated[: bisect_right(dated, (now + MARGIN_S, np.inf))]]

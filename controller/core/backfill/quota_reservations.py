@@ -103,7 +103,7 @@ class QuotaReservations:
         return bool(self._by_limit)
 
     def clear(self) -> None:
-        """Drop all reservations. Called when a pass that tries all jobs begins."""
+        """Drop all reservations. Call this at the beginning of a pass that tries all jobs."""
         self._by_limit.clear()
         self._ends = None
         self._version = self._state.quotas.version

@@ -1,5 +1,5 @@
-"""Finds nodes on which a waiting job may start without delaying reservations, deadlines or jobs of other
-profiles.
+"""Finds nodes on which a waiting job may start without delaying reservations, jobs with deadlines or jobs of
+other profiles.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ class GpuValue:
 
     def __init__(self, columns: NodeTable, demand: DemandStats) -> None:
         self._columns = columns
-        # A node with several GPU models counts as if all its GPUs were of the model of the first, because
-        # such nodes are rare.
+        # For simplicity, all GPUs of a node count as the model of its first GPU. Nodes with several models
+        # are rare.
         self._model = np.maximum(columns.gpu_model[:, 0], 0)
         self._total = float(columns.gpu_count.sum()) * WHOLE_GPU
         asked = self._requests(demand)

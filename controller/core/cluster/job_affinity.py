@@ -1,5 +1,5 @@
-"""Job affinity and anti-affinity: finds the nodes on which a job may run because of the labels of jobs that
-already run.
+"""Job affinity and anti-affinity: finds the nodes on which a job may run. Running jobs and their labels
+decide this.
 """
 
 from __future__ import annotations

@@ -217,9 +217,8 @@ class AgentReports:
             if member.allocation.gpus:
                 self._context.gpu_health.on_gpus_freed(node, member.allocation, now)
             word, _, why = member.why.partition(": ")
-            # An agent that reports NODE_UNFIT exits, and the next agent checks the host again. If the report
-            # came in a hello, the next agent is connected already and has checked the host. So the node stays
-            # up.
+            # An agent that reports NODE_UNFIT exits, so record the node as disconnected. If the report came
+            # in a hello, the next agent is connected already and has checked the host, so the node stays up.
             if word == NODE_UNFIT and node.up and not in_hello:
                 self._record(events.NodeWentAway(name, now, f"it cannot run jobs: {why}"))
         if not job.unended:
@@ -304,7 +303,7 @@ class AgentReports:
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
         """Handle a node from which no message has come for `given.for_s` seconds. Record a job on the node as
-        lost if its lease is over, because its processes have then been ended.
+        lost if its lease is over, because its supervisor has ended the job's processes by then.
         """
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
         if node is None or node.up:

@@ -113,8 +113,8 @@ class DefaultSizes:
             self._provisional.add(job)
 
     def waiting(self, jobs: Callable[[], Any]) -> list[int]:
-        """Return the ids of the waiting jobs with provisional default sizes, in ascending order. The first
-        call finds these jobs among all waiting jobs, which `jobs()` returns.
+        """Return the ids of the jobs with provisional default sizes, in ascending order. The first call finds
+        these jobs among all jobs, which `jobs()` returns.
         """
         if self._provisional is None:
             self._provisional = {job.id for job in jobs() if has_provisional_size(job.spec)}

@@ -116,8 +116,8 @@ def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
 
 
 def fewer_nodes_text(job: Job, now: float) -> str:
-    """Return words for users: the least number of nodes on which the job may start, and the time from which
-    it may start on fewer nodes than it requests. Empty without `--min-nodes`.
+    """Return a part of a sentence with the least number of nodes on which the job may start, and with the
+    time from which it may start on fewer nodes than it requests. Empty without `--min-nodes`.
     """
     if job.ask.least is None:
         return ""

@@ -73,8 +73,8 @@ def filter_losses(
 def _static_losses(
     placer: Placer, plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
 ) -> Iterator[FilterLoss]:
-    """Count the nodes in `lost`, which the filter `plugin` rejects because of their labels, taints, hardware
-    or state.
+    """Count the nodes in `lost`. The filter `plugin` rejects these nodes because of their labels, taints,
+    hardware or state.
 
     If the filter has a method `apart`, which divides a request into several conditions, count the nodes for
     each condition.

@@ -68,8 +68,8 @@ def nearness_note(placer: Placer, job: Job) -> Iterator[str]:
 
 
 def common_switch_text(placer: Placer, job: Job) -> str:
-    """Return words that end a sentence: which switch the nodes of a running gang have in common. Empty for a
-    job on one node, and without [topology].
+    """Return the end of a sentence, which names the switch that the nodes of a running gang have in common.
+    Empty for a job on one node, and without [topology].
     """
     near, nodes = placer.network, [member.allocation.node for member in job.running]
     if near is None or len(nodes) < 2:

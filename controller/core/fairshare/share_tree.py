@@ -289,7 +289,7 @@ class ShareTree:
 
     def fair_rate(self, path: SharePath, capacity: float) -> float:
         """Return the part of `capacity` (billing units per hour) to which the share is entitled. Shares
-        without unended jobs count as absent.
+        without waiting or running jobs are left out of the division.
         """
         part = capacity
         for depth in range(1, len(path) + 1):
@@ -358,7 +358,7 @@ class ShareTree:
 
     def above_share(self, name: str, now: float) -> bool:
         """Return whether a top-level share (an organisation, or a project without one) has used more than its
-        fair part of what all top-level shares have used. Shares without unended jobs are left out.
+        fair part of what all top-level shares have used. Shares without waiting or running jobs are left out.
         """
         active = [share for path, share in self.accounts.items() if len(path) == 1 and share.jobs]
         used = {share.path[0]: self.used(share.path, now) for share in active}

@@ -94,8 +94,9 @@ def on_fork(engine: Engine, work: Callable[[Engine], T]) -> T | None:
 def with_run_times(ahead: Engine, *, predicted: bool) -> Engine:
     """Return `ahead`, a copy of the engine, changed so that jobs have other expected ends.
 
-    With `predicted`, jobs end after their predicted run times, and a job without a time limit ends when plans
-    assume its end. Without `predicted`, jobs end at their time limits, and a job without one never ends.
+    With `predicted`, jobs end after their predicted run times, and a job without a time limit ends after the
+    run time that the scheduler assumes for it. Without `predicted`, jobs end at their time limits, and a job
+    without one never ends.
     """
     rules, state = ahead.pipeline.estimating, ahead.state
     if predicted == rules.predicted:
@@ -192,7 +193,8 @@ def _leave(engine: Engine, job: Job, moment: float) -> None:
 def _end_due(engine: Engine, moment: float) -> None:
     """Report to the engine the ends of all jobs whose expected end has come.
 
-    Without predictions, a job without a time limit never ends here, although plans assume an end for it.
+    Without predictions, a job without a time limit never ends here, although the scheduler assumes an end for
+    it.
     """
     state, assume_ends = engine.state, engine.pipeline.estimating.predicted
     for job in [state.jobs[job] for end, job in state.releases if end <= moment]:

@@ -11,8 +11,8 @@ MAX_FAILED_CYCLES = 3
 
 @dataclass(frozen=True, slots=True)
 class PluginFault:
-    """One failure of a plugin. `times` is the number of scheduling cycles in which the plugin has failed,
-    with this one.
+    """One failure of a plugin. `times` is the number of scheduling cycles in which the plugin has failed so
+    far, including this one.
     """
 
     kind: str

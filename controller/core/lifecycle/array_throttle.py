@@ -75,7 +75,7 @@ class ArrayThrottles:
         self.unsettled.clear()
 
     def update(self, job: Job) -> None:
-        """Record the state of a job after an event about it. Jobs outside an array with a limit are
+        """Record the state of a job after an event about it. Jobs that are in no array with a limit are
         ignored.
         """
         if job.array is None:

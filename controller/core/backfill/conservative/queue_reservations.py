@@ -177,7 +177,7 @@ class QueueReservations:
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            self._seen = (-1, -1)  # With these values `update` searches earlier starts for all jobs.
+            self._seen = (-1, -1)  # These values make the next `update` search earlier starts for all jobs.
 
     def forget_all(self) -> None:
         for job in list(self.by_job):
