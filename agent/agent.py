@@ -87,8 +87,8 @@ class Agent:
     carries the actions out.
 
     Start
-    1. `adopt`: read the attempts that earlier agents left in the spool. If processes of an attempt run that
-       the spool does not have, write a record that says that its supervisor was lost.
+    1. `adopt`: read the attempts that earlier agents left in the spool. If the spool has no record of an
+       attempt but its processes run, write a record with the fact that the supervisor was lost.
     2. `serve`: send the hello, the first message to the controller. It has every attempt whose end the
        controller has not stored yet.
     3. Watch the supervisors that still run. Launch a supervisor for each attempt that has none.

@@ -264,8 +264,8 @@ class CorralApp(OrderedKeysApp):
         self.refresh_lines()
 
     def _focus_view(self) -> bool:
-        """Give the keyboard focus to the view at once. Textual's `Widget.focus` would do so later, but the
-        next key may be waiting already. Returns True if the view has the focus.
+        """Give the keyboard focus to the view at once. Textual's `Widget.focus` would give the focus later,
+        although the next key may already wait. Returns True if the view has the focus.
         """
         pane = self.view.pane
         if pane.is_attached and pane.is_mounted:

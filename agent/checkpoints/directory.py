@@ -1,7 +1,7 @@
 """Finds checkpoints in the checkpoint directory of a job, as the user of the job.
 
-Names that begin with a dot are ignored, so that a job can write a checkpoint under such a name and rename it
-when it is complete.
+Names that begin with a dot are ignored, so that a job can write a checkpoint under such a name and rename the
+complete checkpoint.
 """
 
 from __future__ import annotations

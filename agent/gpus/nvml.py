@@ -161,8 +161,8 @@ class NvmlGpus:
     1. Request a reading now. A GPU is clean if all processes on it belong to jobs and if it uses at most
        512 MiB more memory than the driver itself needs. Memory does not count while the GPU is allocated to
        an attempt.
-    2. Read a GPU that is not clean again for 5 s, because the memory of an ended job may still be released.
-       After that report the GPU as UNCLEAN; the launch fails.
+    2. If a GPU is not clean, repeat the reading for 5 s, because the memory of an ended job may still be
+       released. After that report the GPU as UNCLEAN; the launch fails.
 
     The controller orders checks and resets. A later order for a GPU replaces an earlier one. No probe runs
     during a reset, because open NVML handles prevent the reset.
@@ -451,8 +451,8 @@ class NvmlGpus:
         processes = self._processes(round_lines)
         held = held_milli(self._holders())
         for uuid, line in round_lines.items():
-            # If a GPU is not allocated, report it as unclean only if a process uses it that belongs to no
-            # job. Used memory without such a process may still belong to a job that has just ended.
+            # Report an unallocated GPU as unclean only if a process that belongs to no job uses the GPU. Used
+            # memory without such a process may still belong to a job that has just ended.
             reason = "" if uuid in held else self._why_unclean(uuid, line, processes, held)
             foreign_process = (
                 reason if any(each.uuid == uuid and each.job is None for each in processes) else ""
@@ -476,9 +476,9 @@ class NvmlGpus:
             self._send(GpuProcesses(processes))
 
     def _check_links(self, samples: list[GpuSample]) -> None:
-        """End the agent if, in several rounds of readings, a GPU has had more or fewer active NVLinks than
-        when the agent started. NVLinks are reported only in the hello, the first message of an agent, so a
-        new agent must report them.
+        """End the agent if a GPU has more or fewer active NVLinks than at the start of the agent, in several
+        rounds of readings in a row. NVLinks are reported only in the hello, the first message of an agent, so
+        a new agent must report them.
         """
         now = {(each.uuid, each.links): each.links_up for each in samples}
         self._first_links = begun = {**now, **self._first_links}

@@ -137,7 +137,9 @@ def _is_readable(device: Device) -> bool:
 
 
 def _instances(whole: Device) -> list[Device]:
-    """Return the MIG instances of a GPU, which jobs get instead of the GPU; empty if MIG is not enabled."""
+    """Return the MIG instances of a GPU; empty if MIG is not enabled. Jobs get the instances and not the
+    whole GPU.
+    """
     handle = whole.handle
     if not _value(lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0):
         return []

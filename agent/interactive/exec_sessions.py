@@ -134,7 +134,9 @@ class ExecSessions:
                 self._channel.send(ShellOutput(session.request, text, "stdout"))
 
     def acknowledge(self, frame: ShellTaken) -> None:
-        """Let a session send as many further bytes of output as the client has read since the last call."""
+        """Add credit to a session: for each byte that the client has read since the last call, the session
+        may send one more byte of output.
+        """
         session = self._open.get(frame.request)
         if session is not None:
             session.credit += frame.size

@@ -3,8 +3,8 @@
 Algorithm of `lab_jobs`
 1. Each stream (sweeps of one user, gangs of a team, notebooks, …) draws its submits from a separate random
    generator. The submit times are in hours and are not scaled yet.
-2. Find the scale by which all submit times of the streams must be divided so that the demanded GPU-hours are
-   `load` times the GPU-hours of the cluster. Jobs with fixed times (service, deadline) are not scaled.
+2. Divide the submit times of the streams by a scale. With this scale, the demanded GPU-hours are `load` times
+   the GPU-hours of the cluster. Jobs with fixed times (service, deadline) are not scaled.
 3. Keep the submits within the days, sorted by time.
 
 Invariant: submit number n of a stream is the same job for every load, so two loads differ only in the submit

@@ -41,7 +41,8 @@ class PlacementStrategy:
 @dataclass(frozen=True, slots=True)
 class BestFit:
     """The scorer Best fit of the FGD paper: it prefers nodes with few free resources after the placement.
-    Free CPUs are divided by `cpu_milli` and free GPUs by `gpu_milli` on all nodes, whatever their size.
+    Free CPUs are divided by `cpu_milli` and free GPUs by `gpu_milli`; these divisors are the same for all
+    nodes.
     """
 
     name: ClassVar[str] = "best-fit"

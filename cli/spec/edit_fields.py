@@ -34,8 +34,8 @@ def changes_of(options: SubmitOptions, clear: str, *, extends: bool = False) -> 
 
 
 def split_extension(options: SubmitOptions) -> tuple[SubmitOptions, float]:
-    """Return the options without a --time that begins with a plus sign, and the seconds that such a --time
-    adds to the time limit; 0 without it.
+    """Remove a --time that begins with a plus sign, such as --time +2h. Return the other options, and the
+    seconds that the removed option adds to the time limit; 0 if there is none.
     """
     text = options.get("time")
     if not isinstance(text, str) or not text.startswith("+"):

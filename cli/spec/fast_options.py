@@ -29,7 +29,7 @@ class Reader:
     read: Callable[[Any], Any]
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the value of a parameter, which is its parsed text; without a text, return the default."""
+        """Return the parsed text of a parameter; the default if the user wrote no text."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None

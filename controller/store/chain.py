@@ -1,7 +1,7 @@
 """The hash chain of the journal, which reveals changed, missing and reordered entries.
 
-The hash of each journal entry is computed from the entry and the hash of the previous entry. It thus depends
-on all earlier entries.
+The hash of each journal entry is computed from the entry and the hash of the previous entry. So the hash of
+an entry depends on all earlier entries.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) ->
 def delete_entries(connection: Connection, through: int, base: Head | None, at_once: int) -> Head | None:
     """Delete the oldest journal entries: at most `at_once` entries, and none with a number above `through`.
 
-    `base` is the number and hash of the last entry that was deleted before. Returns those of the last entry
-    that is deleted now, or None if there was nothing to delete.
+    `base` is the number and hash of the last entry that was deleted before. Return the number and hash of the
+    last entry that is deleted now; None if there is nothing to delete.
     """
     journal = tables.journal.c
     last = min(through, (base.seq if base else 0) + at_once)

@@ -79,7 +79,9 @@ class Store:
 
     @property
     def id(self) -> str:
-        """Return the id of the store, which is created with it. Copies of the store have the same id."""
+        """Return the id of the store. The id is created with the store, and copies of the store have the same
+        id.
+        """
         return self._meta["id"]
 
     @property

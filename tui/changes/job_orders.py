@@ -87,10 +87,10 @@ class JobOrders:
         impossible: str,
     ) -> None:
         """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then change
-        those of these jobs for which `can_change` returns True.
+        the jobs for which `can_change` returns True.
 
-        Texts for a cancel: `action` is "cancel", `done` is "cancelled", and `impossible` is the reason why no
-        job can be cancelled, such as "the job has ended".
+        Example of the texts, for a cancel: `action` is "cancel", `done` is "cancelled", and `impossible` is
+        the reason why no job can be cancelled, such as "the job has ended".
         """
         ids = [job.id for job in self._chosen(can_change)]
 

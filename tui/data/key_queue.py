@@ -92,6 +92,6 @@ class OrderedKeysApp(AppInterface):
         target = self.focused or self.screen
         await super().on_event(key)
         target.post_message(KeyHandled(key, target, again=True))
-        # Handle the next key after at most PATIENCE_S seconds, because the message KeyHandled does not return
-        # if the widget that should handle it was removed.
+        # Wait at most PATIENCE_S seconds before the next key. The message KeyHandled never returns if the
+        # widget that should handle the message was removed.
         self.set_timer(PATIENCE_S, partial(self._done, key))

@@ -1,4 +1,4 @@
-"""Base class of all dialogs. A dialog is a box above a view, which is still updated."""
+"""Base class of all dialogs. A dialog is a box above a view. The view is still updated."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ def command(typed: Typed) -> str:
 def new_job(directory: str, inherit: Callable[[JobSpec], JobSpec]) -> Form[JobSpec, Submitted]:
     """Return the submit form. The job runs in `directory` unless the user types another directory.
 
-    `inherit` adds to the job the settings that `corral submit` takes from the shell, because the form shows
-    that command and must do the same.
+    `inherit` adds the settings that `corral submit` takes from the shell. The form shows a `corral submit`
+    command, and must submit the same job as this command.
     """
     fields = tuple(
         replace(field, default=directory) if field.target == "workdir" else field for field in FIELDS

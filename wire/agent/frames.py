@@ -541,7 +541,7 @@ class ShellInput:
 
 @dataclass(frozen=True)
 class ShellTaken:
-    """The client has read `size` bytes of a command's output, so the agent may send as many further bytes."""
+    """The client has read `size` bytes of a command's output, so the agent may send `size` more bytes."""
 
     request: int
     size: int

@@ -39,8 +39,8 @@ class Explanation:
 
     `starts_at` is the latest start; None if it is unknown, with the reason in `unknown`. If every job runs as
     long as predicted, this job starts at `likely_at` and runs for `predicted_s` seconds. Each change in
-    `easings` would start it now; the smallest change is first. If `makes_room` is True, the running jobs in
-    `victims` are preempted for this job.
+    `easings` would start the job now; the smallest change is first. If `makes_room` is True, the running jobs
+    in `victims` are preempted for this job.
     """
 
     job: JobView

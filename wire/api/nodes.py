@@ -162,9 +162,9 @@ class DatasetRead:
 
 @dataclass(frozen=True)
 class NodeDrain:
-    """The body of the request to drain a node. With `empty_by`, a time in seconds since 1970, jobs that end
-    before that time may still start, and jobs that still run then are moved or ended. With `dry_run` nothing
-    changes, and the answer shows what would happen.
+    """The body of the request to drain a node. With `empty_by` (seconds since 1970), a job may still start if
+    it ends before that time. Jobs that run at that time are moved or ended. With `dry_run` nothing changes,
+    and the answer shows what would happen.
     """
 
     why: str = ""

@@ -237,8 +237,8 @@ class Client:
     def drain(
         self, name: str, why: str = "", empty_by: Optional[float] = None, dry_run: bool = False
     ) -> NodeView:
-        """Drain a node: it gets no new jobs, and running jobs continue. With `empty_by`, jobs that end before
-        that time may still start, and jobs that still run then are moved or ended.
+        """Drain a node: it gets no new jobs, and running jobs continue. With `empty_by` (seconds since 1970),
+        a job may still start if it ends before that time. Jobs that run at that time are moved or ended.
         """
         body = NodeDrain(why, empty_by, dry_run)
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/drain", body)

@@ -134,9 +134,9 @@ def run(
     duration in seconds, and may have estimate, user, gpus, nodes, cpu, memory, model, priority, begin,
     deadline, array, after_ok, min_nodes and more; docs/simulator.md lists all fields.
 
-    --order and --backfill set the scheduling policy. Without these options, the policy of --config is used,
-    or that of the scheduler.toml that the controller would read, with all profiles. --profile uses one of the
-    profiles for all jobs, on all nodes.
+    --order and --backfill set the scheduling policy. Without these options, the simulation uses the policy
+    and all profiles of --config. Without --config, it uses the scheduler.toml that the controller would read.
+    --profile uses one of the profiles for all jobs, on all nodes.
     """
     return simulate(log, flags, output, profile, jobs_csv, report)
 

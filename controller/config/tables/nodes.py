@@ -1,4 +1,4 @@
-"""Tables for nodes and for the way in which agents run jobs: [jobs], [gpus] and [nodes]."""
+"""Tables with the settings of nodes, GPUs and the agents that run jobs: [jobs], [gpus] and [nodes]."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ class _InQueueOrder:
 
 @dataclass(frozen=True, slots=True)
 class Easy(_InQueueOrder):
-    """The `easy` backfill: a job may start before jobs ahead of it if it does not delay the first waiting
-    job.
+    """The `easy` backfill: a job may start before jobs that are ahead of it in the queue, if its start does
+    not delay the first waiting job.
     """
 
     name: ClassVar[str] = "easy"

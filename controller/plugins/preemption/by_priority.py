@@ -14,8 +14,8 @@ from controller.core.model.job import Job
 
 @dataclass(frozen=True, slots=True)
 class PriorityStrategy:
-    """The `priority` strategy stops running jobs whose priority (0 to 100) is lower than that of the waiting
-    job, by at least the number of points that its option `gap` sets.
+    """The `priority` strategy stops running jobs for a waiting job with a higher priority (0 to 100). The
+    difference must be at least the option `gap`.
     """
 
     name: ClassVar[str] = "priority"

@@ -1,6 +1,4 @@
-"""The `thrift` scorer prefers the nodes whose free GPUs remain the most useful for later jobs if the job is
-placed there.
-"""
+"""The `thrift` scorer prefers the placement that leaves the most useful free GPUs for later jobs."""
 
 from __future__ import annotations
 
