@@ -486,6 +486,14 @@ _ROWS = (
         **_TIME,
     ),
     JobOption(
+        "time_min",
+        "Let the scheduler shorten the time limit to this time at the least, if the job can then start "
+        "earlier, before the resources are needed for another job.",
+        "time_min_s",
+        title="least time limit",
+        **_TIME,
+    ),
+    JobOption(
         "grace", "Time between SIGTERM and SIGKILL when the job is stopped. Default: 10s.", "grace_s", **_TIME
     ),
     JobOption(

@@ -284,6 +284,7 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--requeue": lambda _: [("on_node_lost", "requeue-after-lease")],
     "--signal": _signal,
     "--time": _time,
+    "--time-min": lambda text: [("time_min", value) for _, value in _time(text)],
     "--tmp": lambda text: [("scratch", text + "M" if text.isdigit() else text)],
 }
 _TOGETHER = {
@@ -320,7 +321,6 @@ _IGNORED = {
     "--sockets-per-node": _TASKS,
     "--switches": "--same LABEL takes only nodes with the same value of a node label",
     "--threads-per-core": _TASKS,
-    "--time-min": "the job always gets its full --time",
     "--verbose": "'corral explain' shows why a job waits",
     "--wckey": "use --label to mark the job",
 }

@@ -269,7 +269,7 @@ class Engine:
         if isinstance(event, events.JobPlaced):
             addresses = partial(node_addresses, self.state)
             self._effects.append(
-                StartAttempt(job, job.members, job.spec, job.attempt, job.checkpoint, addresses)
+                StartAttempt(job, job.members, job.spec, job.attempt, job.checkpoint, addresses, job.short)
             )
         elif isinstance(event, events.JobGrew):
             starts = start_frames(job, node_addresses(self.state, job))

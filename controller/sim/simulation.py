@@ -165,7 +165,7 @@ class Simulation:
             # Read the effect directly. The message to a real agent is not built, because virtual agents do
             # not need it.
             if isinstance(effect, StartAttempt):
-                self._start((effect.job.id, effect.attempt), tuple(effect.members), effect.spec.time_limit_s)
+                self._start((effect.job.id, effect.attempt), tuple(effect.members), effect.time_limit_s)
             elif isinstance(effect, SendToNodes):
                 self._obey(effect.nodes, effect.frame)
             else:

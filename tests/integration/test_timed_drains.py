@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from controller.sim.replay.journal import read_journal
 from tests.integration.test_checkpoints import TRAIN
@@ -27,6 +30,9 @@ def test_jobs_leave_a_node_by_the_time(build: Callable[..., System], tmp_path: P
     system.corral("nodes", "resume", "gpu02")
     tried = json.loads(system.corral("nodes", "drain", "gpu01", "--by", "10s", "--dry-run", "-o", "json"))
     assert [each["how"] for each in tried[0]["drain"]["jobs"]] == ["moved", "ended"]
+    with pytest.raises(subprocess.CalledProcessError) as asked:
+        system.corral("nodes", "drain", "gpu01", "--by", "10s")
+    assert "1 job would be ended. Drain?" in asked.value.stderr
     system.corral("nodes", "drain", "gpu01", "--by", "10s", "--yes", "--why", "new fan")
     shown = system.corral("nodes", "show", "gpu01")
     assert "draining" in shown

@@ -25,6 +25,7 @@ COMPANY = [
 ]
 LABELS = st.sampled_from([{}, {}, {"app": "x"}, {"app": "y"}])
 LIMITS = st.sampled_from([10.0, 20.0, 35.0, 50.0, 100.0, 400.0])
+LEAST_LIMITS = st.sampled_from([None, None, 10.0])
 GRACES = st.sampled_from([0.0, 0.0, 15.0, 120.0])
 """Every job uses its whole grace: it ends when limit and grace are over."""
 SPECS = st.builds(
@@ -32,6 +33,7 @@ SPECS = st.builds(
     gpus=st.sampled_from([0, 0.5, 1, 2, 3, 4]),
     cpu_milli=st.sampled_from([500, 20_000]),
     time_limit_s=LIMITS,
+    time_min_s=LEAST_LIMITS,
     grace_s=GRACES,
     labels=LABELS,
     company=st.sampled_from([(), (), *((each,) for each in COMPANY)]),
@@ -40,6 +42,7 @@ SPECS = st.builds(
     gpus=st.sampled_from([0, 2, 4, 8]),
     nodes=st.just(2),
     time_limit_s=LIMITS,
+    time_min_s=LEAST_LIMITS,
     grace_s=GRACES,
     labels=LABELS,
     topology=st.sampled_from([None, Topology("rack"), Topology("rack", 2)]),

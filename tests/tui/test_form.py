@@ -99,7 +99,7 @@ LEFT_TO_THE_COMMAND = """
     gpu grace_s health hold image labels lease_s licences memory_limit_mib min_runtime_s mounts on_node_lost
     preemptible profile
     preferences relax relax_after_s restart scratch_mib start_within_s tasks_per_node tolerations topology
-    warn_s warn_signal
+    time_min_s health warn_s warn_signal
     batch by_default comment error merge_output open_mode output umask
 """
 """The form has the fields that most jobs need. A new field of a job gets a line in it, or its name here."""

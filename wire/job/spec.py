@@ -34,6 +34,8 @@ class JobSpec:
     - `output` and `error` are files relative to `workdir`, with the patterns of output_files.py. `open_mode`
       is append, truncate or empty; empty truncates in the first attempt and appends in later attempts. With
       `merge_output` stdout and stderr go to one log, in the order in which they are written.
+    - With `time_min_s` the scheduler may give an attempt a shorter limit than `time_limit_s`, but at least
+      this many seconds, if the job can then start earlier.
     - A `batch` command runs once, on the first node. It may start programs on the other nodes of the job.
     - `profile` is the name of a scheduler profile that accepts the job. None means the first profile that
       accepts the job.
@@ -69,6 +71,7 @@ class JobSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: Optional[str] = None
     time_limit_s: Optional[float] = None
+    time_min_s: Optional[float] = None
     begin_at: Optional[float] = None
     deadline_at: Optional[float] = None
     start_within_s: Optional[float] = None
@@ -206,6 +209,11 @@ def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
         yield "profile", "must be at most 200 characters"
     if spec.profile == "":
         yield "profile", "must not be empty"
+    if spec.time_min_s is not None:
+        if not 0 < spec.time_min_s <= 10 * 365 * 86_400:
+            yield "time_min_s", "must be positive and at most ten years"
+        elif spec.time_limit_s is not None and spec.time_min_s > spec.time_limit_s:
+            yield "time_min_s", "must not be longer than the time limit"
     if not 0 <= spec.scratch_mib <= 1 << 40:
         yield "scratch_mib", "must not be negative"
     for where, request, limit in (

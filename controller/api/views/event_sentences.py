@@ -114,7 +114,9 @@ def _job_placed(facts: Facts) -> str:
     milli = sum(gpu["milli"] for each in allocations for gpu in each["gpus"])
     gpus = f" with {gpus_text(milli / WHOLE_GPU)} GPU{'s' * (milli > WHOLE_GPU)}" if milli else ""
     profile = f", profile {facts['profile']}" if facts.get("profile") else ""
-    return f"job {facts['job']} was placed on {nodes}{gpus} (attempt {facts['attempt']}{profile})"
+    short = facts.get("short")
+    limit = f", with a time limit of {duration(short['limit_s'])}: {short['why']}" if short else ""
+    return f"job {facts['job']} was placed on {nodes}{gpus} (attempt {facts['attempt']}{profile}){limit}"
 
 
 def _members_exited(facts: Facts) -> str:

@@ -12,7 +12,7 @@ from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.lifecycle.gpu_health_handler import out_of_service_text
 from controller.core.model.events import Allocation
-from controller.core.model.job import Job, Move
+from controller.core.model.job import NEVER, Job, Move
 from controller.core.state.state import State
 from wire.agent.frames import GpuFacts, GpuHold, GpuProcess, GpuSample, GpuUse
 from wire.api.jobs import Held, JobView, Moved
@@ -52,7 +52,7 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, GpuUse] = _NOT_MEASU
         submitted_at=job.submitted_at,
         started_at=job.started_at,
         ended_at=job.ended_at,
-        time_limit_s=spec.time_limit_s,
+        time_limit_s=None if job.limit == NEVER else job.limit,
         exit_code=job.code,
         signal=job.signal,
         array=job.array,

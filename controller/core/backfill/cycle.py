@@ -15,6 +15,7 @@ from controller.core.backfill.elastic_growth import grow_elastic_jobs
 from controller.core.backfill.preemptor_starts import start_preemptors
 from controller.core.backfill.quota_reservations import QuotaReservations, QuotaReserved
 from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
+from controller.core.backfill.short_starts import start_short_jobs, with_short_limit
 from controller.core.backfill.start_limits import StartLimit, StartLimits
 from controller.core.backfill.start_search import StartSearch
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
@@ -31,6 +32,7 @@ from controller.core.model.events import (
 )
 from controller.core.model.job import NEVER, Job
 from controller.core.model.start_estimates import PROMISE
+from controller.core.model.time_limits import ShortLimit
 from controller.core.placement.placer import Placement, Placer
 from controller.core.preemption.guards import GuardsOf
 from controller.core.preemption.preemptor import Preemptor
@@ -136,7 +138,8 @@ class Cycle:
         2. Start waiting jobs in queue order until one does not fit. Look for victims if this job may preempt.
         3. Make a reservation for the job that does not fit.
         4. Backfill: start later jobs that do not delay the reserved start.
-        5. If no job waits, grow elastic jobs.
+        5. Start jobs that fit only with a shorter time limit (short_starts.py). If no job waits, grow elastic
+           jobs.
 
         With conservative backfill every waiting job has a reservation, and steps 2 to 4 become one: start
         the jobs whose reserved start has come. If nothing has changed since the last pass, steps 2 and 3
@@ -173,6 +176,8 @@ class Cycle:
                     now,
                     apply,
                 )
+            if state.shortenable:
+                start_short_jobs(self, now, apply)
             if self._easy_used:
                 self._record_guaranteed_start(now, apply)
         # Grow elastic jobs if no job waits (step 5 of `run`).
@@ -503,11 +508,16 @@ class Cycle:
             return None
         return self.preemption.plan(job, now, self.search.reserved_for_others(job, now))
 
-    def start(self, number: int, placement: Placement, now: float, apply: Apply) -> None:
-        """Update the reservations for jobs with deadlines, then start the job with a JobPlaced event."""
+    def start(
+        self, number: int, placement: Placement, now: float, apply: Apply, short: ShortLimit | None = None
+    ) -> None:
+        """Update the reservations for jobs with deadlines, then start the job with a JobPlaced event. `short`
+        is the time limit of the attempt, if it is shorter than the job requests.
+        """
         if self.search.shared is not None:
             self.search.shared.reservations.forget(number)
         job = self.state.jobs[number]
+        job = job if short is None else with_short_limit(job, short)
         if self.guards_deadlines and (shape := self.placer.shape(job.ask)) is not None:
             self.deadline_guard.take(job, shape, placement, now)
         if self.state.limited:
@@ -517,7 +527,7 @@ class Cycle:
         planned = estimates.planned(job, rules) if rules.replaces_limits else None
         attempt, places = job.attempt + 1, placement.allocations
         quality, profile = placement.quality, self.profile
-        apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile))
+        apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile, short))
 
     # Methods about reservations, which this package and `corral explain` call
 

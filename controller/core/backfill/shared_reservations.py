@@ -8,9 +8,9 @@ from typing import Protocol
 from controller.core.backfill.conservative.queue_reservations import QueueReservations
 from controller.core.backfill.conservative.reservation import BackfillReservation
 from controller.core.backfill.conservative.reservation_table import ReservationTable
-from controller.core.cluster.node_table import Bools, either_mask
+from controller.core.cluster.node_table import Bools
 from controller.core.model.job import Job
-from controller.core.placement.placer import Placement, Placer, Shape
+from controller.core.placement.placer import Placement, Placer
 from controller.core.queue.queue import QueueEntry
 from controller.core.state.state import State
 
@@ -73,49 +73,15 @@ class SharedReservations:
             self.reservations.update([] if head is None else [(head[1], None)], now)
 
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
-        """Return the best placement of the job that uses no node in `barred` and delays no reservation of
-        another job; None if there is none.
-
-        `fewer`: the greatest number of nodes for a job that may start on fewer nodes than it requests; None
-        to place the job on all the nodes that it requests.
+        """Return the best placement of the job that delays no reservation of another job (see
+        QueueReservations.find_now).
         """
-        shape, runtime = self._placer.shape(job.ask), self._runtime(job)
-        if shape is None:
-            return None
-        with self.reservations.without(job.id, now):
-            if not self._leaves_licences(job, now):
-                return None
-            barred = either_mask(barred, self._table.barred(shape.part, runtime, now))
-            if fewer is None:
-                placement = self._placer.find(job.ask, barred)
-            else:
-                placement = self._placer.find_fewer(job.ask, barred, fewer)
-            return placement and self._on_unreserved_gpus(shape, placement, runtime, now)
-
-    def _on_unreserved_gpus(
-        self, shape: Shape, placement: Placement, runtime: float, now: float
-    ) -> Placement:
-        """Return a placement on the same nodes, with GPUs that no reservation needs until the job ends."""
-        nodes = self._state.nodes.by_name
-        rows = [nodes[each.node].row for each in placement.allocations]
-        free = self._table.free_beside(rows, runtime, now)
-        return self._placer.allocate_rows(shape, rows, free) if free else placement
-
-    def _leaves_licences(self, job: Job, now: float) -> bool:
-        """Return whether the job can start without licences that are reserved for another job.
-
-        Also return True if too few licences are free now. The job cannot start then either, but the pending
-        reason is the lack of licences and not a reservation.
-        """
-        wanted = job.ask.licences
-        return self._state.licences.insufficient(wanted) or self._table.leaves_licences(
-            wanted, self._runtime(job), now
-        )
+        return self.reservations.find_now(job, barred, now, fewer)
 
     def needs_reserved_licences(self, job: Job, now: float) -> bool:
         """Return whether the job needs licences that are free now but reserved for other jobs."""
         with self.reservations.without(job.id, now):
-            return not self._leaves_licences(job, now)
+            return not self.reservations.leaves_licences(job, now)
 
     def barred(self, job: Job, now: float) -> Bools | None:
         """Return True for each node on which a start of the job now would delay the reserved start of another

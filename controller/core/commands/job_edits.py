@@ -50,7 +50,7 @@ def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
         where, message = wrong[0]
         return Refusal("invalid", message, where)
     changed = changed_fields(job.spec, spec)
-    if "time_limit_s" in changed and job.state is not JobState.QUEUED:
+    if job.unended and "time_limit_s" in changes and spec.time_limit_s != job.limit:
         refused = _limit_refusal(job, spec)
         if refused is not None:
             return refused

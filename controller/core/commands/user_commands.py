@@ -152,7 +152,7 @@ class UserCommands:
             asked = self._in_project(given.asker, asked)
         if isinstance(asked, Refusal):
             return asked
-        extends = job.unended and asked.time_limit_s != job.spec.time_limit_s
+        extends = job.unended and "time_limit_s" in given.changes and asked.time_limit_s != job.limit
         refused = self._extension_refusal(job, asked, given, now) if extends else None
         if refused is not None:
             return refused
@@ -171,6 +171,8 @@ class UserCommands:
             return admitted
         spec, ask = admitted.spec, self._state.ask(admitted.spec, job.user)
         fields = changed_fields(job.spec, spec)
+        if extends and not fields:
+            fields = ("time_limit_s",)  # The job runs with a shorter limit, and gets the limit of its spec.
         if not fields:
             return Accepted((job.id,))
         moves = int((spec.project, spec.queue) != (job.spec.project, job.spec.queue))

@@ -121,6 +121,8 @@ def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
         standing = state.budgets.standing(job.spec.project, now)
         used = "" if standing is None else f" ({standing.text})"
         yield f"its project has used its budget{used}, so the job is ordered behind those of other projects"
+    if job.spec.time_min_s is not None and job.spec.time_min_s < job.limit:
+        yield f"may start with a shorter time limit, at least {duration(job.spec.time_min_s)} (--time-min)"
     if job.wait.alarmed:
         yield "it has waited much longer than jobs of its queue and width usually wait (wait_alarm)"
     if job.id in overdue_gangs(state, state.queue_of(job), now):
@@ -401,6 +403,18 @@ def _moving(state: State, job: Job) -> str:
     return f"is moved to {', '.join(last.to)}{why} ({move_cause(last.kind, last.proposal)}): {then}"
 
 
+def short_limit_text(job: Job) -> str:
+    """Return a sentence about the time limit of the attempt, if it is shorter than the job requests. Empty
+    otherwise.
+    """
+    if job.short is None:
+        return ""
+    asked = job.spec.time_limit_s
+    instead = "" if asked is None else f" instead of {duration(asked)}"
+    why = f": {job.short.why}" if job.short.why else ""
+    return f"its time limit is {duration(job.short.limit_s)}{instead} (--time-min), to start earlier{why}"
+
+
 def _drain_text(state: State, job: Job, now: float) -> str:
     """Return a sentence about the timed drain of a node, if the node must be empty before the running job
     would end; otherwise an empty text.
@@ -425,9 +439,9 @@ def _state_text(state: State, job: Job, now: float) -> str:
     nodes = ", ".join(member.allocation.node for member in job.staying)
     if job.idle_since is not None:
         return f"running on {nodes}; {idle_text(job, now)}"
-    drained = _drain_text(state, job, now)
-    if drained:
-        return f"running on {nodes}; {drained}"
+    remarks = [text for text in (short_limit_text(job), _drain_text(state, job, now)) if text]
+    if remarks and job.state in (JobState.RUNNING, JobState.SCHEDULED):
+        return f"{'starting' if job.started_at is None else 'running'} on {nodes}; {'; '.join(remarks)}"
     silent = [state.nodes.by_name[member.allocation.node] for member in job.running]
     silent = [node for node in silent if not node.up]
     if silent:

@@ -8,8 +8,7 @@ import math
 from collections.abc import Iterator
 
 from controller.core.backfill.cycle import Cycle
-from controller.core.backfill.deadline_guard import DeadlineGuard
-from controller.core.backfill.start_limits import StartLimits
+from controller.core.backfill.short_starts import moments_needed
 from controller.core.engine import Engine
 from controller.core.model.job import NEVER, Job
 from controller.core.quota.quotas import LimitExceeded
@@ -46,20 +45,9 @@ def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
 
 
 def _moments(ahead: Engine, cycle: Cycle, job: Job, now: float) -> Iterator[float]:
-    state = ahead.state
-    shadow = cycle.easy_reservation(now)
-    if shadow is not None:
-        yield cycle.backfill_ends_by(shadow)
+    yield from (moment for moment, _ in moments_needed(cycle, job, now))
     for other in ahead.profile_cycles.cycles.values():
         yield from (each.starts_at for number, each in other.reservations.by_job.items() if number != job.id)
-    for reservation in state.reservations.excluding(job.user, job.spec.project):
-        every, start = reservation.spec.every_s, reservation.starts_at
-        if reservation.began and every is not None:
-            start += every
-        yield start
-    guarded = DeadlineGuard(state, cycle.placer, StartLimits(state, cycle.placer), state.queue_of(job))
-    if cycle.guards_deadlines:
-        yield from (each.starts_at for each in guarded.against(job, now))
 
 
 def _within_quota(cycle: Cycle, job: Job, now: float) -> Iterator[float]:

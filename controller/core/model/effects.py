@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from controller.core.model.job import Job, Member
 from controller.core.model.start_orders import start_frames
+from controller.core.model.time_limits import ShortLimit
 from wire.agent.frames import CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop, TimeLimit
 from wire.job.spec import JobSpec
 
@@ -39,8 +40,8 @@ class SendToNodes:
 @dataclass(frozen=True, slots=True, eq=False)
 class StartAttempt:
     """Send the start order of an attempt to the agent of each of its nodes. The orders are made only when
-    they are sent. The job may have changed by then, so `members`, `spec`, `attempt` and `checkpoint` keep the
-    values that the job had at its placement.
+    they are sent. The job may have changed by then, so `members`, `spec`, `attempt`, `checkpoint` and `short`
+    keep the values that the job had at its placement.
     """
 
     job: Job
@@ -50,13 +51,19 @@ class StartAttempt:
     checkpoint: Checkpoint | None
     addresses: Callable[[Job], dict[str, str]]
     """Returns the network address of each node of the job."""
+    short: ShortLimit | None = None
+
+    @property
+    def time_limit_s(self) -> float | None:
+        """Return the time limit of the attempt; None if it has none."""
+        return self.spec.time_limit_s if self.short is None else self.short.limit_s
 
     def orders(self) -> Iterator[SendToNode]:
         # Make the frames from a copy of the job, because the job may have been edited or placed again since
         # its placement.
         job = copy(self.job)
         job.members, job.spec, job.attempt = self.members, self.spec, self.attempt
-        job.checkpoint = self.checkpoint
+        job.checkpoint, job.short = self.checkpoint, self.short
         return (SendToNode(node, start) for node, start in start_frames(job, self.addresses(job)).items())
 
 

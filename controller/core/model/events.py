@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.core.model.services import Replica
+from controller.core.model.time_limits import ShortLimit
 from wire.agent.frames import Checkpoint, GpuHold, GpuUse, NodeFacts
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Quota
@@ -195,6 +196,8 @@ class JobPlaced(JobEvent):
     """Plans expect the job to end this many seconds after its start; None: at its time limit."""
     profile: str = ""
     """The profile that placed the job; empty on a cluster without profiles."""
+    short: ShortLimit | None = None
+    """The time limit of the attempt, if it is shorter than the job requests."""
 
 
 @dataclass(frozen=True, slots=True)

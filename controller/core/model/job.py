@@ -9,6 +9,7 @@ from controller.core.model.events import Allocation, JobPreempted, Victim
 from controller.core.model.request import ResourceRequest
 from controller.core.model.services import Replica
 from controller.core.model.start_estimates import StartEstimate
+from controller.core.model.time_limits import ShortLimit
 from controller.core.model.wait_state import NEVER_WAITED, Wait
 from wire.agent.frames import Checkpoint, GpuUse
 from wire.job.spec import JobSpec
@@ -180,6 +181,8 @@ class Job:
     """All moves of the job to other nodes, the latest last."""
     replica: Replica | None = None
     """The place of the job in its service; None for a job that was submitted."""
+    short: ShortLimit | None = None
+    """The time limit of the present attempt, if it is shorter than the job requests (`--time-min`)."""
     limit_raised: bool = False
     """True if the time limit of the present attempt was extended after its start."""
     warned_end: float | None = None
@@ -256,7 +259,11 @@ class Job:
 
     @property
     def limit(self) -> float:
-        """The time limit in seconds; NEVER (infinite) if the job has none."""
+        """The time limit in seconds; NEVER (infinite) if the job has none. It may be shorter than the job
+        requests (`short`).
+        """
+        if self.short is not None:
+            return self.short.limit_s
         return NEVER if self.spec.time_limit_s is None else self.spec.time_limit_s
 
     @property

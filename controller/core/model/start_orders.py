@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from controller.core.model.job import Job
+from controller.core.model.job import NEVER, Job
 from wire.agent.frames import Start
 from wire.job.arrays import array_indices
 from wire.job.output_files import expand_patterns, is_per_node
@@ -42,7 +42,7 @@ def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             numa=member.allocation.numa,
             env={**shared, **rank_environment(node, rank), **spec.env},
             workdir=spec.workdir,
-            time_limit_s=spec.time_limit_s,
+            time_limit_s=None if job.limit == NEVER else job.limit,
             grace_s=spec.grace_s,
             lease_s=spec.lease_s,
             checkpoint=job.checkpoint,

@@ -38,6 +38,7 @@ from controller.core.model.request import request_of, without_relaxed
 from controller.core.model.rows import JobRow, NodeRow, NoteRow
 from controller.core.model.services import Replica
 from controller.core.model.start_estimates import StartEstimate
+from controller.core.model.time_limits import ShortLimit
 from controller.core.model.wait_state import NEVER_WAITED, Wait
 from controller.core.state.changes.nominations import departing_jobs
 from controller.core.state.other_rows import load_notes
@@ -114,8 +115,9 @@ class JobRecord(JobFields):
     """The operator that holds the job. Only the row of such a job has this field."""
     replica: Replica | None = None
     """The place of the job in its service. Only the row of a replica has this field."""
+    short: ShortLimit | None = None
     limit_raised: bool = False
-    """See Job. Only the row of such a job has this field."""
+    """See Job. Only the row of a job with such a limit has `short` or `limit_raised`."""
     warned_end: float | None = None
     """See Job. Only the row of a job with a warning has this field."""
     healthy: bool | None = None
@@ -185,6 +187,8 @@ def _job_row(job: Job, spec: str | None) -> JobRow:
         body["operator_hold"] = job.operator_hold
     if job.replica is not None:
         body["replica"] = encode(job.replica)
+    if job.short is not None:
+        body["short"] = encode(job.short)
     if job.limit_raised:
         body["limit_raised"] = True
     if job.warned_end is not None:
@@ -276,6 +280,7 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
         operator_hold=record.operator_hold,
         replica=record.replica,
         healthy=record.healthy,
+        short=record.short,
         limit_raised=record.limit_raised,
         warned_end=record.warned_end,
         claim=preemption.claim,

@@ -79,6 +79,8 @@ class State:
         """(expected end, job) of every job that is placed or nominated, the soonest end first."""
         self.claims: dict[int, None] = {}
         """Nominated jobs, in the order of their nominations."""
+        self.shortenable: set[int] = set()
+        """Waiting jobs with a least time limit (`--time-min`), and some that no longer wait."""
         self.elastic: dict[int, None] = {}
         """Running elastic jobs, which may grow when no job waits."""
         self.preempted_at: list[float] = []
@@ -128,6 +130,8 @@ class State:
         """
         if not job.ready:
             return
+        if job.spec.time_min_s is not None:
+            self.shortenable.add(job.id)
         queue = self.queue_of(job)
         order, moving = queue.order, queue.moving
         group = () if moving is None else moving.group(job, self.tenant(job))

@@ -237,6 +237,7 @@ cd /data
         ("--mem=16GB", {"memory_mib": 16_384}),
         ("--mem=0 --exclusive", {"memory_mib": 0}),
         ("-o %x-%j.out -e %j.err --open-mode=append", {"output": "%x-%j.out", "error": "%j.err"}),
+        ("--time=8:00:00 --time-min=90", {"time_limit_s": 28_800.0, "time_min_s": 5_400.0}),
         ("--signal=B:USR1@120", {"warn_signal": "USR1", "warn_s": 120.0}),
         ("--requeue", {"on_node_lost": OnNodeLost.REQUEUE}),
         ("-x gpu[01-02],bad", {"affinity": (parse_term("node not in gpu01,gpu02,bad"),)}),

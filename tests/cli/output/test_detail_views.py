@@ -51,6 +51,7 @@ TEXTS = {
     "checkpoint_signal": "USR2",
     "checkpoint_time": "3m",
     "checkpoint_keep": "3",
+    "time_min": "15m",
     "warn_signal": "USR2",
     "warn_time": "3m",
     "min_runtime": "3m",

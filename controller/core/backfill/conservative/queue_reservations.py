@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from controller.core.backfill.conservative.reservation import BackfillReservation
 from controller.core.backfill.conservative.reservation_table import ReservationTable
 from controller.core.backfill.conservative.slot_search import SlotSearch
+from controller.core.cluster.node_table import Bools, either_mask
 from controller.core.model.job import NEVER, Job
-from controller.core.placement.placer import Placement, Placer
+from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.state.state import State
 
 
@@ -202,6 +203,48 @@ class QueueReservations:
         finally:
             self.by_job[job] = reserved
             self.table.add(reserved)
+
+    def find_now(
+        self, job: Job, barred: Bools | None, now: float, fewer: int | None = None
+    ) -> Placement | None:
+        """Return the best placement of the job that uses no node in `barred` and delays no reservation of
+        another job; None if there is none.
+
+        With `fewer`, the job may start on fewer nodes than it requests, and `fewer` is the greatest number of
+        nodes.
+        """
+        shape, runtime = self._placer.shape(job.ask), self._runtime(job)
+        if shape is None:
+            return None
+        with self.without(job.id, now):
+            if not self.leaves_licences(job, now):
+                return None
+            barred = either_mask(barred, self.table.barred(shape.part, runtime, now))
+            if fewer is None:
+                placement = self._placer.find(job.ask, barred)
+            else:
+                placement = self._placer.find_fewer(job.ask, barred, fewer)
+            return placement and self._on_unreserved_gpus(shape, placement, runtime, now)
+
+    def _on_unreserved_gpus(
+        self, shape: Shape, placement: Placement, runtime: float, now: float
+    ) -> Placement:
+        """Return a placement on the same nodes, with GPUs that no reservation needs until the job ends."""
+        nodes = self._state.nodes.by_name
+        rows = [nodes[each.node].row for each in placement.allocations]
+        free = self.table.free_beside(rows, runtime, now)
+        return self._placer.allocate_rows(shape, rows, free) if free else placement
+
+    def leaves_licences(self, job: Job, now: float) -> bool:
+        """Return whether the job can start without licences that are reserved for another job.
+
+        Also return True if too few licences are free now. The job cannot start then either, but the pending
+        reason is the lack of licences and not a reservation.
+        """
+        wanted = job.ask.licences
+        return self._state.licences.insufficient(wanted) or self.table.leaves_licences(
+            wanted, self._runtime(job), now
+        )
 
     def next_partial_start(self, now: float) -> float:
         """Return the next reserved start of a job on fewer nodes than it requests; NEVER if there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from controller.core.backfill.conservative.timeline import LicenceTimelines
 from controller.core.cluster.free_resources import FreeResources, free_on
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.licences import holds_licences
-from controller.core.cluster.node_table import Bools
+from controller.core.cluster.node_table import NO_ROWS, Bools, rows_in
 from controller.core.cluster.nodes import Nodes
 from controller.core.model.events import Allocation
 from controller.core.model.job import NEVER, Job
@@ -320,11 +320,12 @@ class ReservationTable:
         """Return True for each node on which a job with the request `part` would delay a reservation if it
         started now and ran for `duration` seconds. None if no node has a reservation.
         """
-        if not self._reserved_rows:
+        rows = self._rows_with_reservations()
+        if not rows:
             return None
         columns = self._state.nodes.columns
         needs, barred = gpu_needs_of(part, columns), np.zeros(columns.height, dtype=np.bool_)
-        for row, free in self.free_beside(self._reserved_rows, duration, now).items():
+        for row, free in self.free_beside(rows, duration, now).items():
             barred[row] = not free.fits(part, needs, row)
         return barred
 
@@ -343,12 +344,22 @@ class ReservationTable:
         seconds.
         """
         self.sync(now)
-        nodes = self._state.nodes
+        nodes, reserved = self._state.nodes, self._rows_with_reservations()
         return {
             row: self.nodes.least(row, now, duration).minimum(free_on(nodes, row))
             for row in rows
-            if row in self._reserved_rows
+            if row in reserved
         }
+
+    def _rows_with_reservations(self) -> Collection[int]:
+        """Return the row numbers of the nodes with a reservation."""
+        if self.shared:
+            return self._reserved_rows
+        rows = NO_ROWS
+        for queue in self.queues:
+            for each in queue.by_job.values():
+                rows |= each.rows
+        return frozenset(rows_in(rows))
 
     def reserved_before(self, until: float) -> Bools | None:
         """Return True for each node with a reservation that starts before `until`; None if there is none."""

@@ -40,7 +40,7 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     state.queue.remove(job.id)
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
     job.profile = event.profile
-    job.predicted_s, job.planned_s = event.predicted_s, event.planned_s
+    job.predicted_s, job.planned_s, job.short = event.predicted_s, event.planned_s, event.short
     if job.foreseen:
         state.estimates.score_starts(job, event.at)
     # Make new members, because no member of the new attempt has started yet.
@@ -225,7 +225,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job.foreseen = ()
     state.assign_profile(job)
     job.idle_since = job.idle_until = job.healthy = job.warned_end = None
-    job.limit_raised = False
+    job.short, job.limit_raised = None, False
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
     before = job.wait
     wait = replace(

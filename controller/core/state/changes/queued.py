@@ -64,7 +64,7 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
     if moves:
         state.accounts.remove_queued(job)
         state.shares.remove_job(state.tenant(job))
-    if job.unended and event.spec.time_limit_s != job.spec.time_limit_s:
+    if job.unended and "time_limit_s" in event.changed:
         _extend_limit(state, job, event.spec)
     job.spec, job.from_queue = event.spec, event.from_queue
     state.assign_profile(job)
@@ -88,7 +88,7 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
 def _extend_limit(state: State, job: Job, spec: JobSpec) -> None:
     """Give a running job the longer time limit of `spec`, so that all plans use its later end."""
     state.remove_release(job)
-    job.spec, job.limit_raised = spec, True
+    job.spec, job.short, job.limit_raised = spec, None, True
     state.add_release(job)
     state.accounts.follow_limit(job)
     # Increase the versions, because plans that were made with the earlier end are no longer valid.

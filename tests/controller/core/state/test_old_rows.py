@@ -70,6 +70,7 @@ def test_every_field_of_a_job_is_in_its_row_or_follows_from_the_row() -> None:
         "healthy",
         "warned_end",
         "limit_raised",
+        "short",
     }
     preemption = names(PreemptionRecord) - {"history"} | {"preemptions"}
     derived = {"ask", "unstarted", "unended"}
