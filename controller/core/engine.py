@@ -19,6 +19,7 @@ from controller.core.explain.why_pending import explain
 from controller.core.lifecycle.gang_barrier import node_addresses
 from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
 from controller.core.lifecycle.idle_gpus import IdleGpuHandler
+from controller.core.lifecycle.limit_warnings import NO_LIMIT_WARNINGS, LimitWarnings
 from controller.core.lifecycle.stop import Stopper
 from controller.core.lifecycle.timers import Timers
 from controller.core.model import events, inputs
@@ -86,6 +87,7 @@ class Engine:
     def __init__(self, pipeline: Pipeline, state: State) -> None:
         self._events: list[Event] = []
         self._effects: list[Effect] = []
+        self._warns_of_limits = True
         self._build(pipeline, state)
 
     def _build(self, pipeline: Pipeline, state: State) -> None:
@@ -110,6 +112,9 @@ class Engine:
         self.gpu_health = GpuHealthHandler(state, pipeline.care, record, order)
         self.idle_gpus = IdleGpuHandler(state, pipeline.idling, record, order, stopper.stop)
         self.timers = Timers(state, pipeline.waiting, record, stopper.stop)
+        self.limit_warnings = LimitWarnings(
+            state, pipeline.limits if self._warns_of_limits else NO_LIMIT_WARNINGS, record, order
+        )
         self.rebalancer = Rebalancer(state, self.placer, self.cycle, pipeline.rebalance, record, stopper.stop)
         context = Context(
             state, pipeline, cycles, self.timers, self.gpu_health, self.idle_gpus, stopper, record, order
@@ -132,6 +137,7 @@ class Engine:
             inputs.Requeue: users.requeue,
             inputs.NoteStart: users.note_start,
             inputs.NoteLongWait: users.note_long_wait,
+            inputs.WarnOfLimit: self.limit_warnings.on_recorded,
             inputs.AddNode: operators.add_node,
             inputs.PinKey: operators.pin_key,
             inputs.SealJournal: operators.seal_journal,
@@ -170,6 +176,13 @@ class Engine:
             inputs.Tick: self._on_tick,
         }
 
+    def give_no_limit_warnings(self) -> None:
+        """Warn no owner that a time limit will end a job. Forecasts and simulations call this, because a
+        warning has no effect there, and replays, because the journal has the warnings.
+        """
+        self._warns_of_limits = False
+        self.limit_warnings.clear()
+
     def handle(self, given: Input, now: float) -> Decision:
         """Handle one input. The events in the returned Decision are already applied to the state."""
         if isinstance(given, inputs.JobCommand) and given.job not in self.state.jobs:
@@ -195,6 +208,7 @@ class Engine:
             self.profile_cycles.forget(event.job)
         self._events.append(event)
         self.timers.on_event(event)
+        self.limit_warnings.on_event(event)
         if self.services.active:
             self.services.on_event(event)
 
@@ -222,8 +236,9 @@ class Engine:
         """Handle everything that is due, then run a scheduling pass.
 
         1. If a plugin failed in the last pass and is called again now, clear the cached results of plugins.
-        2. Begin and end reservations, and stop the jobs on nodes that are to be empty soon. Record the
-           projects that have used 80 % or 100 % of their budgets.
+        2. Begin and end reservations, and stop the jobs on nodes that are to be empty soon. Warn the
+           owners of jobs whose time limit is near. Record the projects that have used 80 % or 100 % of their
+           budgets.
         3. Act on due timers of jobs, such as begin times and restart delays, and on decided dependencies.
         4. Queue and end replicas of services.
         5. Run a scheduling pass of each profile. Each event of a pass is applied before the pass continues.
@@ -240,6 +255,8 @@ class Engine:
             self._reservations.begin_and_end_due(now)
         if self.timed_drains.next_at <= now:
             self.timed_drains.run(now)
+        if self.limit_warnings.next_at <= now:
+            self.limit_warnings.run(now)
         for standing, percent in self.state.budgets.due(now):
             used = events.BudgetReached(now, standing.project, standing.month, percent, standing.text)
             self._record(used)
@@ -315,6 +332,7 @@ class Engine:
             self.state.budgets.next_at,
             self.hours_change_at,
             self.timed_drains.next_at,
+            self.limit_warnings.next_at,
         )
         return min(self.state.reservations.next_at, *of_parts)
 

@@ -249,7 +249,7 @@ def build_pipeline(config: Config) -> Pipeline:
             promote_most=section.waiting.promote_most,
             gang_after_s=section.gang_after_s or None,
         ),
-        limits=TimeLimitRules(config.jobs.owners_may_extend),
+        limits=TimeLimitRules(config.jobs.owners_may_extend, config.jobs.limit_warning_s),
         datasets=DatasetPolicy(**config.datasets.model_dump()),
         idling=idle_policy_of(config),
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),

@@ -24,4 +24,6 @@ def restarted(old: State, pipeline: Pipeline) -> tuple[Engine, tuple[str, ...]]:
     rows = [job_row(job, with_spec=True) for job in [*live, *ended]]
     connected = restore_state(state, rows, map(node_row, old.nodes.by_name.values()), all_notes(old))
     state.next_job = old.next_job
-    return Engine(pipeline, state), connected
+    engine = Engine(pipeline, state)
+    engine.give_no_limit_warnings()
+    return engine, connected

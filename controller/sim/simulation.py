@@ -57,6 +57,7 @@ class Simulation:
         accounting: ClusterAccounting | None = None,
     ) -> None:
         self.engine = engine
+        engine.give_no_limit_warnings()
         self.accounting = accounting
         """Accounts GPU-hours for the reports on fairness and idle GPUs; None: nothing is accounted."""
         self.now = 0.0

@@ -61,6 +61,7 @@ class JobsSection(SizesSection):
 
     default_time_limit_s: float = Field(86_400.0, ge=0, le=315_360_000)
     owners_may_extend: bool = True
+    limit_warning_s: float = Field(600.0, ge=0, le=315_360_000)
     limits: Literal["auto", "none"] = "auto"
     bind: Literal["cores", "numa", "none"] = "cores"
     max_processes: int = Field(16_384, ge=16, le=4_000_000)

@@ -5,6 +5,7 @@ ended or were lost.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from controller.core.cluster.nodes import JUST_STARTED
 from controller.core.commands.context import Context
@@ -12,6 +13,7 @@ from controller.core.fairshare.offqueue_usage import offqueue_rate
 from controller.core.lifecycle import attempt_reports, gang_barrier, move_rollback, node_loss
 from controller.core.lifecycle.gang_barrier import node_addresses
 from controller.core.lifecycle.kept_room import keep_for_restart
+from controller.core.lifecycle.limit_warnings import advice_after_limit
 from controller.core.lifecycle.requeue_policy import after_attempt, was_healthy
 from controller.core.model import events, inputs
 from controller.core.model.effects import SendToNode, SendToNodes
@@ -262,6 +264,10 @@ class AgentReports:
             allocations = tuple(member.allocation for member in job.members.values())
             quality, ended = job.quality or 0, outcome_of(job, now)
             result = after_attempt(job, ended, self._context.pipeline.idling)
+            if isinstance(result, events.JobEnded) and result.reason is Reason.TIME_LIMIT:
+                usual = self._state.estimates.usual_run_s(job, self._context.pipeline.estimating)
+                detail = f"{result.detail}: {advice_after_limit(job, usual)}"
+                result = replace(result, detail=detail)
             self._record(result)
             if isinstance(result, events.JobRequeued):
                 for kept in keep_for_restart(self._state, job, result, allocations, quality):

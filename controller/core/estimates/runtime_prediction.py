@@ -182,6 +182,13 @@ class RuntimePredictor:
         """Return the predicted run time in seconds, at most the time limit; None if too few similar jobs have
         ended.
         """
+        usual = self.usual_run_s(job, rules)
+        return None if usual is None else min(usual, job.limit)
+
+    def usual_run_s(self, job: Job, rules: PredictionConfig) -> float | None:
+        """Return the run time in seconds that the quantile of similar jobs did not exceed, whatever the time
+        limit of the job is; None if too few similar jobs have ended.
+        """
         if not self.runs:
             return None
         for place, kind in enumerate(kinds_of(job)):
@@ -190,7 +197,7 @@ class RuntimePredictor:
                 continue
             of_array = place == 0 and job.array is not None
             if not of_array or found.reaches(rules.quantile):
-                return min(max(SHORTEST_S, found.quantile(rules.quantile)), job.limit)
+                return max(SHORTEST_S, found.quantile(rules.quantile))
         return None
 
     def planned(self, job: Job, rules: PredictionConfig) -> float | None:

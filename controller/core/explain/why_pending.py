@@ -34,6 +34,7 @@ from controller.core.framework.interfaces import Reserves
 from controller.core.framework.unfiltered_constraints import UNFILTERED_HINT, unfiltered_message
 from controller.core.lifecycle.gates import gates_text, waiting_effects
 from controller.core.lifecycle.idle_gpus import idle_text
+from controller.core.lifecycle.limit_warnings import limit_warning_text
 from controller.core.lifecycle.node_loss import silent_node_text
 from controller.core.lifecycle.priority_inheritance import inherited_text
 from controller.core.model.events import move_cause
@@ -403,6 +404,10 @@ def _moving(state: State, job: Job) -> str:
     return f"is moved to {', '.join(last.to)}{why} ({move_cause(last.kind, last.proposal)}): {then}"
 
 
+def _running_remarks(state: State, job: Job, now: float) -> tuple[str, ...]:
+    return short_limit_text(job), limit_warning_text(job, now), _drain_text(state, job, now)
+
+
 def short_limit_text(job: Job) -> str:
     """Return a sentence about the time limit of the attempt, if it is shorter than the job requests. Empty
     otherwise.
@@ -439,7 +444,7 @@ def _state_text(state: State, job: Job, now: float) -> str:
     nodes = ", ".join(member.allocation.node for member in job.staying)
     if job.idle_since is not None:
         return f"running on {nodes}; {idle_text(job, now)}"
-    remarks = [text for text in (short_limit_text(job), _drain_text(state, job, now)) if text]
+    remarks = [text for text in _running_remarks(state, job, now) if text]
     if remarks and job.state in (JobState.RUNNING, JobState.SCHEDULED):
         return f"{'starting' if job.started_at is None else 'running'} on {nodes}; {'; '.join(remarks)}"
     silent = [state.nodes.by_name[member.allocation.node] for member in job.running]

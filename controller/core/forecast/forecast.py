@@ -133,6 +133,7 @@ def forecast(
     Example: job 3 runs until 10:00 on the only node, and jobs 4 and 5 wait for it with one hour each. Steps:
     now, 10:00 (job 4 starts), 11:00 (job 5 starts).
     """
+    ahead.give_no_limit_warnings()
     decisions = tuple(ahead.handle(given, now) for given in first)
     for job in [job for job in ahead.state.live() if job.stopping is not None and job.stop_by is None]:
         _end(ahead, job, now)

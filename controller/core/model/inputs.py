@@ -420,6 +420,14 @@ class NoteLongWait(Input):
 
 
 @dataclass(frozen=True, slots=True)
+class WarnOfLimit(Input):
+    """The owner of a job was warned, in a journal that is now replayed, that the time limit will end it."""
+
+    job: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSilent(Input):
     """The controller has received no message from a node for `for_s` seconds."""
 

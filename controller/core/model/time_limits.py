@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+WARNING_PART = 0.1
+"""A warning comes at most this fraction of the time limit before the end."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShortLimit:
@@ -21,6 +24,12 @@ class TimeLimitRules:
 
     owners_may_extend: bool = True
     """True: the owner of a running job may extend its limit if no promised start is delayed by it."""
+    warning_s: float = 600.0
+    """The owner is warned this many seconds before the time limit ends a job; 0: no warning."""
+
+    def lead_s(self, limit_s: float) -> float:
+        """Return how many seconds before the end a job with this time limit is warned of it."""
+        return min(self.warning_s, WARNING_PART * limit_s)
 
 
 TIME_LIMIT_RULES = TimeLimitRules()

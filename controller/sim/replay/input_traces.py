@@ -181,6 +181,10 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.MarkNode: (InputTrace(events.NodeMarked),),
     inputs.NoteStart: (InputTrace(events.StartEstimated, shows=lambda event, _: event.kind != PROMISE),),
     inputs.NoteLongWait: (InputTrace(events.WaitAlarmed),),
+    # A warning before the drain of a node follows from the input Drain.
+    inputs.WarnOfLimit: (
+        InputTrace(events.EndWarned, shows=lambda event, _: event.reason is Reason.TIME_LIMIT),
+    ),
     inputs.NodeSilent: (
         InputTrace(
             events.NodeWentDown,
@@ -262,7 +266,6 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.PriorityInherited,
         events.DeadlineAtRisk,
         events.DrainBegan,
-        events.EndWarned,
         events.PreemptionDropped,
         events.PreemptionPlanned,
         events.ReservationBegan,

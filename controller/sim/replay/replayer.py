@@ -54,6 +54,7 @@ class Replay:
         self._cycle_comes = False
         self._due = NEVER
         self.engine = Engine(pipeline, State(pipeline.order, keep_ended, pipeline.sharing))
+        self.engine.give_no_limit_warnings()
         self._agents.state = self.engine.state
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:

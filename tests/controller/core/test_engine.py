@@ -46,7 +46,6 @@ def test_a_job_runs_and_completes(harness: EngineHarness) -> None:
     [
         ({"code": 3}, Reason.EXIT_NONZERO, "exit code 3"),
         ({"code": None, "signal": 9}, Reason.SIGNAL, "killed by signal 9"),
-        ({"code": None, "signal": 15, "why": "time_limit"}, Reason.TIME_LIMIT, "time limit"),
         ({"code": None, "why": "launch_failed: no such program"}, Reason.LAUNCH_FAILED, "no such program"),
         ({"code": None, "why": "supervisor_lost"}, Reason.SUPERVISOR_LOST, "supervisor lost"),
     ],

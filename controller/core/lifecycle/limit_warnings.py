@@ -1,0 +1,166 @@
+"""Warns the owners of running jobs before their time limits end the jobs, and advises them afterwards."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+
+from controller.core.model import inputs
+from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.events import AttemptStarted, EndWarned, Event, JobEdited, MembersStarted
+from controller.core.model.job import NEVER, Job
+from controller.core.model.time_limits import TimeLimitRules
+from controller.core.state.state import State
+from wire.agent.frames import Note
+from wire.names import JobState, Reason
+from wire.text import duration
+
+LEAST_LEAD_S = 1.0
+"""No warning is given that would come less than this before the end."""
+
+NO_LIMIT_WARNINGS = TimeLimitRules(warning_s=0.0)
+LONGER = 1.2
+"""A suggested time limit is this many times as long as similar jobs ran."""
+LONGEST_S = 10 * 365 * 86_400.0
+"""The longest time limit of a job."""
+NEAR = 0.95
+"""Similar jobs that ran at least this part of the limit count as jobs that needed more time."""
+
+
+class LimitWarnings:
+    """Records a warning before the time limit ends a running job, and writes it to the job's stderr and its
+    terminals.
+
+    1. When a job starts to run, or when its time limit is extended, push the time of its warning on a heap:
+       `warning_s` seconds before the end at the limit, but at most WARNING_PART of the limit before it.
+    2. When that time has come, record EndWarned for the end that the limit gives now. An entry that is
+       outdated because the job has ended, or has another limit, is skipped.
+
+    Invariant: each end at a time limit is warned of at most once (`Job.warned_end`), also after a restart.
+    Cost: O(log jobs) for each start of a job and for each warning.
+
+    Example: with `warning_s` = 600, a job with a limit of 1 h is warned 6 minutes before its end, and a job
+    with a limit of 8 h 10 minutes before.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        rules: TimeLimitRules,
+        record: Callable[[Event], None],
+        order: Callable[[Effect], None],
+    ) -> None:
+        self._state = state
+        self._rules = rules
+        self._record = record
+        self._order = order
+        self._heap: list[tuple[float, int]] = []
+        for job in state.live():
+            self._plan(job)
+
+    def clear(self) -> None:
+        """Give no warnings from now on."""
+        self._rules = NO_LIMIT_WARNINGS
+        self._heap.clear()
+
+    @property
+    def next_at(self) -> float:
+        """The time of the next warning; NEVER if none is planned."""
+        heap = self._heap
+        while heap and self._due(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else NEVER
+
+    def on_event(self, event: Event) -> None:
+        """Plan the warning of a job that has started, or whose time limit has changed."""
+        if isinstance(event, AttemptStarted | MembersStarted | JobEdited) and self._rules.warning_s:
+            self._plan(self._state.jobs[event.job])
+
+    def _plan(self, job: Job) -> None:
+        at = warns_at(job, self._rules)
+        if at < NEVER:
+            heapq.heappush(self._heap, (at, job.id))
+
+    def _due(self, number: int) -> float:
+        job = self._state.jobs.get(number)
+        return NEVER if job is None else warns_at(job, self._rules)
+
+    def run(self, now: float) -> None:
+        """Warn the owners of all jobs whose warning is due."""
+        while self.next_at <= now:
+            _, number = heapq.heappop(self._heap)
+            self._warn(self._state.jobs[number], now)
+
+    def on_recorded(self, given: inputs.WarnOfLimit, now: float) -> None:
+        """Repeat a warning of a journal that is replayed, if the same attempt runs."""
+        job = self._state.jobs.get(given.job)
+        if job is not None and job.attempt == given.attempt and limit_end(job) < NEVER:
+            self._warn(job, now)
+
+    def _warn(self, job: Job, now: float) -> None:
+        end = limit_end(job)
+        self._record(EndWarned(job.id, now, job.attempt, end, Reason.TIME_LIMIT, "its time limit"))
+        text = f"{limit_warning_text(job, now)}; {self._advice(job)}"
+        for member in job.running:
+            self._order(SendToNode(member.allocation.node, Note(job.id, job.attempt, text)))
+
+    def _advice(self, job: Job) -> str:
+        if self._rules.owners_may_extend:
+            return f"'corral job set {job.label} --time +1h' extends it if that delays no other job"
+        return "operators may extend it"
+
+
+def limit_end(job: Job) -> float:
+    """Return the time at which the time limit ends the running job; NEVER if it does not."""
+    if job.state is not JobState.RUNNING or job.started_at is None or job.stopping is not None:
+        return NEVER
+    return job.started_at + job.limit
+
+
+def warns_at(job: Job, rules: TimeLimitRules) -> float:
+    """Return the time at which the owner is warned of the job's end at its time limit; NEVER if the owner was
+    warned of this end already, or is not warned.
+    """
+    end = limit_end(job)
+    lead = rules.lead_s(job.limit)
+    return NEVER if end == NEVER or job.warned_end == end or lead < LEAST_LEAD_S else end - lead
+
+
+def limit_warning_text(job: Job, now: float) -> str:
+    """Return a sentence about the end of the job at its time limit, of which its owner was warned. Empty if
+    the owner was not warned.
+    """
+    end = limit_end(job)
+    if job.warned_end is None or job.warned_end != end or end <= now:
+        return ""
+    return f"its time limit of {duration(job.limit)} ends it in {duration(end - now)}"
+
+
+def advice_after_limit(job: Job, usual_s: float | None) -> str:
+    """Return what the owner of a job that its time limit has ended can do: a longer limit, checkpoints,
+    `--time-min`. `usual_s` is the run time in seconds of similar jobs; None if it is not known.
+
+    Example: "it ran its whole limit of 1h00m; similar jobs ran up to 1h50m: submit it again with --time 130m;
+    with checkpoints (--checkpoint-signal, --checkpoint-dir) the next run could continue from the last one".
+    """
+    spec, limit = job.spec, min(job.limit, LONGEST_S)
+    texts = [f"it ran its whole limit of {duration(limit)}"]
+    if job.short is not None:
+        texts = [f"the scheduler had given it {duration(limit)} (--time-min), to start it earlier"]
+    minutes = math.ceil(max(limit * 2 if usual_s is None else usual_s * LONGER, 60.0) / 600.0) * 10
+    again = f"submit it again with a longer limit, such as --time {minutes}m"
+    if usual_s is None:
+        texts.append(again)
+    elif usual_s > limit * NEAR:
+        texts.append(f"similar jobs ran up to {duration(usual_s)}: {again}")
+    else:
+        texts.append(f"similar jobs ended within {duration(usual_s)}: look at its output before another run")
+    if job.checkpoint is not None:
+        texts.append(f"its last checkpoint is {job.checkpoint.path}")
+    elif not spec.saves and not spec.checkpoint_dir:
+        texts.append(
+            "with checkpoints (--checkpoint-signal, --checkpoint-dir) the next run could continue from the "
+            "last one" + ("" if spec.time_min_s else ", and start earlier with --time-min")
+        )
+    return "; ".join(texts)
