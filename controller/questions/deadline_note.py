@@ -27,7 +27,9 @@ MOST_QUEUES = 4
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that may let a job meet its deadline. `text` continues the words "it would meet it if"."""
+    """A change that may let a job meet its deadline. `text` completes a sentence for users that begins with
+    "it would meet it if" (the job would meet its deadline if).
+    """
 
     text: str
     inputs: tuple[Input, ...]

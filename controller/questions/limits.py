@@ -19,8 +19,9 @@ class QuestionRules:
 
     @classmethod
     def of(cls, config: Config) -> QuestionRules:
-        """Return the limits in a configuration. If the key `at_once` is 0, the number of questions that are
-        answered at the same time is half the number of CPU cores, but at least 2 and at most 8."""
+        """Return the limits in a configuration. If the key `at_once` (questions that are answered at the same
+        time) is 0, use half the number of CPU cores, but at least 2 and at most 8.
+        """
         section = config.questions
         at_once = section.at_once or max(2, min(8, (os.cpu_count() or 1) // 2))
         return cls(at_once, section.budget_s, max(section.budget_s, section.longest_s), section.memory_mib)

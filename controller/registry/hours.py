@@ -41,8 +41,8 @@ def _quotas(config: Config, name: str, tables: Mapping[str, Any]) -> dict[Tenant
 
 
 def dead_hours(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each table [hours.NAME] that changes nothing: without keys, or because tables
-    before it are always in force at its hours and set the same keys.
+    """Yield a warning for each table [hours.NAME] that changes nothing. Either the table has no keys, or
+    earlier tables are always in force at the same hours and set the same keys.
     """
     timetable = timetable_of(config)
     for place, each in enumerate(timetable.tables):

@@ -66,8 +66,9 @@ def misspelt_projects(config: Config, _pipeline: Pipeline) -> Iterator[ConfigPro
 
 
 def _before(config: Config, one: tuple[Table, Key], other: tuple[Table, Key]) -> bool:
-    """Return whether `one` is on an earlier line of the file than `other`, and in another table. Each of them
-    is a key with its table."""
+    """Return whether the key `one` is on an earlier line of the file than the key `other`, and in another
+    table. Each argument is (table, key).
+    """
     (table, key), (other_table, other_key) = one, other
     lines = (config.source.line(key) or 0, str(key)), (config.source.line(other_key) or 0, str(other_key))
     return table != other_table and lines[0] < lines[1]

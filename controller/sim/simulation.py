@@ -258,8 +258,8 @@ class Simulation:
         """Return whether a step is left that may change a job.
 
         With a recurring reservation, or with quotas that change with the hour ([hours.NAME]), the timers of
-        the engine never end. If only timers are left, the simulation ends when no job is left, or after
-        QUIET_STEPS steps, and all changes of a week, in which no job has started or ended.
+        the engine never end. If only timers are left, the simulation ends when no job is left, or after many
+        steps with timers alone: QUIET_STEPS plus the changes of the hours in one week.
         """
         state, timetable = self.engine.state, self.engine.state.quotas.rules.timetable
         repeated = any(each.spec.every_s for each in state.reservations)

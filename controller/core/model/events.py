@@ -375,8 +375,8 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPlanned(JobEvent):
-    """The job is nominated for `allocations`: they are kept for it, and it starts there when the victims (the
-    jobs preempted for it) have ended.
+    """The job is nominated: `allocations` are kept for the job. It starts there when its victims (the jobs
+    that are preempted for it) have ended.
 
     `by` is the time by which all victims have ended.
     """
@@ -394,8 +394,8 @@ class PreemptionPlanned(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionDropped(JobEvent):
-    """The nomination of the job was withdrawn: the allocations are no longer kept for the job, because it
-    cannot or must not start there any more.
+    """The nomination of the job was withdrawn: the allocations are no longer kept for the job, because the
+    job cannot or must not start there any more.
     """
 
     why: str

@@ -248,7 +248,9 @@ class CancelReservation(Input):
 
 @dataclass(frozen=True, slots=True)
 class AgentSaidHello(Input):
-    """An agent has connected. It sent the hardware of its host, and the state of all attempts that it has."""
+    """An agent has connected. The agent sent the hardware of its host, and the state of all attempts that it
+    still has.
+    """
 
     node: str
     hello: Hello

@@ -1,5 +1,5 @@
-"""Copies the state of a running controller for another configuration, so that it takes effect without a
-restart.
+"""Copies the state of a running controller for another configuration, so that the new configuration takes
+effect without a restart.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
 
     1. Load all notes (the stored rows of shares, quotas and other settings) into a new state. If the
        half-life of shares or the time window of quotas has changed, usage is then computed in the new way.
-    2. Copy the nodes without jobs. Then give each job its allocations and its nomination again, and put it
-       into its queue at the position that the new configuration gives it.
+    2. Copy the nodes without jobs. Then give each job its allocations and its nomination again. Put each
+       waiting job into its queue at the position that follows from the new configuration.
     3. Copy the values that are in no database row: the counts of submitted requests, the next job id and the
        times of preemptions.
 

@@ -53,8 +53,9 @@ def choose_gpus(
 
     1. For a part of a GPU, take the GPU that the picker plugin (`pick`) chooses.
     2. If the job asks for GPUs on one NUMA node or linked by NVLink, consider only the smallest group of
-       enough GPUs that has both properties. If there is none, try groups with one of these properties, and
-       then groups with only the properties that the job requires (and does not only prefer).
+       enough GPUs that has both properties. If there is no such group, try groups with one of these
+       properties. Then try groups with only the properties that the job requires; properties that it prefers
+       no longer count.
     3. If at least one NUMA node has enough of these GPUs, take them from the one with the fewest free GPUs.
        Otherwise take all GPUs of the NUMA node with the most free GPUs, then continue with the next. Within a
        NUMA node prefer GPUs that are all linked with each other.

@@ -226,9 +226,10 @@ class QuotaReclaim:
     Algorithm
     1. Count the resources that each project will hold when all victims that are ending have ended
        (`pending_transfers`).
-    2. The waiting job's project may reclaim (`entitled`) if, with this job, it stays within its own hard
-       limit of every resource that the job needs.
-    3. Another project must give back if it holds more than its own hard limit of one of these resources.
+    2. The waiting job's project may reclaim (`entitled`) if the project's use, including this job, is within
+       the project's own hard limit for each resource that the job needs.
+    3. Another project must give resources back if it holds more than its own hard limit of one of these
+       resources.
     4. `select` stops jobs of a project only until the project has borrowed nothing of these resources.
 
     Example: projects a and b have 8 GPUs each and a has borrowed 4 of b's. b holds 4 and submits a job of 4

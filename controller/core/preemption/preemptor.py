@@ -55,8 +55,8 @@ class Preemptor:
        If the job's queue has the key `may_preempt`, only jobs in the queues named there are victims.
     4. If more jobs would be stopped within `window_s` seconds than the configured `rate`, plan nothing.
     5. Find other nodes for each victim, the victim with the most GPUs first (`_targets`). A victim that fits
-       there is moved: the nodes are kept for it, and it starts there when it has ended. The other victims
-       wait in the queue.
+       on other nodes is moved: these nodes are kept for the victim, and it starts there when its present
+       attempt has ended. The other victims wait in the queue.
 
     No job is preempted if the waiting job fits as soon as jobs have ended that are likely to end within
     `spare_ending_s` seconds (`ends_anyway`).
@@ -186,9 +186,7 @@ class Preemptor:
         return {each.id for search in self._searches for each in search.stoppable(job, jobs, now)}
 
     def victim_queues(self, job: Job) -> frozenset[str] | None:
-        """Return the queues whose jobs the waiting job may preempt; None if it may preempt those of all
-        queues.
-        """
+        """Return the queues whose jobs the waiting job may preempt; None means all queues."""
         return self._state.quotas.rules.queue(job.spec.queue).may_preempt
 
     def recent(self, now: float) -> list[float]:
@@ -288,7 +286,9 @@ class Preemptor:
         )
 
     def claim_ready(self, job: Job) -> bool:
-        """Return whether the nodes kept for the job are up and all its victims have left them."""
+        """Return whether a nominated job can start now: the nodes kept for the job are up, and all victims
+        have left these nodes.
+        """
         if job.unended or job.wait.gates:
             # A job that is being moved must first end on its old nodes. A replica of a service must first
             # wait for the end of its restart delay.

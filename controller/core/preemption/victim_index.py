@@ -243,8 +243,8 @@ class LossBounds:
         self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
     def losses(self, now: float) -> Floats:
-        """Return for each node a lower bound on the lost work, in GPU-milli-seconds, if jobs on the node are
-        stopped until the request fits on the node.
+        """Return for each node a lower bound on the work that is lost if jobs there are stopped until the
+        request fits. The unit is GPU-milli-seconds.
 
         Infinite if stopping all preemptible jobs of the node is not enough, or if `rule_out` was called for
         the node.
@@ -255,7 +255,9 @@ class LossBounds:
         return np.where(self._possible, np.maximum(0.0, np.minimum(one, many)), np.inf)
 
     def rule_out(self, row: int) -> None:
-        """Exclude a node until its jobs change, because stopping jobs there does not free enough."""
+        """Exclude a node until its jobs change, because stopping jobs there does not free enough resources
+        for the request.
+        """
         self._possible[row] = False
 
     def preemptible(self, row: int, now: float) -> list[int]:

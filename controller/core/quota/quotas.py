@@ -152,7 +152,9 @@ class LimitExceeded:
 
     @property
     def never_text(self) -> str:
-        """A sentence for a job that alone needs more than the limit, so that it can never start."""
+        """A sentence for users about a job that can never start, because the job alone needs more than the
+        limit.
+        """
         return f"{self._name} is {_amount_text(self.kind, self.limit)}{self._asked}"
 
     @property
@@ -483,8 +485,8 @@ class Quotas:
         return max(limit, min(limit + lent, self._stated_sum(kind))) if lent else limit
 
     def _allowed_at_other_hours(self, key: TenantKey, kind: int, need: int) -> bool:
-        """Return whether the limits of a tenant at some other hours of the week allow `need` of the resource
-        `kind`, with all that the tenant may borrow then.
+        """Return whether a tenant may use `need` of the resource `kind` at some other hours of the week.
+        Quota that the tenant may then borrow counts as well.
         """
         if not self.rules.timetable.tables:
             return False

@@ -42,8 +42,8 @@ class Rebalancer:
     Invariant: at most `max_moves` jobs are moving, and moves count towards the rate limit of preemption.
 
     Example: job 7 wants a whole node and would start in 3 hours. A proposal moves two jobs that have just
-    saved a checkpoint, so they cost 0.1 GPU-hours. Job 7 starts in 2 minutes: a gain of 8 GPUs * 3 h, or 24
-    GPU-hours.
+    saved a checkpoint, so the moves cost only 0.1 GPU-hours of lost work. Job 7 starts in 2 minutes: a gain
+    of 8 GPUs * 3 h, or 24 GPU-hours.
     """
 
     def __init__(

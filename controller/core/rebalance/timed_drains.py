@@ -113,8 +113,8 @@ class TimedDrains:
         yield from (each.at for each in self.to_stop(node, drain.empty_by))
 
     def leaving(self, node: Node, empty_by: float) -> Iterator[DepartingJob]:
-        """Yield the jobs on the node that are not being stopped yet, lowest id first, with what happens to
-        them if the node is to be empty at `empty_by`.
+        """Yield what happens to each job on the node if the node must be empty at `empty_by`, lowest job id
+        first. Jobs that are being stopped already are left out.
         """
         for job in [self._state.jobs[number] for number in sorted(node.held)]:
             if job.stopping is not None or job.members[node.name].leaving:

@@ -143,8 +143,8 @@ class Reservations:
         return self._drains
 
     def follow_drain(self, node: Node) -> None:
-        """Add or remove the reservation for the timed drain of a node, so that it equals
-        `Node.timed_drain`.
+        """Add or remove the reservation for the timed drain of a node, so that the reservation has the time
+        of `Node.timed_drain`.
         """
         name, drain = f"{DRAIN_PREFIX}{node.name}", node.timed_drain
         if drain is not None:

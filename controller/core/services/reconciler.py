@@ -46,8 +46,9 @@ class _Round:
 class ServiceReconciler:
     """Keeps the wanted number of replicas of each service running, with the settings of scheduler.toml.
 
-    A replica is an ordinary job. When it fails, the restart policy in its spec restarts it, and its resources
-    are kept for it meanwhile (lifecycle/kept_room.py). So the rounds below only queue and end whole jobs.
+    A replica is an ordinary job. A replica that fails is restarted by the restart policy in its spec, and its
+    resources are kept for the restart (lifecycle/kept_room.py). So the rounds below only queue and end whole
+    jobs.
 
     Algorithm of a round, for one service
     1. End the replicas whose number is not wanted. All replicas of a service that scheduler.toml no longer

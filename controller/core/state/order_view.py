@@ -63,8 +63,8 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
 
 
 def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
-    """Return the jobs on several nodes that have waited longer than `[scheduler] gang_after_s`, or three
-    times as long if their project has already used more than its share.
+    """Return the jobs on several nodes that have waited longer than `[scheduler] gang_after_s`. If the
+    project of a job has used more than its share, the job must have waited three times as long.
 
     Such a job comes before all other jobs, so that backfill reserves nodes for it and starts no further jobs
     on them. Of the jobs with equal requests (a lane), only the first can be in the result.

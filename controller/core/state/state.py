@@ -295,8 +295,8 @@ class State:
         return np.asarray(np.isin(columns.gpu_model, codes).any(axis=1))
 
     def full_models(self, job: Job) -> dict[str, LimitExceeded]:
-        """Return the GPU models that the job cannot use because its tenants have no quota left for them, each
-        with the limit.
+        """Return the GPU models that the job cannot use because its tenants have no quota left for these
+        models, each with the exceeded limit.
         """
         if not self.quotas.models or not job.ask.part.wants_gpus:
             return {}

@@ -168,8 +168,8 @@ def _counted(request: WorkloadRequest, jobs: int) -> Iterator[Session]:
 
 
 def _loaded(request: WorkloadRequest, gpu_s: float) -> Iterator[Session]:
-    """Yield sessions (the jobs that a user submits in a row) until their jobs use `gpu_s` GPU-seconds in
-    total, if possible with an error of at most 0.5 %.
+    """Yield sessions (the jobs that a user submits in a row) whose jobs together use `gpu_s` GPU-seconds, if
+    possible with an error of at most 0.5 %.
 
     A job that would exceed the total is left out, because one long job on many GPUs could exceed it by far.
     """

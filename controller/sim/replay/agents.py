@@ -37,8 +37,8 @@ _OfMembers = events.AttemptStarted | events.AttemptExited | events.MembersStarte
 class RecordedAgents:
     """The virtual agents of all nodes.
 
-    If the journal contains no report for an attempt, because the attempt runs on other nodes or at another
-    time than in the past, the agents make predicted reports and pass them to `report`.
+    The journal contains no reports for an attempt that runs on other nodes or at another time than in the
+    past. For such an attempt the agents make predicted reports and pass them to `report`.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 """Defines for each kind of input of the engine (command, report or timer) which event in the journal proves
-that it arrived, and how a replay makes the input again.
+the arrival of the input, and how a replay makes the input again.
 
 An event proves an input if only this kind of input causes the event. All other events are consequences of an
 earlier input with the same time, or, without such an input, of a scheduling pass. The table WAYS has a row
@@ -118,8 +118,8 @@ def _changes(event: events.JobEdited) -> Mapping[str, Any]:
 def _known(event: events.JobQueued | events.JobEdited) -> Mapping[str, JobState]:
     """Return final states for the ended jobs on which a new or changed job depends, by job label.
 
-    The controller had read these states from the store. The journal does not contain them, so they are chosen
-    so that the engine decides as recorded whether each dependency is met.
+    The controller had read these states from the store. The journal does not contain the states. The result
+    has states with which the engine decides as recorded whether each dependency is met.
     """
     decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
     return {

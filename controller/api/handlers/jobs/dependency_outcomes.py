@@ -10,7 +10,8 @@ from wire.names import JobState
 
 async def outcomes(call: Call, after: tuple[Dependency, ...]) -> dict[str, JobState]:
     """Return the final states of the jobs that are named in the dependencies `after`, by job label (17 or
-    12_3). Jobs that the engine still has in memory are left out, because it has their states."""
+    12_3). Jobs that are still in the engine's memory are left out, because the engine has their states.
+    """
     found = {}
     for label in dict.fromkeys(each.job for each in after if each.job):
         state = call.daemon.state

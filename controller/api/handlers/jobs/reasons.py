@@ -1,5 +1,6 @@
-"""Finds the reason why a job is in its state, such as why it waits. If this takes long, another process does
-it, so that submits are not delayed."""
+"""Finds the reason why a job is in its state, such as why it waits. A search that may take long runs in
+another process, so that submits are not delayed.
+"""
 
 from __future__ import annotations
 

@@ -43,8 +43,9 @@ class Scale:
 
 
 def bend_waits(seconds: float) -> float:
-    """Return the position of a wait on an axis that is logarithmic for waits above about ten seconds, and
-    that also has a place for the wait 0."""
+    """Return the position of a wait on the axis of waits. The axis is logarithmic above about ten seconds,
+    and also has a place for the wait 0.
+    """
     return math.log10(1 + seconds / 10)
 
 

@@ -87,8 +87,8 @@ def bars_of(run: ReportRun) -> list[Bar]:
 
 
 def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
-    """Return for each track (row) that the job uses on one node the id of the track, and the thousandths of
-    the GPU or of a core that the job holds there.
+    """Return (track id, thousandths) for each track (row) that the job uses on one node. The thousandths are
+    those of a GPU or of a core that the job holds there.
     """
     if run.by_gpu:
         return [(hold.uuid, hold.milli) for hold in part.gpus]
