@@ -90,12 +90,13 @@ def main(
 
 
 def _open_streams() -> None:
-    # stdout is None if the process was started with `>&-`. Replace characters that the encoding of the stream
-    # lacks, because otherwise they would end the command with an error.
+    # stdout is None if the process was started with `>&-`.
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    # Replace characters that the encoding of the terminal does not have. Without this, they would raise an
+    # error.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 

@@ -32,7 +32,7 @@ class DeferredSignals:
 
     def __enter__(self) -> DeferredSignals:
         for number in _HANDLED:
-            # Do not handle a signal that is ignored already, for example because the user started the command
+            # Leave out signals that are ignored already, for example because the user started the command
             # with nohup.
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._receive)

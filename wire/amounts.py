@@ -77,7 +77,7 @@ def present() -> float:
 
 @contextmanager
 def as_of(now: float, zone: tzinfo) -> Iterator[None]:
-    """Let `moment` count from the time `now`, and read times of day in `zone`, inside a `with` block.
+    """Context manager in which `moment` uses `now` as the present time and `zone` as the time zone.
 
     Simulations use it: there, "18:00" is a time of the simulated day.
     """

@@ -63,10 +63,10 @@ def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
     try:
         return open_child(parent, name, path, make, mode)
     except OSError as error:
-        # Also follow a symbolic link at the end of the path: an administrator may have moved the directory
-        # to another disk.
         if error.errno not in _LINK_ERRORS or not _is_link(parent, name):
             raise
+        # Follow a symbolic link at the end of the path, because an administrator may have moved the directory
+        # to another disk.
         target = _target(parent, name, path)
     finally:
         os.close(parent)
@@ -245,7 +245,8 @@ def _empty(folder: int, top: int, depth: int) -> bool:
 
 
 def _open_to_delete(parent: int, name: str) -> int:
-    if os.geteuid():  # Root can delete entries without this permission.
+    # Only root can delete the content of a directory without write permission on the directory.
+    if os.geteuid():
         os.chmod(name, 0o700, dir_fd=parent)
     return os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
 

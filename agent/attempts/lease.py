@@ -27,7 +27,7 @@ def boot_time_s() -> float:
 
 def write_renewal(descriptor: int, boot_id: str, contact_s: float) -> None:
     """Write `contact_s`, the time of the last contact with the controller in seconds since boot, to the open
-    file `descriptor`. `boot_id` is the boot in which this time counts.
+    file `descriptor`. `boot_id` identifies the boot from which the seconds are counted.
     """
     os.pwrite(descriptor, attempt_record.encode_fact(NAME, boot_id, f"{contact_s:020.6f}"), 0)
 

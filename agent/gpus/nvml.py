@@ -461,8 +461,8 @@ class NvmlGpus:
             self._report(uuid, kind, line.get("error", "") or foreign_process)
             self._answer_check(uuid, line.get("error", "") or reason, occupied="error" not in line)
         for uuid in self._held_before - held.keys():
-            # Wait until the GPU is clean. If it does not become clean, a fault is reported; the callback has
-            # nothing to do.
+            # Check that the GPU becomes clean after its job. `wait_until_clean` reports a fault if the GPU
+            # does not, so the callback has nothing to do.
             self.wait_until_clean((uuid,), lambda _why: None)
         self._held_before = set(held)
         self._check_pending_launches(round_lines, processes)

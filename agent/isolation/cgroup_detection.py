@@ -173,8 +173,8 @@ def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
             _enable(base, limited)
             parent = _make_parent(base, "corral", tag, enable=limited)
             for above in (f"{base}/corral", parent):
-                # Set memory.low of the parent cgroups too: the kernel protects no more memory of an attempt
-                # than its parents allow.
+                # Set memory.low of the parent cgroups to the maximum, because the kernel protects no more
+                # memory of an attempt than memory.low of its parents.
                 with suppress(OSError):
                     write_setting(f"{above}/memory.low", "max")
             return HostCgroups(

@@ -157,8 +157,8 @@ class LabRun:
         simulation.schedule(now + interval_s, REBALANCE, self._rebalance)
 
     def _submit(self, work: TraceJob, now: float) -> None:
-        """Submit a job as its user, who is no operator: the limits on priorities and the members of projects
-        in the configuration apply.
+        """Submit a job as its user and not as an operator. So the configured limits on priorities and the
+        members of projects apply.
 
         If the job is refused because of an optional field (see _OPTIONAL), submit the job without the field,
         as a user would.

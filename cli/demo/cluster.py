@@ -156,9 +156,9 @@ class Cluster:
             shutil.rmtree(self.place, ignore_errors=True)
 
     def _end_jobs(self) -> None:
-        # End the jobs before the controller, because jobs keep running when the controller stops.
         if self._controller is None or self._controller.poll() is not None:
             return
+        # Cancel the jobs while the controller runs, because jobs keep running when the controller stops.
         with self.client() as client:
             deadline = time.monotonic() + JOBS_END_S
             while time.monotonic() < deadline:

@@ -63,7 +63,7 @@ def demo(
                 cluster.check()  # Raise an error with the reason if the controller has ended.
                 raise
     except SignalReceived as interrupted:
-        # Ignore an error, because the terminal may be closed.
+        # Ignore an OSError, because the terminal may be closed.
         with suppress(OSError):
             print_note("corral: the demo has ended, and its files are removed")
         return 128 + interrupted.number

@@ -70,10 +70,10 @@ def copy(
                 retries.connected()
             return
         except (Unreachable, Refused) as lost:
-            # Try again after the error node_away, because a restarted controller may not have reconnected to
-            # its nodes yet.
             if not follow or (isinstance(lost, Refused) and lost.problem.code != "node_away"):
                 raise
+            # Try again after a lost connection, and after the error node_away: a restarted controller may not
+            # have reconnected to its nodes yet.
             retries.disconnected(lost)
 
 

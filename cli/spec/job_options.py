@@ -80,8 +80,8 @@ class JobOption:
         each time that the option is written. For the default value the list is empty.
         """
         value = getattr(spec, self.field)
-        # The value may have no field with the name `part`. Then `show` computes the text from the whole
-        # value: the restart policy is one value with three options.
+        # Take the field `part` of the value, if there is one. Otherwise `show` computes the text from the
+        # whole value: for example, three options set one restart policy.
         if self.part in getattr(value, "__dataclass_fields__", ()):
             value = getattr(value, self.part)
         return [] if value is None else self.show(value)

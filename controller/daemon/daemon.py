@@ -222,8 +222,9 @@ class Daemon:
             path.rename(path.with_name(f"{path.name}.imported"))
 
     def reconfigure(self, config: Config) -> None:
-        """Apply a configuration, which the engine uses already, to the other parts: connections to agents,
-        answers to questions, background tasks."""
+        """Apply a configuration to all parts except the engine, which uses the configuration already:
+        connections to agents, answers to questions, background tasks.
+        """
         pipeline, waiting = self.engine.pipeline, config.scheduler.waiting
         self.config = config
         self.hosts.config = config
@@ -281,8 +282,8 @@ class Daemon:
             await asyncio.sleep(0)
             if self._store_failure is not None:
                 await self._wait_for_store()
-                # End the loop: stop() was called before the store could be written.
                 if self._store_failure is not None:
+                    # End the loop: stop() was called before the store could be written.
                     _refuse(self._inbox, self._store_failure)
                     return
 
@@ -356,11 +357,11 @@ class Daemon:
     def _take_batch(self) -> list[PendingInput]:
         most = MAX_BATCH
         if self._single_inputs:
-            # An input has crashed the engine, and the inputs are processed one by one to find it. Run a pass
-            # after each, because the input may make only the next pass crash.
+            # Process the inputs one by one, to find the input that crashed the engine. Run a pass after each
+            # input, because the crash may occur only in the pass.
             most, self._single_inputs, self._next_pass = 1, self._single_inputs - 1, 0.0
-        # End the batch before a new configuration. To apply it, the engine is built again from a copy of its
-        # state, which must contain only changes that are on disk.
+        # End the batch before a new configuration. To apply the configuration, the engine is built again from
+        # a copy of its state. The copy must contain only changes that are on disk.
         for index, (given, _) in enumerate(islice(self._inbox, most)):
             if isinstance(given, inputs.ApplyConfig):
                 most = max(1, index)

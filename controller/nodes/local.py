@@ -84,7 +84,7 @@ class AgentPipes:
         return self._in.transport.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        # Do not close the pipe of an agent that has ended: it is closing already, and close() would fail.
+        # The pipe of an agent that has ended is closing already, and close() would fail.
         if not self._in.transport.is_closing():
             self._in.close()
         try:

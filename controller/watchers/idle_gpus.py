@@ -52,7 +52,7 @@ class _Readings:
     def _merge_older(self) -> None:
         """Halve the number of older time spans by merging them in pairs."""
         starts, percents = self.starts, self.percents
-        # Each step merges two spans into one, so the next two spans begin at the next index.
+        # Add only 1 to the index in each step, because the step merges the spans `at` and `at + 1` into one.
         for at in range(_SPANS // 4):
             first, second, end = starts[at], starts[at + 1], starts[at + 2]
             percents[at] = (percents[at] * (second - first) + percents[at + 1] * (end - second)) / (

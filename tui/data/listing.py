@@ -211,8 +211,8 @@ class Listing(Generic[Key, Row]):
             self._point(index)
             self._home_value = self._placed[home]
         else:
-            # Search with the sort key that the row had when it was last shown. Its present sort key can be
-            # another one: a job that has ended is sorted to another place, and the filter may hide it.
+            # Search with the sort key that the row had when it was last shown. The present sort key may
+            # differ, for example because the job has ended.
             if self._home_value is None:
                 self._home_value = self.sorts[self.sort](self.rows[home])
             at = bisect_left(self._order, (self._home_value, home))

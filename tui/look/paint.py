@@ -62,8 +62,7 @@ def fit(text: str, width: int, right: bool = False) -> str:
     """
     size = span(text)
     if size > width:
-        # Cut a text that has only spaces or line symbols without an ellipsis, because it carries no
-        # information.
+        # Add no ellipsis to a text of spaces or line symbols, because its end carries no information.
         if not text.strip(" ─"):
             return text[:width]
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""

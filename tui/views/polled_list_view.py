@@ -126,8 +126,8 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return [(printable(self._wrong, 300), "warn")] if self._wrong else self.legend()
 
     def hint(self, name: str, does: str) -> Sequence[Piece]:
-        """Return the end of the text for an empty list, such as "; N sets one": the key of the action `name`,
-        and the text `does` about its effect. In the read-only mode, return nothing.
+        """Return the end of the text for an empty list, such as "; N sets one". The key N is that of the
+        action `name`, and "sets one" is the text `does`. In the read-only mode, return nothing.
         """
         if app_of(self).read_only:
             return ()

@@ -68,8 +68,8 @@ class NumaFacts:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """The resources of a host. The controller gets changes only with the next Hello, the first message of a
-    connection. `storage_mib` is local disk for scratch.
+    """The resources of a host. If the resources change, the agent reports them only in its next Hello, the
+    first message of a connection. `storage_mib` is local disk for scratch.
     """
 
     cpu_milli: int

@@ -113,7 +113,8 @@ class Transport:
                 return self._body(response.status, response.read())
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
-                # Do not repeat a request if no connection was possible or if the answer took too long.
+                # Raise an error instead of a repetition if no repetition is left, if the request was not
+                # sent, or if the answer took too long.
                 if not pauses or not sent or isinstance(error, _TIMEOUTS):
                     unsure = sent and not question
                     raise self._unreachable(error, connected, timeout_s, unsure=unsure) from None
@@ -175,8 +176,8 @@ class Transport:
         raise Refused(status, problem)
 
     def _connection(self) -> http.client.HTTPConnection:
-        # Check the connection before each request, because the server closes idle connections. If a request
-        # were sent on a closed connection, it would fail, and a repetition might be carried out twice.
+        # Drop a kept connection that the server has closed. A request on this connection would fail, and a
+        # repetition of the request might be carried out twice.
         if self._kept is not None and (self._kept.sock is None or _readable(self._kept.sock)):
             self._drop()
         if self._kept is None:

@@ -37,8 +37,8 @@ class AgingOrder:
         return (job.priority,)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the sort key of the job at the time `view.now`: minus its priority with the points for its
-        age. The job with the lowest key is first.
+        """Return the sort key of the job at the time `view.now`. The key is the negative of the priority,
+        including the points for age. The job with the lowest key is first.
         """
         aged = job.priority + self.per_hour * max(0.0, view.now - job.ages_from) / HOUR_S
         return (-max(job.priority, min(self.ceiling, aged)),)

@@ -69,8 +69,8 @@ class FairShareStrategy:
 class QuotaReclaimStrategy:
     """The strategy of `[quota] reclaim = "preempt"`: projects get back quota that other projects borrowed.
 
-    It stops jobs of projects that have borrowed quota, for jobs within the quota of their own project (see
-    QuotaReclaim).
+    It stops jobs of projects that have borrowed quota, so that jobs within the quota of their own project can
+    start (see QuotaReclaim).
     """
 
     name: ClassVar[str] = "reclaim"
