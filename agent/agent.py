@@ -89,8 +89,8 @@ class Agent:
     Start
     1. `adopt`: read the attempts that earlier agents left in the spool. If the spool has no record of an
        attempt but its processes run, write a record with the fact that the supervisor was lost.
-    2. `serve`: send the hello, the first message to the controller. It has every attempt whose end the
-       controller has not stored yet.
+    2. `serve`: send the hello, the first message to the controller. The hello contains every attempt whose
+       end the controller has not stored yet.
     3. Watch the supervisors that still run. Launch a supervisor for each attempt that has none.
 
     The loop (`_run_once`)
@@ -112,8 +112,8 @@ class Agent:
 
     Example: Start 7.1 arrives. `AttemptStates.start` returns RecordOrder and LaunchSupervisor; the record is
     written and a launch spec goes to the fork server. The hint `7.1 forked 4711` makes the agent watch pid
-    4711, `7.1 started ...` and `7.1 ended ...` are each sent to the controller as a report. Settle 7.1 moves
-    the record to settled/.
+    4711. For each of the hints `7.1 started ...` and `7.1 ended ...`, the agent sends a report to the
+    controller. Settle 7.1 moves the record to settled/.
     """
 
     def __init__(
@@ -334,8 +334,8 @@ class Agent:
     # --- hints (messages of supervisors on the FIFO), supervisors, and the fork server ---
 
     def _read_hints(self) -> None:
-        """Read the FIFO on which supervisors report what happened to attempts. Damaged lines are skipped and
-        not lost: the record of each attempt in the spool has the same lines.
+        """Read the FIFO on which supervisors report what happened to attempts. Skip damaged lines. No fact is
+        lost, because the record of each attempt in the spool has the same lines.
         """
         data = self.partial_hint + os.read(self.spool.hints, _FIFO_READ_BYTES)
         *lines, self.partial_hint = data.split(b"\n")

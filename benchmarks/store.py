@@ -180,8 +180,8 @@ def _measure(made: System) -> None:
 
 def _measure_request(made: System, ask: object) -> tuple[list[float], float, float]:
     """Send the request `ask`, and small requests at the same time. Return the seconds of `ask` and then of
-    each small request, the CPU seconds of the controller, and the memory in MiB that the controller uses more
-    than before.
+    each small request, the CPU seconds of the controller, and by how many MiB the memory of the controller
+    has grown.
     """
     waits: list[float] = []
     over = threading.Event()

@@ -24,7 +24,7 @@ EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
 def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
     """Run the terminal UI until the user quits, and return the exit code. It is 7 if the controller cannot be
-    reached at the start. `cli` has the functions that the terminal UI uses of the command line.
+    reached at the start. `cli` has the functions of the command line that the terminal UI uses.
     """
     # stdin, stdout and stderr must all be terminals: Textual reads stdin and writes the screen to stderr, and
     # this program writes messages to stdout when the terminal UI has ended.

@@ -194,7 +194,7 @@ class Spool:
             lease.write_renewal(self._lease, self.boot_id, contact_s)
 
     def record_order(self, key: AttemptKey, order: Start | None, *facts: bytes) -> None:
-        """Create the record of an attempt. Its first line is the start order; the lines in `facts` follow.
+        """Create the record of an attempt. Its first line is the start order; the lines in `*facts` follow.
         Reserve disk space for later lines. Raise OSError if the disk is full.
         """
         name = format_key(key)

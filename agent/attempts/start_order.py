@@ -92,8 +92,8 @@ class LaunchBuilder:
     1. Look up the Unix account of the job's user.
     2. Choose CPUs and NUMA nodes.
     3. Copy the order into a launch spec: command, environment, limits, checkpoints.
-    4. Add what the site sets: cgroups, prolog, epilog, log limit, and the signed variables that mark the
-       job's processes.
+    4. Add the settings of the site: cgroups, prolog, epilog, log limit, and the signed variables that mark
+       the job's processes.
     5. Add the scratch directory, if the job requests scratch.
     6. If the job has an image, put the command that runs a container before the job's command.
 

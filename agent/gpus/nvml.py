@@ -477,8 +477,8 @@ class NvmlGpus:
 
     def _check_links(self, samples: list[GpuSample]) -> None:
         """End the agent if a GPU has more or fewer active NVLinks than at the start of the agent, in several
-        rounds of readings in a row. NVLinks are reported only in the hello, the first message of an agent, so
-        a new agent must report them.
+        consecutive rounds of readings. NVLinks are reported only in the hello, the first message of an agent,
+        so a new agent must report them.
         """
         now = {(each.uuid, each.links): each.links_up for each in samples}
         self._first_links = begun = {**now, **self._first_links}

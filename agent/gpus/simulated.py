@@ -198,7 +198,7 @@ def _processes(held: list[GpuHolder], used: Mapping[str, int]) -> tuple[GpuProce
 def _divided(node: str, gpu: GpuFacts, slices: Sequence[str], first: int, number: str) -> list[GpuFacts]:
     """Return the MIG instances into which `gpu` is divided, one for each MIG profile in `slices`. Each
     instance is a separate device without NVLink. The indices of the instances begin at `first`; `number` is
-    the number of `gpu`.
+    the number that the driver gives `gpu`, such as 3.
     """
     return [
         replace(

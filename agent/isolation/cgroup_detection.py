@@ -189,8 +189,8 @@ def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
 
 
 def _move_agent_down(base: str) -> str:
-    """Move the agent into a child cgroup: the kernel does not enable controllers for the children of a
-    cgroup that itself has processes. Return the child's path.
+    """Move the agent into a child cgroup of `base`, and return the path of the child. The kernel enables no
+    controllers for the children of a cgroup that has processes.
     """
     own_directory = f"{base}/corral-agent"
     os.makedirs(own_directory, exist_ok=True)

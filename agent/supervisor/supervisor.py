@@ -477,7 +477,7 @@ class Supervisor:
 
     def _begin_ending(self, grace_s: float) -> None:
         """Send SIGTERM to the job now, and plan SIGKILL after `grace_s` seconds. If `grace_s` is 0, send no
-        SIGTERM. A second call can only plan an earlier SIGKILL.
+        SIGTERM. A further call can make SIGKILL earlier, but not later.
         """
         kill_at = time.monotonic() + grace_s
         if not self.ending and grace_s > 0:
@@ -506,8 +506,8 @@ class Supervisor:
                 self.warn_at = self.limit_at - self.launch.warn[1]
 
     def _read_limit(self) -> None:
-        """Plan the end again if the agent has written a longer time limit. The file is read only when the
-        warning or the end is due, so a longer limit needs no message to this process.
+        """Plan a later end of the job if the agent has written a longer time limit. The file is read only
+        when the warning or the end is due, so a longer limit needs no message to this process.
         """
         try:
             with open(f"{self.launch.directory}/limit", encoding="utf-8") as file:
@@ -605,8 +605,8 @@ class Supervisor:
         self.record_end += len(line)
 
     def hint(self, *lines: bytes) -> None:
-        """Send `lines` of the record to the agent through the agent's FIFO. Without `lines`, send the lines
-        again that did not fit into the FIFO the last time.
+        """Send `*lines`, which are lines of the record, to the agent through its FIFO. Without arguments,
+        send the lines that did not fit into the FIFO the last time.
         """
         hint = b"".join(self.launch.key.encode() + b" " + line for line in lines) or self.pending_hint
         self.pending_hint = b""

@@ -95,8 +95,8 @@ def placement(
 
     Pods arrive one by one, in a random order, until they have requested 130 % of all GPUs. Each pod is placed
     at once or fails, and no pod ends. The result is the percentage of all GPUs that is allocated at the end.
-    The higher the result, the fewer GPUs are lost to fragmentation. The engine decides as on a
-    live cluster. Without options, the command measures the speed of placement instead.
+    The higher the result, the fewer GPUs are lost to fragmentation. The engine decides as on a live cluster.
+    Without options, the command measures the speed of placement instead.
     """
     with refusals():
         strategies = _strategies(strategy, config)

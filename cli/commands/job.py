@@ -65,8 +65,8 @@ app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
 
 @dataclass(frozen=True)
 class Chosen(FlagGroup):
-    """The flags of all commands that change several jobs, such as `corral job cancel`. They select the jobs,
-    and ask for confirmation or a dry run.
+    """The flags of all commands that change several jobs, such as `corral job cancel`. They select jobs
+    (--mine), skip the confirmation (--yes) or make a dry run (--dry-run).
     """
 
     jobs: Jobs = field(default_factory=list)
@@ -138,8 +138,8 @@ def change(
     --restart options can be changed, and --time can become longer.
 
     --time +2h adds two hours to the time limit. The owner of a running job may extend it up to the limit of
-    its queue, if this delays no reservation and no promised start of another job.
-    Operators may always extend it.
+    its queue, if this delays no reservation and no promised start of another job. Operators may always extend
+    it.
 
     The options are those of 'corral submit'. Options that you do not write keep their present values.
     """

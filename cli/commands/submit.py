@@ -52,8 +52,8 @@ class JobCommand(TyperCommand):
 
 
 def _output_hint(error: typer.BadParameter) -> typer.BadParameter:
-    """Return the error for an invalid value of -o, such as `-o out.txt`, with a hint: for the file of the
-    job's output, Corral has --output. In sbatch, -o is the flag of this file.
+    """Return the error for an invalid value of -o, such as `-o out.txt`, with a hint. In sbatch, -o names the
+    file for the job's output; in Corral, --output does this.
     """
     if error.param is not None and error.param.name == "answer":
         file = error.message.partition("' is none of")[0].lstrip("'")

@@ -40,8 +40,8 @@ class Reader:
 
 
 def use_fast_readers(command: Any, above: Any = None) -> Any:
-    """Give a `Reader` to each parameter of a command and of its subcommands whose type is simple, such as int
-    or str. `above` is the Typer context of the parent command.
+    """Give a `Reader` to each parameter with a simple type, such as int or str, of a command and its
+    subcommands. `above` is the Typer context of the parent command.
     """
     # Create the context of a command before the contexts of its subcommands, because subcommands inherit the
     # names of the --help option (-h, --help) from the command above.

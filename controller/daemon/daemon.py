@@ -461,10 +461,10 @@ class Daemon:
         self._pass_wanted = True
 
     def _may_quarantine(self, batch: list[PendingInput], failure: Exception, seq_before: int) -> bool:
-        """Return whether to search the batch for the input that crashed the engine, and count the crash.
+        """Count a crash of the engine, and return whether to search the batch for the input that caused it.
 
         The result is False if the store failed, if events of the batch are on disk already, or if the engine
-        has crashed too often in the last minute. The controller then stops.
+        has crashed too often in the last minute. In these cases the controller stops.
         """
         blamed = any(not isinstance(given, inputs.ControllerStarted) for given, _ in batch)
         if isinstance(failure, StoreFailure) or self.seq != seq_before or not blamed:

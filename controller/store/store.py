@@ -228,8 +228,8 @@ class Store:
         self._head = head
 
     def _write(self, work: Callable[[], T]) -> T:
-        """Return the result of `work`, which changes the database in a transaction, for example by a
-        deletion. Errors of the database become StoreFailure.
+        """Call `work`, which changes the database, in a transaction, and return its result. Errors of the
+        database become StoreFailure.
         """
         self._must_work()
         try:
@@ -272,7 +272,7 @@ class Store:
     ) -> list[JobRow]:
         """Return up to `limit` jobs in these states and of this user, newest first.
 
-        `after` is the number of the last job on the page before.
+        `after` is the id of the last job on the previous page; None for the first page.
         """
         query = records.JOBS.order_by(tables.jobs.c.id.desc()).limit(limit)
         if states is not None:

@@ -64,8 +64,8 @@ def existing_paths(paths: Iterable[str], roots: Iterable[str]) -> list[str]:
 
 
 async def _in_thread(work: Callable[[], list[str]]) -> list[str]:
-    """Return the result of `work`, which is called in a daemon thread: if a network file system does not
-    answer, neither the event loop nor the exit of the controller is blocked.
+    """Call `work` in a daemon thread, and return its result. If a network file system does not answer,
+    neither the event loop nor the exit of the controller is blocked.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()

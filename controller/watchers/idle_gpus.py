@@ -75,10 +75,10 @@ class _Readings:
         return work / (now - end) if now > end else self.percents[-1]
 
     def idle_since(self, begun: float, now: float) -> float | None:
-        """Return since when the GPU is idle, at the earliest since `begun`; None if it is not idle.
+        """Return the time since which the GPU is idle, but no time before `begun`; None if it is not idle.
 
-        This is the begin of the longest time until now in which the mean utilisation and the first
-        measurement are below IDLE_PERCENT.
+        The result is the begin of the longest time span up to now in which both the mean utilisation and the
+        first measurement are below IDLE_PERCENT.
         """
         work, end, found = 0.0, now, None
         for start, percent in self._backwards():

@@ -119,9 +119,9 @@ class TenantEdits:
         send: Callable[[Client], Thing],
         success_text: Callable[[Thing], str],
     ) -> None:
-        """Ask the user to confirm a change, then send the request with `send`. `question` returns the content
-        of the dialog; None if there is nothing left to change. `success_text` returns the message that is
-        shown if the request succeeds.
+        """Ask the user to confirm a change, then call `send`, which sends the request. `question` returns the
+        content of the dialog; None if there is nothing left to change. `success_text` returns the message
+        that is shown if the request succeeds.
         """
 
         def show_result(answer: Thing | Failure) -> None:

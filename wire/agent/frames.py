@@ -214,8 +214,8 @@ class AttemptUse:
 
 @dataclass(frozen=True)
 class GpuReport:
-    """The GPU readings that have changed noticeably since the agent sent them last, in `samples`. `uses` has
-    the GPU usage of all running attempts, or is empty.
+    """GPU readings and GPU usage. `samples` has the readings that have changed noticeably since the agent
+    sent them last. `uses` has the GPU usage of all running attempts, or is empty.
     """
 
     samples: tuple[GpuSample, ...]
@@ -224,8 +224,8 @@ class GpuReport:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """The result of an attempt's health check has changed: the check passes, or has failed so often that the
-    attempt counts as unhealthy.
+    """A change of an attempt's health: the health check passes, or has failed so often that the attempt
+    counts as unhealthy.
     """
 
     job: int

@@ -164,7 +164,7 @@ class JobsOrder:
     """An order for many jobs at once. `action` is cancel, hold, release, preempt, requeue or set.
 
     `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, user:ada, last or all. `mine` leaves out jobs of other
-    users; without `jobs` it selects all jobs of the user that sends the request. The action set uses
+    users; without `jobs` it selects all jobs of the user that sends the request. The action `set` uses
     `changes` and `extend_s`, which are as in JobChange. With `stay_held` a preempted job is also held. With
     `only_tell` nothing is changed, and the answer shows what the order would change.
     """

@@ -24,7 +24,7 @@ class NodeRequest:
     """The body of a request to check a host (preflight) or to add it as a node. The SSH host key in
     `host_key` is accepted and pinned.
 
-    A preflight without `host` checks the host that the node has now.
+    A preflight without `host` checks the present host of an existing node.
     """
 
     name: str
@@ -235,7 +235,7 @@ class NodeView:
     @property
     def state_word(self) -> str:
         """Return the state of the node as shown to users. A drained node is `draining` until its last job has
-        ended. After a timed drain (`empty_by`), the node is `draining` until that time.
+        ended. With a timed drain, the node is `draining` until the time `empty_by`.
         """
         if self.drain is not None and self.state is NodeState.UP:
             return "draining"

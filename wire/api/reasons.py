@@ -61,8 +61,8 @@ class Points:
 
 @dataclass(frozen=True)
 class NodeScore:
-    """How the scorers rate a node for a waiting job: the points of each scorer. `fits` is False if the job
-    does not fit on any node now.
+    """How the scorers rate a node for a waiting job: the points of each scorer. If the job fits on no node
+    now, `fits` is False for all nodes, and the nodes are those that could run the job if they were idle.
     """
 
     node: str

@@ -37,11 +37,11 @@ class UsageList:
 @dataclass(frozen=True)
 class BudgetView:
     """The use of a project in one calendar month, compared with its budget. `gpu_hours_limit` and
-    `money_limit` contain what was carried over from the last month; None if the amount is not limited.
+    `money_limit` include the amount that was carried over from the last month; None means no limit.
 
-    `percent` is the used part of the budget. `then` says what happens to the project's waiting jobs when the
-    budget is used up: they start as before (alert), they start after all other jobs (low), or they do not
-    start (stop). The month ends at `ends_at`.
+    `percent` is the used part of the budget in percent. `then` says what happens to the project's waiting
+    jobs when the budget is used up: they start as before (alert), they start after all other jobs (low), or
+    they do not start (stop). The month ends at `ends_at`.
     """
 
     project: str

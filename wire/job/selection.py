@@ -54,7 +54,7 @@ class AllJobs:
 
 @dataclass(frozen=True)
 class JobsOf:
-    """Selects all active jobs of a user or a project, or all whose name matches a pattern.
+    """Selects all active jobs of a user or a project, or all active jobs whose name matches a pattern.
 
     `field` is user, project or name. In a pattern, `*` stands for any characters and `?` for one.
     """

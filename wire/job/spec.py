@@ -122,7 +122,7 @@ SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "URG",
 
 
 def with_values(spec: JobSpec, values: Mapping[str, object]) -> JobSpec:
-    """Return a copy of the spec with other values of these fields.
+    """Return a copy of the spec in which the fields named in `values` have these values.
 
     `dataclasses.replace` does the same, but takes 30 microseconds for a class with this many fields, and a
     submit makes several copies.
