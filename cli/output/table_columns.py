@@ -13,7 +13,7 @@ from wire.api.cluster import EventView
 from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView
 from wire.job.spec import gpus_text
-from wire.names import WHOLE_GPU, GpuHealth, JobState, NodeState, priority_name
+from wire.names import WHOLE_GPU, GpuHealth, JobState, NodeState, Reason, priority_name
 from wire.text import duration, memory
 
 GREEN, YELLOW, RED, CYAN, MAGENTA, FAINT = "32", "33", "31", "36", "35", "2"
@@ -63,6 +63,8 @@ def nodes_or_reason(job: JobView) -> str:
         return (
             f"{nodes} (idle {duration(max(0.0, time.time() - job.idle_since))})" if job.idle_since else nodes
         )
+    if job.reason is Reason.TIME_LIMIT and job.state.terminal:
+        return "time limit"  # The detail has a long advice, which 'corral job show' prints.
     return job.detail or job.reason.value.replace("_", " ")
 
 

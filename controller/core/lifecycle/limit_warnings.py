@@ -16,6 +16,8 @@ from wire.agent.frames import Note
 from wire.names import JobState, Reason
 from wire.text import duration
 
+MOST_OUTDATED = 10_000
+"""About this many outdated entries stay on the heap."""
 LEAST_LEAD_S = 1.0
 """No warning is given that would come less than this before the end."""
 
@@ -81,6 +83,10 @@ class LimitWarnings:
         at = warns_at(job, self._rules)
         if at < NEVER:
             heapq.heappush(self._heap, (at, job.id))
+        if len(self._heap) > MOST_OUTDATED + 2 * len(self._state.releases):
+            # Most entries are of jobs that have ended long before their limits.
+            self._heap = [each for each in self._heap if self._due(each[1]) == each[0]]
+            heapq.heapify(self._heap)
 
     def _due(self, number: int) -> float:
         job = self._state.jobs.get(number)
