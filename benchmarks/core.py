@@ -130,7 +130,7 @@ def reserve_all(nodes: int, queued: int) -> tuple[float, list[float]]:
     One waiting job has anti-affinity to a job on every node. Every node has free resources for this job, but
     all nodes are excluded.
     """
-    engine = engine_of(nodes, scheduler={"backfill": "conservative"})
+    engine = engine_of(nodes, scheduler={"backfill": "conservative", "backfill_depth": 1_000})
     dice = random.Random(1)
     for number in range(nodes):
         where = {"node": f"n{number:05}"}

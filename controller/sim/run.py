@@ -116,6 +116,16 @@ def with_estimate(policy: Policy, estimate: str) -> Policy:
     return Policy(name, config.model_copy(update={"backfill": changed}))
 
 
+def with_depth(policy: Policy, depth: int) -> Policy:
+    """Return a policy in which conservative backfill makes reservations for at most `depth` waiting jobs."""
+    config = policy.config
+    scheduler = config.scheduler.model_copy(update={"backfill_depth": depth})
+    profiles = {
+        name: each.model_copy(update={"backfill_depth": depth}) for name, each in config.profiles.items()
+    }
+    return Policy(policy.name, config.model_copy(update={"scheduler": scheduler, "profiles": profiles}))
+
+
 def profile_of(config: Config, name: str) -> Config:
     """Return a configuration that applies the policy of one profile to all jobs on all nodes."""
     if name != DEFAULT_PROFILE and name not in config.profiles:

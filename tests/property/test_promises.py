@@ -105,11 +105,15 @@ def test_backfilled_jobs_never_delay_the_first_job(
     pass_time(run.harness, 1e6, run.tick)
 
 
-@settings(max_examples=60, deadline=None)
-@given(steps=STEPS)
-def test_conservative_reservation_only_moves_earlier(steps: list[tuple[JobSpec, float]]) -> None:
-    """Jobs without job affinity, because the jobs near a reservation cannot be predicted."""
-    harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
+@settings(max_examples=120, deadline=None)
+@given(steps=STEPS, depth=st.sampled_from([None, 1, 2, 4]))
+def test_conservative_reservation_only_moves_earlier(
+    steps: list[tuple[JobSpec, float]], depth: int | None
+) -> None:
+    """Jobs without job affinity, because the jobs near a reservation cannot be predicted. Jobs behind the
+    depth start without reservations, and delay none.
+    """
+    harness = EngineHarness(replace(PIPELINE, backfill=Conservative(depth=depth)))
     promised: dict[int, float] = {}
 
     def tick() -> None:
@@ -127,6 +131,27 @@ def test_conservative_reservation_only_moves_earlier(steps: list[tuple[JobSpec, 
         pass_time(harness, harness.now + pause, tick)
     pass_time(harness, 1e6, tick)
     assert not len(harness.state.queue)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS)
+def test_depth_changes_nothing_for_shorter_queues(steps: list[tuple[JobSpec, float]]) -> None:
+    def starts(depth: int | None) -> list[tuple[int, float]]:
+        harness, found = EngineHarness(replace(PIPELINE, backfill=Conservative(depth=depth))), []
+
+        def tick() -> None:
+            found.extend((start.job, harness.now) for start in harness.tick())
+
+        for node, rack in RACKS.items():
+            harness.join(node, gpus=4, cpus=40, labels={"rack": rack})
+        for asked, pause in steps:
+            harness.submit(asked)
+            tick()
+            pass_time(harness, harness.now + pause, tick)
+        pass_time(harness, 1e6, tick)
+        return found
+
+    assert starts(len(steps) + 1) == starts(None)
 
 
 @settings(max_examples=600, deadline=None)

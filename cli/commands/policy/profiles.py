@@ -126,7 +126,7 @@ def _backfill(policy: Mapping[str, Any]) -> str:
     kind = str(policy["backfill"])
     texts = {
         "aggressive": f", by {policy['backfill_delay_s']:g} s at most",
-        "conservative": f", for {policy['backfill_depth']} jobs",
+        "conservative": f", {policy['backfill_depth']} reservations at most",
     }
     return kind + texts.get(kind, "")
 

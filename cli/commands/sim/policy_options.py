@@ -99,6 +99,17 @@ class PolicyFlags(FlagGroup):
         str,
         option("--backfill", "NAME", "Backfill: none, easy, easy-sjbf, conservative, aggressive or greedy."),
     ] = ""
+    backfill_depth: Annotated[
+        int | None,
+        option(
+            "--backfill-depth",
+            "N",
+            "With conservative backfill, make reservations for the first N waiting jobs only. Default: for "
+            "all jobs with --backfill and --compare, otherwise backfill_depth of the scheduler.toml.",
+            min=1,
+            max=1_000_000,
+        ),
+    ] = None
     compare: Annotated[
         str,
         option(
@@ -121,6 +132,7 @@ class PolicyFlags(FlagGroup):
             name_of,
             policy_of,
             profile_of,
+            with_depth,
             with_estimate,
             with_order_and_backfill,
         )
@@ -149,6 +161,8 @@ class PolicyFlags(FlagGroup):
         if estimate not in ("", "limit", "predicted"):
             raise CommandError(f"--estimate: {estimate!r} is none of limit, predicted")
         policies = [with_estimate(policy, estimate) for policy in policies]
+        if self.backfill_depth is not None:
+            policies = [with_depth(policy, self.backfill_depth) for policy in policies]
         if not policies:
             raise CommandError("--compare names no policy")
         (name, count), *_ = Counter(policy.name for policy in policies).most_common()

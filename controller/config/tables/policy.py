@@ -103,7 +103,7 @@ class SchedulerSection(Section):
     then: Plugin | None = None
     backfill: str = "easy"
     backfill_delay_s: float = Field(600.0, ge=0, le=31_536_000)
-    backfill_depth: int = Field(1_000, ge=1, le=1_000_000)
+    backfill_depth: int = Field(100, ge=1, le=1_000_000)
     gang_after_s: float = Field(86_400.0, ge=0, le=31_536_000)
     wait_alarm: float = Field(10.0, ge=0, le=10_000)
     on_node_lost: Literal["wait", "requeue-after-lease", "manual"] = "wait"

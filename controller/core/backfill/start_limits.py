@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from controller.core.cluster.gpu_requirements import milli_by_model
 from controller.core.fairshare.share_tree import ShareAtLimit
 from controller.core.model.events import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer, quota_need
-from controller.core.queue.queue import QueueEntry
 from controller.core.quota.budgets import BudgetSpent
 from controller.core.quota.kept_gpus import GpusKept, KeptGpus
 from controller.core.quota.quotas import LimitExceeded
@@ -113,26 +112,9 @@ class StartLimits:
         need = cpu, memory, gpu, 0, 0, time, *of_models
         return self._state.quotas.over_hard(job.user, job.spec, need, now, self._claimed(None)) is None
 
-    def within_limits(self, entries: Iterable[QueueEntry], now: float) -> Iterator[tuple[int, int | None]]:
-        """Yield the waiting jobs, in queue order, that break no limit even if all jobs before them start.
-
-        With each job, yield the greatest number of nodes on which the limits let it start; None means all
-        nodes that it requests.
-        """
-        if not self._state.limited:
-            yield from ((job, None) for _, job in entries)
-            return
-        claimed = self._claimed(None)
-        for _, number in entries:
-            job = self._state.jobs[number]
-            if self._stopped(job, now) is not None:
-                continue
-            if self._over(job, now, claimed) is None:
-                self._add(claimed, job)
-                yield number, None
-            elif most := self._within(job, now, claimed):
-                self._add(claimed, job, most)
-                yield number, most
+    def claims(self, now: float) -> Claims:
+        """Return an empty list of claims: what jobs that have not started yet will use of the limits."""
+        return Claims(self, now, self._claimed(None))
 
     def _over(
         self, job: Job, now: float, claimed: Mapping[TenantKey, list[int]], nodes: int | None = None
@@ -190,3 +172,41 @@ class StartLimits:
             claimed[account.key] = (
                 [*need] if before is None else [one + more for one, more in zip(before, need, strict=True)]
             )
+
+
+class Claims:
+    """What waiting jobs will use of the limits when they start, added to what nominated jobs will use.
+
+    A later job is within the limits only if it breaks none even when all these jobs have started.
+    """
+
+    def __init__(self, limits: StartLimits, now: float, claimed: dict[TenantKey, list[int]]) -> None:
+        self._limits = limits
+        self._now = now
+        self._claimed = claimed
+
+    def claim(self, job: Job) -> tuple[bool, int | None, bool]:
+        """Claim what the job needs, if it breaks no limit.
+
+        Returns three values: whether the job is within the limits; the greatest number of nodes on which it
+        is, None for all that it requests; and False if the limit that it breaks also keeps the later jobs of
+        its tenant with the same request from starting.
+        """
+        limits, claimed = self._limits, self._claimed
+        if limits._stopped(job, self._now) is not None:
+            return False, None, False
+        over = limits._over(job, self._now, claimed)
+        most = None if over is None else limits._within(job, self._now, claimed)
+        if most == 0:
+            return False, None, over is not None and over.only_this_job
+        self.add(job, most)
+        return True, most, True
+
+    def add(self, job: Job, most: int | None) -> None:
+        """Claim what the job needs on at most `most` nodes; None means all that it requests."""
+        self._limits._add(self._claimed, job, most)
+
+    def breaks(self, job: Job) -> StartLimit | None:
+        """Return the limit that the job would break if it started besides all jobs with claims."""
+        stopped = self._limits._stopped(job, self._now)
+        return stopped or self._limits._over(job, self._now, self._claimed)

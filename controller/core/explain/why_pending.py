@@ -369,8 +369,11 @@ def _without_reservation(cycle: Cycle) -> str:
     """Return why conservative backfill has made no reservation for a job that fits now."""
     reservations, depth = cycle.reservations, cycle.backfill.depth
     if depth is not None and len(reservations.by_job) + len(reservations.refused) >= depth:
-        jobs = "the first waiting job" if depth == 1 else f"the first {depth} waiting jobs"
-        return f"fits now, but only {jobs} may start (backfill_depth), and this job is behind"
+        jobs = "the first waiting job has a" if depth == 1 else f"the first {depth} waiting jobs have a"
+        return (
+            f"fits now, but only {jobs} reservation (backfill_depth), and a start of this job would delay a "
+            "reservation or use quota of a job that has one"
+        )
     return "fits now, but could not start at its reserved time: it is tried again when a job ends"
 
 

@@ -72,7 +72,8 @@ class Conservative(_InQueueOrder):
     max_delay_s: ClassVar[None] = None
 
     depth: int | None = None
-    """At most this many waiting jobs get a reservation; None: all of them."""
+    """At most this many waiting jobs get a reservation; None: all of them. Later jobs start where they delay
+    no reservation."""
 
 
 @dataclass(frozen=True, slots=True)

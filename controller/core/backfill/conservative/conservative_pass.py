@@ -4,11 +4,12 @@ come.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from controller.core.backfill.conservative.beyond_depth import StartsBeyondDepth
+from controller.core.backfill.conservative.queue_walk import jobs_within_limits
 from controller.core.queue.queue import Lane
 
 if TYPE_CHECKING:
@@ -23,13 +24,16 @@ class ConservativePass:
     2. Bring the reservations of the waiting jobs up to date, in queue order.
     3. Start the jobs whose reserved start has come. If quotas, licences or nodes do not allow the start,
        drop the reservation of the job (`refuse`).
-    4. Repeat steps 2 and 3 until a round changes nothing. A job that starts can satisfy an affinity term of a
+    4. If more jobs wait than may have reservations, start later jobs that delay no reservation
+       (beyond_depth.py).
+    5. Repeat steps 2 to 4 until a round changes nothing. A job that starts can satisfy an affinity term of a
        waiting job, and a job that may not start leaves its resources to other jobs.
     """
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
         self._state = cycle.state
+        self._beyond = StartsBeyondDepth(cycle)
         self._seen: tuple[int, ...] = ()
         """`Cycle.versions` when refused jobs were last tried again."""
 
@@ -78,26 +82,34 @@ class ConservativePass:
 
     def _start_reserved(self, now: float, apply: Apply) -> None:
         """Bring the reservations up to date, and start jobs whose reserved start has come."""
-        cycle, state, reservations = self._cycle, self._state, self._cycle.reservations
-        entries = heapq.merge(*self._lanes_within_limits(now, fewer_nodes=True), key=cycle.position_of)
-        reservations.update(cycle.limits.within_limits(islice(entries, cycle.backfill.depth), now), now)
+        cycle, reservations = self._cycle, self._cycle.reservations
+        lanes, depth = list(self._lanes_within_limits(now, fewer_nodes=True)), cycle.backfill.depth
+        first = list(islice(jobs_within_limits(cycle, lanes, now), depth))
+        reservations.update(first, now)
         cycle.partial_start_at = min(cycle.partial_start_at, reservations.next_partial_start(now))
         for number in reservations.due_jobs(now):
-            placement = reservations.take_due(number)
-            job = state.jobs[number]
-            over = cycle.limits.over(job, now, len(placement.allocations))
-            allowed = over is None and not state.licences.insufficient(job.ask.licences)
-            if allowed and cycle.placer.still_fits(job.ask, placement, state.barred_nodes(job, now)):
-                cycle.start(number, placement, now, apply)
-            else:
-                full = state.nodes_at_model_quota(job)
-                reservations.refuse(number, now)
-                if full is not None and any(
-                    full[state.nodes.by_name[each.node].row] for each in placement.allocations
-                ):
-                    # A job that started in this round has used up the quota. The next round reserves a start
-                    # on nodes with another GPU model.
-                    reservations.refused.discard(number)
+            self._start_due(number, now, apply)
+        if depth is not None and len(first) == depth:
+            self._beyond.run(lanes, now, lambda number: self._start_due(number, now, apply))
+
+    def _start_due(self, number: int, now: float, apply: Apply) -> None:
+        """Start a job whose reserved start has come. If it may not start, drop its reservation."""
+        cycle, state, reservations = self._cycle, self._state, self._cycle.reservations
+        placement = reservations.take_due(number)
+        job = state.jobs[number]
+        over = cycle.limits.over(job, now, len(placement.allocations))
+        allowed = over is None and not state.licences.insufficient(job.ask.licences)
+        if allowed and cycle.placer.still_fits(job.ask, placement, state.barred_nodes(job, now)):
+            cycle.start(number, placement, now, apply)
+            return
+        full = state.nodes_at_model_quota(job)
+        reservations.refuse(number, now)
+        if full is not None and any(
+            full[state.nodes.by_name[each.node].row] for each in placement.allocations
+        ):
+            # A job that started in this round has used up the quota. The next round reserves a start on
+            # nodes with another GPU model.
+            reservations.refused.discard(number)
 
     def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
         """Return the lanes (waiting jobs with the same request) whose first job is within quotas and share

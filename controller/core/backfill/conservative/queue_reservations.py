@@ -141,9 +141,14 @@ class QueueReservations:
             self.table.add(new)
 
     def _best(
-        self, job: Job, most: int | None, now: float, aside: BackfillReservation | None
+        self,
+        job: Job,
+        most: int | None,
+        now: float,
+        aside: BackfillReservation | None,
+        latest_start: float = NEVER,
     ) -> BackfillReservation | None:
-        """Return the reservation with the earliest start, or None if the job can never start.
+        """Return the reservation with the earliest start, or None if the job cannot start by `latest_start`.
 
         If the job accepts fewer nodes than it requests, and can start earlier on fewer, the reservation is
         for fewer nodes. `most`: the greatest number of nodes that quotas allow; None for all. `aside`: the
@@ -156,7 +161,7 @@ class QueueReservations:
         fewer = self._slots.earliest_on_fewer(shape, job, most, now)
         on_fewer = fewer is not None and (slot is None or fewer.starts_at < slot.starts_at)
         slot = fewer if on_fewer else slot
-        if slot is None:
+        if slot is None or slot.starts_at > latest_start:
             return None
         return BackfillReservation(
             job=job.id,
@@ -170,6 +175,17 @@ class QueueReservations:
             most_nodes=most,
             free=slot.free,
         )
+
+    def reserve_now(self, job: Job, now: float) -> bool:
+        """Make a reservation that starts now, if the job then delays no other reservation. Return whether it
+        was made. The caller must start the job at once.
+        """
+        new = self._best(job, None, now, None, latest_start=now)
+        if new is None:
+            return False
+        self.by_job[job.id] = new
+        self.table.add(new)
+        return True
 
     def forget(self, job: int) -> None:
         """Drop the job's reservation, if it has one. If the job still waits, `update` makes a new one."""

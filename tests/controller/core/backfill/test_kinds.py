@@ -68,7 +68,7 @@ def test_all_kinds_are_installed() -> None:
     [
         ("", Easy()),
         ("backfill = 'conservative'\nbackfill_depth = 7", Conservative(depth=7)),
-        ("backfill = 'conservative'", Conservative(depth=1000)),
+        ("backfill = 'conservative'", Conservative(depth=100)),
         ("backfill = 'aggressive'\nbackfill_delay_s = 5", Aggressive(max_delay_s=5.0)),
         ("backfill = 'easy'\nbackfill_delay_s = 5", Easy()),
     ],

@@ -248,11 +248,12 @@ def test_a_job_behind_the_depth_of_conservative_backfill_is_not_said_to_start() 
     harness.submit(spec(6, time_limit_s=HOUR))
     harness.tick()
     harness.submit(spec(8, time_limit_s=HOUR))
-    waiting = harness.submit(spec(1, time_limit_s=60.0))
+    waiting = harness.submit(spec(1, time_limit_s=2 * HOUR))
     assert harness.tick() == []
     assert harness.tick() == []
     assert harness.why(waiting).sentence == (
-        "fits now, but only the first waiting job may start (backfill_depth), and this job is behind"
+        "fits now, but only the first waiting job has a reservation (backfill_depth), and a start of this "
+        "job would delay a reservation or use quota of a job that has one"
     )
 
 

@@ -1,0 +1,58 @@
+"""Goes through the waiting jobs in queue order, and leaves out those that would break a limit."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from controller.core.queue.queue import Lane
+
+if TYPE_CHECKING:
+    from controller.core.backfill.cycle import Cycle
+
+
+def jobs_within_limits(cycle: Cycle, lanes: Iterable[Lane], now: float) -> Iterator[tuple[int, int | None]]:
+    """Yield the waiting jobs of the lanes, in queue order, that break no limit even if all jobs before them
+    start.
+
+    With each job, yield the greatest number of nodes on which the limits let it start; None means all nodes
+    that it requests.
+
+    1. A heap holds the first job of each lane (waiting jobs with the same request and, while limits exist, of
+       the same tenant), by queue position.
+    2. Take the job with the lowest position. If it breaks no limit, claim what it needs, yield it, and push
+       the next job of its lane.
+    3. If it breaks a limit that concerns only this job, such as one on GPU time, push the next job of its
+       lane. Otherwise leave out the rest of the lane: these jobs need the same and come later, so they break
+       the limit too.
+
+    Cost: O(lanes) positions to begin with, and one position and one check for each job that is yielded, and
+    not for each job that waits.
+
+    Example: user ada has a quota of 24 GPUs, 20 of them in use, and 500 waiting jobs of 1 GPU in one lane.
+    The first four are yielded. The fifth breaks the quota, so the other 495 are not looked at.
+    """
+    key, limits = cycle.position, cycle.limits.claims(now) if cycle.state.limited else None
+    heap = []
+    for number, lane in enumerate(lanes):
+        entries = iter(lane)
+        first = next(entries, None)
+        if first is not None:
+            heap.append((key(first), number, first, entries))
+    heapq.heapify(heap)
+    while heap:
+        _, number, (_, job), entries = heap[0]
+        most: int | None = None
+        stays = True
+        if limits is not None:
+            within, most, stays = limits.claim(cycle.state.jobs[job])
+            if within:
+                yield job, most
+        else:
+            yield job, None
+        following = next(entries, None) if stays else None
+        if following is None:
+            heapq.heappop(heap)
+        else:
+            heapq.heapreplace(heap, (key(following), number, following, entries))
