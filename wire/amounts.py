@@ -94,7 +94,7 @@ def moment(text: str, now: Optional[float] = None) -> float:
     """
     word, now = text.strip(), present() if now is None else now
     given = _PRESENT.get()
-    zone = None if given is None else given[1]  # None: the time zone of this host
+    zone = None if given is None else given[1]  # None means the time zone of this host.
     relative = word.removeprefix("now")
     if not relative and word:
         return now

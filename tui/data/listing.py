@@ -36,8 +36,8 @@ class Listing(Generic[Key, Row]):
         self.marks: set[Key] = set()
         self.cursor: Key | None = None
         self._index = 0
-        # Key of the row that the user moved the cursor to. Before the user moves it, this is None, and the
-        # cursor stays on the first row.
+        # The key of the row to which the user moved the cursor. It is None before the user moves the cursor,
+        # which then stays on the first row.
         self._home: Key | None = None
         self._home_value: Any = None
         """The sort key that the row `_home` had when it was last shown; None if the sort order has changed

@@ -351,8 +351,7 @@ def _connection_error(error: Exception) -> tuple[str, str]:
 
 
 def _readable(line: socket.socket) -> bool:
-    # Drop a kept connection on which data has arrived before the next request: the server has closed it, or
-    # does not use HTTP.
+    # If an idle connection has data, the server has closed the connection, or does not use HTTP.
     poll = select.poll()
     poll.register(line, select.POLLIN)
     return bool(poll.poll(0))

@@ -164,8 +164,7 @@ def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
     """
     found = list(_usual_problems(spec))
     if _SELDOM(spec) != _AS_USUAL:
-        # Skip the check of the rarely used fields if the job sets none of them. This saves time, because
-        # most jobs set none.
+        # Check the rarely used fields only if the job sets one of them. This saves time for most jobs.
         found += _seldom_problems(spec)
     return found
 
