@@ -586,8 +586,8 @@ _ROWS = (
         "restart_delay",
         "Time to wait before a restart (see --restart). The wait is FIRST before the "
         "first restart, and doubles with each further restart up to MAX. The wait is FIRST again "
-        "after an attempt that ran for at least 10 minutes and at least 10 times as long as the wait "
-        "before the attempt. Default: 10s:10m.",
+        "after a long attempt: one that ran for at least 10 minutes, and for at least 10 times the wait "
+        "before it. Default: 10s:10m.",
         "restart.delay",
         metavar="FIRST[:MAX]",
         show=option_texts.restart_delay,
@@ -640,8 +640,8 @@ _ROWS = (
     ),
     JobOption(
         "relax",
-        "Drop this requirement of the job (select, gpu-model, affinity or nodes) if the job still"
-        " waits after --relax-after. May be repeated.",
+        "Drop this requirement of the job if the job still waits after --relax-after. OPTION is select, "
+        "gpu-model, affinity or nodes. May be repeated.",
         metavar="OPTION",
         read=_relaxable,
         **_LIST,

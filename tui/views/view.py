@@ -25,7 +25,7 @@ def bindings(view: str) -> list[BindingType]:
 
 
 class View(Vertical):
-    """A view. It is shown between the header and the footer."""
+    """One screen of the terminal UI, such as the list of jobs, between the header and the footer."""
 
     NAME: ClassVar[str]
 
