@@ -33,7 +33,8 @@ Names = Annotated[list[str], argument("NODE", "Names of nodes.", autocompletion=
 Hosts = Annotated[
     list[str],
     argument(
-        "NAME [ADDRESS]", "Name of the new node, and the SSH address of its host if that is not the name."
+        "NAME [ADDRESS]",
+        "Name of the new node, and the SSH address of its host if the address is not the name.",
     ),
 ]
 HostsFile = Annotated[
