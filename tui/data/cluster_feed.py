@@ -98,8 +98,8 @@ class PendingChanges:
         self._events: list[EventView] = []
 
     def on_wake(self, wake: Callable[[], None]) -> None:
-        """Set the function `wake`, which is called for the first change after each `take`, but not for later
-        changes.
+        """Set the function that the first change after each `take` calls. Later changes before the next
+        `take` do not call it.
         """
         self._wake = wake
 
