@@ -374,7 +374,7 @@ class HealthReported(Input):
     healthy: bool
     why: str = ""
     node: str = ""
-    """The node of the agent that reports it; empty in a simulation."""
+    """The node of the agent that sent the report; empty in a simulation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,8 @@ class Preemptor:
         guards_of: GuardsOf | None = None,
     ) -> None:
         self.retry_at = NEVER
-        """The time at which `plan` may find victims although nothing else has changed, if the last call found
-        none.
+        """If the last call of `plan` found no victims: the time at which a call may find victims although
+        nothing else has changed.
         """
         self._state = state
         self._placer = placer

@@ -73,8 +73,8 @@ class VictimIndex:
         self.job: Ints = np.full((height, width), NO_JOB, dtype=np.int64)
         self.gpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.weight: Ints = np.zeros((height, width), dtype=np.int64)
-        """The thousandths of GPUs whose work is lost: those on this node if the job can give it up, otherwise
-        those on all its nodes.
+        """The thousandths of GPUs whose work is lost: those on this node if the job can give up the node,
+        otherwise those on all nodes of the job.
         """
         self.cpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.memory: Ints = np.zeros((height, width), dtype=np.int64)

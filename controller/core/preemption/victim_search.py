@@ -40,7 +40,9 @@ _GPU_HOUR = 3_600_000.0
 """GPU-milli-seconds in a GPU-hour."""
 
 VacatedNodes = Mapping[int, tuple[str, ...]]
-"""The nodes that each victim leaves, by victim; an empty tuple: it is stopped and leaves all its nodes."""
+"""The nodes that each victim leaves, by victim id. An empty tuple means that the victim is stopped on all its
+nodes.
+"""
 
 
 @dataclass(frozen=True, slots=True)

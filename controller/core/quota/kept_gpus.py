@@ -25,7 +25,7 @@ class GpusKept:
     free: int
     now: float
     until: float
-    """The time at which the queue stops to keep GPUs; infinity if the queue keeps them at all times."""
+    """The time at which the queue stops keeping GPUs free; infinity if the queue keeps them at all times."""
     reason: ClassVar[Reason] = Reason.KEPT_FREE
     only_this_job: ClassVar[bool] = False
 

@@ -29,21 +29,25 @@ class QueueRule:
     min_gpus_per_job: float | None = None
     max_gpus_per_job: float | None = None
     preemptible: bool = True
-    """False: its running jobs are never victims of preemption, reclaim or moves."""
+    """False: running jobs of the queue are never victims of preemption, reclaim or moves."""
     may_preempt: frozenset[str] | None = None
-    """The queues whose jobs its waiting jobs may preempt; None: the preemption strategies alone decide."""
+    """The queues whose jobs may be preempted for waiting jobs of this queue; None: the preemption strategies
+    alone decide.
+    """
     min_runtime_s: float | None = None
-    """Its jobs are not preempted before they have run so many seconds; None: [preemption] decides."""
+    """Jobs of the queue are not preempted before they have run for this many seconds; None: [preemption]
+    decides.
+    """
     max_running_per_user: int | None = None
     max_gpus_per_user: float | None = None
     max_jobs_per_user: int | None = None
     """The most waiting and running jobs that one user may have in the queue."""
     exempt: frozenset[str] = frozenset()
-    """With EXEMPT_QUOTA, its jobs do not count for the quotas of users and projects, and these quotas do not
-    stop them. With EXEMPT_FAIR_SHARE, its jobs are not charged to shares.
+    """With EXEMPT_QUOTA, jobs of the queue do not count for the quotas of users and projects, and these
+    quotas do not stop them. With EXEMPT_FAIR_SHARE, jobs of the queue are not charged to shares.
     """
     hours: WeekHours | None = None
-    """The hours of the week in which its jobs may start; None: at all times."""
+    """The hours of the week in which jobs of the queue may start; None: at all times."""
 
     keep_free_gpus: int = 0
     """Narrow jobs of queues with a lower priority leave this many GPUs of the cluster free."""
