@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from controller.core.cluster.dataset_reads import DatasetPolicy
 from controller.core.cluster.gpu_health import GpuHealthPolicy
+from controller.core.cluster.network_tree import NetworkTopology
 from controller.core.engine import Engine
 from controller.core.estimates.runtime_prediction import PredictionConfig
 from controller.core.explain.why_pending import never_fits
@@ -35,6 +38,9 @@ from controller.core.model.job import NEVER
 from controller.core.model.start_estimates import LATEST, LIKELY
 from controller.core.model.wait_state import WaitRules
 from controller.core.pipeline.reconfigure import state_under
+from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.timetable import HoursTable, Timetable
+from controller.core.quota.week_hours import WeekHours, windows_of
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
 from controller.core.state.other_rows import all_notes
@@ -46,6 +52,7 @@ from tests.engine_harness import PIPELINE as PLAIN
 from tests.engine_harness import EngineHarness, carry_out, spec
 from wire.agent.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop
 from wire.cluster.hosts import HostSpec
+from wire.cluster.quota import Limits, Quota
 from wire.job.affinity import parse_preference, parse_term, parse_toleration
 from wire.job.arrays import array_concurrency_limit
 from wire.job.gangs import Gang, MemberFailure
@@ -64,10 +71,17 @@ PIPELINE = replace(
     care=GpuHealthPolicy(reset=("reset",)),
     sharing=FairshareConfig(off_queue="strays"),
 )
+ALWAYS = WeekHours(("mon-sun",), tuple(windows_of("mon-sun")), UTC, "UTC")
+HOURS = HoursTable("always", ALWAYS, {("user", "*"): Quota(Limits(running=2))}, {"default": 3.0})
 CONFIGURED: tuple[dict[str, Any], ...] = (
     {},
     {"order": FairShareOrder(), "sharing": FairshareConfig(half_life_s=60.0)},
     {"order": AgingOrder(), "overcommit": Overcommit(cpu=2.0)},
+    {
+        "network": NetworkTopology(paths={"a": ("rack1",), "b": ("rack1",), "c": ("rack2",)}),
+        "datasets": DatasetPolicy(retention_s=100.0, least_run_s=1.0, nodes=2),
+        "rules": QuotaConfig(timetable=Timetable((HOURS,))),
+    },
 )
 """The settings that a run of the machine applies, each to the pipeline of its class."""
 NODES = ("a", "b", "c")
@@ -98,6 +112,7 @@ SPECS = (
         affinity=st.sampled_from([(), (), (), (parse_term("node in a,b"),), (parse_term("disk exists"),)]),
         preferences=st.sampled_from([(), (parse_preference("node in c"),)]),
         on_node_lost=st.sampled_from([None, OnNodeLost.REQUEUE, OnNodeLost.MANUAL]),
+        datasets=st.sampled_from([(), (), ("c4",), ("c4:1G", "mnist:3G")]),
         gpu=st.sampled_from([None, None, None, *WISHES]),
         labels=st.sampled_from([{}, {}, {"app": "x"}, {"app": "y"}]),
         company=st.sampled_from([(), (), *((each,) for each in COMPANY)]),
@@ -460,6 +475,8 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(changed=st.sampled_from(CONFIGURED))
     def apply_configuration(self, changed: dict[str, Any]) -> None:
+        if self.pipeline.rules != PLAIN.rules:
+            changed = {key: value for key, value in changed.items() if key != "rules"}
         pipeline = replace(self.pipeline, **changed)
         self.harness.tell(inputs.ApplyConfig("digest", "root", pipeline, tuple(changed)))
         self.agents.obey(self.harness)
@@ -616,6 +633,7 @@ class EngineMachine(RuleBasedStateMachine):
         expected = _rows(state)
         folded = State(self.pipeline.order, sharing=self.pipeline.sharing)
         folded.set_quota_config(self.pipeline.rules)
+        folded.nodes.datasets.policy = self.pipeline.datasets
         applied = (given.pipeline for given, _ in self.given if isinstance(given, inputs.ApplyConfig))
         for event in self.harness.events:
             apply(folded, event_of(kind_of(event), body_of(event)))
@@ -623,6 +641,7 @@ class EngineMachine(RuleBasedStateMachine):
                 under = next(applied)
                 folded = state_under(folded, under, folded.jobs.values(), folded.estimates)
                 folded.set_quota_config(under.rules)
+                folded.nodes.datasets.policy = under.datasets
         assert _rows(folded) == expected
         pipeline = self.harness.engine.pipeline
         restored = State(pipeline.order, sharing=pipeline.sharing)
