@@ -271,6 +271,7 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.ReservationBegan,
         events.ReservationEnded,
         events.BudgetReached,
+        events.HoursChanged,
     }
 )
 """Kinds of events that are always a consequence of an input or of a scheduling pass."""
