@@ -138,7 +138,7 @@ class LabRun:
         simulation.now = START_S
         for name, facts in self._cluster.nodes.items():
             simulation.add_node(name, facts)
-        for work in lab_jobs(task.seed, task.days, task.load, task.mix):
+        for work in lab_jobs(task.seed, task.days, task.load, task.mix, self._cluster.gpus):
             simulation.schedule(work.submit_s, REQUEST, partial(self._submit, work))
         self._story = StoryRun(simulation, self._admin)
         if simulation.engine.pipeline.rebalance.mode == "auto":

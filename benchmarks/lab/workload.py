@@ -29,6 +29,7 @@ START_S = 1_699_833_600.0
 HOUR_S = 3_600.0
 WEEK_H = 168.0
 GPUS = 48
+"""The GPUs of examples/lab.toml."""
 GPUS_PER_NODE = 8
 PROJECTS = ("llm", "vision", "speech", "students", "serving")
 """The projects of the lab. In the mix `flood`, one user also submits jobs to projects that the user has
@@ -234,6 +235,8 @@ class Mix:
 
     rates: Mapping[str, float]
     deadlines: bool = True
+    service: bool = True
+    """False: no inference service runs."""
     limits: bool = True
     """If false, no job has a time limit."""
     flood: bool = False
@@ -247,20 +250,26 @@ MIXES: Mapping[str, Mix] = {
         {name: 0.5 * rate for name, rate in _LAB.items()}
         | {"llm gangs": 1.2, "vision gangs": 0.8, "notebooks": 1.0}
     ),
+    "small": Mix(
+        {name: rate for name, rate in _LAB.items() if name not in ("llm gangs", "scavengers")},
+        deadlines=False,
+        service=False,
+    ),
     "widths": Mix({name: 1.0 for name in _STREAMS if "with" in name}, deadlines=False),
     "nolimits": Mix(_LAB, limits=False),
     "flood": Mix(_LAB, flood=True),
 }
 
 
-def lab_jobs(seed: int, days: float, load: float, mix: str) -> list[TraceJob]:
+def lab_jobs(seed: int, days: float, load: float, mix: str, gpus: int = GPUS) -> list[TraceJob]:
     """Return the jobs of the mix on `days` days, in the order of their submits. Together they demand `load`
-    times the GPU-hours of the cluster; the jobs of the tenant FLOOD are added to this demand.
+    times the GPU-hours of a cluster with `gpus` GPUs; the jobs of the flood are added to this demand.
 
     Raises SimulationRefused if the load is too large for the mix.
     """
     chosen, until_h = MIXES[mix], 24 * days
-    fixed = [*_service(until_h), *(_deadlines(until_h) if chosen.deadlines else [])]
+    service = _service(until_h) if chosen.service else []
+    fixed = [*service, *(_deadlines(until_h) if chosen.deadlines else [])]
     drawn: list[tuple[float, bool, list[Request]]] = []
     for name, rate in chosen.rates.items():
         stream = _STREAMS[name]
@@ -270,7 +279,7 @@ def lab_jobs(seed: int, days: float, load: float, mix: str) -> list[TraceJob]:
     if not chosen.limits:
         fixed = _without_limits(fixed)
         drawn = [(unscaled_h, by_day, _without_limits(batch)) for unscaled_h, by_day, batch in drawn]
-    wanted = load * GPUS * until_h - sum(each.gpu_hours for each in fixed)
+    wanted = load * gpus * until_h - sum(each.gpu_hours for each in fixed)
     scale = _scale(drawn, wanted, until_h)
     requests = fixed + [
         replace(each, at_h=at_h)

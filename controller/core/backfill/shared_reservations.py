@@ -97,9 +97,11 @@ class SharedReservations:
         """Return (reserved start, job) for each reservation of another job on this node, soonest first."""
         return [each for each in self._table.starts_on(row) if each[1] != other_than.id]
 
-    def reserved_before(self, job: Job, until: float, now: float) -> Bools | None:
+    def reserved_before(
+        self, job: Job, until: float, now: float, overruled: Callable[[int], bool]
+    ) -> Bools | None:
         """Return True for each node on which a reservation of another job starts before `until`. None if
-        there is no such node.
+        there is no such node. Reservations of waiting jobs for which `overruled` returns True do not count.
         """
         with self.reservations.without(job.id, now):
-            return self._table.reserved_before(until)
+            return self._table.reserved_before(until, overruled)

@@ -12,6 +12,7 @@ from controller.core.framework.interfaces import DeadlinePolicy
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placement, Placer
+from controller.core.preemption.fairshare_reclaim import ReclaimStrategy
 from controller.core.state.state import State
 from wire.names import Reason
 
@@ -98,12 +99,35 @@ class StartSearch:
         would end. This job may not preempt there, because it would delay the other job. None if there is no
         such node.
 
+        A reservation does not count if this job could preempt the other job, if the other job ran. Otherwise
+        an urgent job would wait for a gang that it may stop as soon as the gang has started.
+
         The end of this job is computed as if it started only when the preempted jobs have used up their grace
         time.
         """
         if self.shared is None:
             return None
-        return self.shared.reserved_before(job, now + self._placer.pipeline.guards.grace_s + job.span, now)
+        pipeline, jobs, rules = self._placer.pipeline, self._state.jobs, self._state.quotas.rules
+        reaches = [
+            (strategy, reach)
+            for strategy in pipeline.strategies
+            # A reclaim strategy compares what tenants hold, and a waiting job holds nothing.
+            if not isinstance(strategy, ReclaimStrategy) and (reach := strategy.reach(job)) is not None
+        ]
+        victim_queues = rules.queue(job.spec.queue).may_preempt
+
+        def overruled(number: int) -> bool:
+            other = jobs[number]
+            queue = other.spec.queue
+            return (
+                rules.queue(queue).preemptible
+                and other.spec.preemptible
+                and (victim_queues is None or queue in victim_queues)
+                and any(strategy.standing(other) <= reach for strategy, reach in reaches)
+            )
+
+        until = now + pipeline.guards.grace_s + job.span
+        return self.shared.reserved_before(job, until, now, overruled)
 
     def blocked_claim(self, job: Job, now: float) -> str:
         """Return why a job may not start on the nodes that its preemption victims have left. Return an empty

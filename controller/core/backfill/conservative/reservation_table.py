@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -361,13 +361,15 @@ class ReservationTable:
                 rows |= each.rows
         return frozenset(rows_in(rows))
 
-    def reserved_before(self, until: float) -> Bools | None:
-        """Return True for each node with a reservation that starts before `until`; None if there is none."""
+    def reserved_before(self, until: float, overruled: Callable[[int], bool]) -> Bools | None:
+        """Return True for each node with a reservation that starts before `until`; None if there is none.
+        Reservations of waiting jobs for which `overruled` returns True do not count.
+        """
         found = [
             row
             for queue in self.queues
-            for each in queue.by_job.values()
-            if each.starts_at < until
+            for job, each in queue.by_job.items()
+            if each.starts_at < until and not overruled(job)
             for row in self._rows(each)
         ]
         if not found:

@@ -416,14 +416,17 @@ def test_a_running_job_is_guarded_by_its_own_profile() -> None:
     assert harness.job(low).stop_by == harness.now + 120.0
 
 
-@pytest.mark.parametrize(("hours", "ended"), [(2.0, False), (0.5, True)])
+@pytest.mark.parametrize(
+    ("hours", "reserved_for", "ended"), [(2.0, 100, False), (0.5, 100, True), (2.0, 99, True)]
+)
 def test_no_job_is_preempted_where_that_delays_a_reservation_of_another_profile(
-    hours: float, ended: bool
+    hours: float, reserved_for: int, ended: bool
 ) -> None:
+    """A reservation of a job with a lower priority is delayed, as that job could be preempted if it ran."""
     harness = overlapping(PREEMPTING, UNGUARDED)
     jobs_by_node = fill(harness, b="right", c="right")
     harness.start(jobs_by_node["b"])
-    wide = harness.submit(spec(16, nodes=2, queue="right", time_limit_s=HOUR))
+    wide = harness.submit(spec(16, nodes=2, queue="right", time_limit_s=HOUR, priority=reserved_for))
     harness.tick()
     assert reserved(harness, "right") == (wide, HOUR)
     asked = spec(8, queue="left", priority=100, selector={"node": "b"}, time_limit_s=hours * HOUR)
@@ -431,6 +434,11 @@ def test_no_job_is_preempted_where_that_delays_a_reservation_of_another_profile(
     harness.tick()
     assert harness.stops() == ([("b", jobs_by_node["b"])] if ended else [])
     assert (harness.why(urgent).reason is Reason.PREEMPTING) == ended
+    if hours > 1 and ended:
+        harness.exit(jobs_by_node["b"])
+        harness.tick()
+        assert harness.nodes_of(urgent) == ["b"]
+        assert reserved(harness, "right") == (wide, hours * HOUR)
 
 
 def test_an_elastic_job_grows_only_where_no_job_of_any_profile_waits() -> None:
