@@ -102,8 +102,8 @@ def _look(
     return CorralTheme(title, colours, parts)
 
 
-# Use background colours that are almost grey, because a terminal with 256 colours would show stronger colours
-# as black.
+# Use background colours that are almost grey. A terminal with 256 colours replaces each colour by the nearest
+# one that it has, and for dark colours that are not grey this is black.
 _DARK: Final = {
     "background": "#14161a",
     "surface": "#1a1d22",

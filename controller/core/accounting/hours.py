@@ -36,8 +36,8 @@ OTHERS: Tenant = ("(others)", "(others)")
 
 @dataclass(slots=True)
 class TenantHours:
-    """The GPU-hours of a tenant in one period, and how long its jobs waited that first started in this
-    period.
+    """The GPU-hours of a tenant in one period, and the waits of its jobs. The wait of a job counts in the
+    period of its first start.
     """
 
     got: float = 0.0
