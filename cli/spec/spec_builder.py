@@ -88,7 +88,8 @@ def spec_from(
 ) -> JobSpec:
     """Return the JobSpec that the options describe. Combinations of options are not checked.
 
-    1. Parse each option of the table of job options. The functions in COMBINED join options that set the same field.
+    1. Parse each option of the table of job options. The functions in COMBINED join options that set the same
+       field.
     2. Compute the numbers of GPUs and nodes and the environment, which depend on several options.
     3. Fill in the defaults of `corral submit` for name, directory, umask and logs.
     """

@@ -1,4 +1,4 @@
-"""The line in which the user types a filter. The filtered list changes with every key that the user presses."""
+"""The line in which the user types a filter. The filtered list changes with every key pressed."""
 
 from __future__ import annotations
 

@@ -172,9 +172,8 @@ class UserCommands:
         spec, ask = admitted.spec, self._state.ask(admitted.spec, job.user)
         fields = changed_fields(job.spec, spec)
         if extends and not fields:
-            fields = (
-                "time_limit_s",
-            )  # The job was started with a shorter limit, by --time-min. Now it gets the full limit of its spec.
+            # The job was started with a shorter limit, by --time-min. Now it gets the limit of its spec.
+            fields = ("time_limit_s",)
         if not fields:
             return Accepted((job.id,))
         moves = int((spec.project, spec.queue) != (job.spec.project, job.spec.queue))
