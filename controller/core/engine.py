@@ -19,7 +19,7 @@ from controller.core.explain.why_pending import explain
 from controller.core.lifecycle.gang_barrier import node_addresses
 from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
 from controller.core.lifecycle.idle_gpus import IdleGpuHandler
-from controller.core.lifecycle.limit_warnings import NO_LIMIT_WARNINGS, LimitWarnings
+from controller.core.lifecycle.limit_warnings import NO_LIMIT_WARNINGS, PLANS_WARNING, LimitWarnings
 from controller.core.lifecycle.stop import Stopper
 from controller.core.lifecycle.timers import Timers
 from controller.core.model import events, inputs
@@ -208,7 +208,8 @@ class Engine:
             self.profile_cycles.forget(event.job)
         self._events.append(event)
         self.timers.on_event(event)
-        self.limit_warnings.on_event(event)
+        if type(event) in PLANS_WARNING:
+            self.limit_warnings.on_event(event)
         if self.services.active:
             self.services.on_event(event)
 
@@ -253,13 +254,14 @@ class Engine:
             self._follow_hours(now)
         if self.state.reservations.by_name:
             self._reservations.begin_and_end_due(now)
-        if self.timed_drains.next_at <= now:
+        if self.state.reservations.drains and self.timed_drains.next_at <= now:
             self.timed_drains.run(now)
-        if self.limit_warnings.next_at <= now:
+        if self.limit_warnings.planned and self.limit_warnings.next_at <= now:
             self.limit_warnings.run(now)
-        for standing, percent in self.state.budgets.due(now):
-            used = events.BudgetReached(now, standing.project, standing.month, percent, standing.text)
-            self._record(used)
+        if self.state.budgets.rules.budgets:
+            for standing, percent in self.state.budgets.due(now):
+                used = events.BudgetReached(now, standing.project, standing.month, percent, standing.text)
+                self._record(used)
         if self.timers.next_at <= now:
             self.timers.open_due(now)
         if self.services.active:

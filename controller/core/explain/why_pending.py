@@ -427,7 +427,7 @@ def _drain_text(state: State, job: Job, now: float) -> str:
     """Return a sentence about the timed drain of a node, if the node must be empty before the running job
     would end; otherwise an empty text.
     """
-    for member in job.running if state.reservations.drained_nodes else ():
+    for member in job.running if state.reservations.drains else ():
         node = state.nodes.by_name[member.allocation.node]
         drain = node.timed_drain
         if drain is not None and job.latest_end > drain.empty_by and job.stopping is None:

@@ -29,6 +29,9 @@ LONGEST_S = 10 * 365 * 86_400.0
 NEAR = 0.95
 """Similar jobs that ran at least this part of the limit count as jobs that needed more time."""
 
+PLANS_WARNING = (AttemptStarted, MembersStarted, JobEdited)
+"""The events after which a warning is planned."""
+
 
 class LimitWarnings:
     """Records a warning before the time limit ends a running job, and writes it to the job's stderr and its
@@ -57,36 +60,37 @@ class LimitWarnings:
         self._rules = rules
         self._record = record
         self._order = order
-        self._heap: list[tuple[float, int]] = []
+        self.planned: list[tuple[float, int]] = []
+        """A heap of (time of the warning, job)."""
         for job in state.live():
             self._plan(job)
 
     def clear(self) -> None:
         """Give no warnings from now on."""
         self._rules = NO_LIMIT_WARNINGS
-        self._heap.clear()
+        self.planned.clear()
 
     @property
     def next_at(self) -> float:
         """The time of the next warning; NEVER if none is planned."""
-        heap = self._heap
+        heap = self.planned
         while heap and self._due(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else NEVER
 
     def on_event(self, event: Event) -> None:
         """Plan the warning of a job that has started, or whose time limit has changed."""
-        if isinstance(event, AttemptStarted | MembersStarted | JobEdited) and self._rules.warning_s:
+        if isinstance(event, PLANS_WARNING) and self._rules.warning_s:
             self._plan(self._state.jobs[event.job])
 
     def _plan(self, job: Job) -> None:
         at = warns_at(job, self._rules)
         if at < NEVER:
-            heapq.heappush(self._heap, (at, job.id))
-        if len(self._heap) > MOST_OUTDATED + 2 * len(self._state.releases):
+            heapq.heappush(self.planned, (at, job.id))
+        if len(self.planned) > MOST_OUTDATED + 2 * len(self._state.releases):
             # Most entries are of jobs that have ended long before their limits.
-            self._heap = [each for each in self._heap if self._due(each[1]) == each[0]]
-            heapq.heapify(self._heap)
+            self.planned = [each for each in self.planned if self._due(each[1]) == each[0]]
+            heapq.heapify(self.planned)
 
     def _due(self, number: int) -> float:
         job = self._state.jobs.get(number)
@@ -95,7 +99,7 @@ class LimitWarnings:
     def run(self, now: float) -> None:
         """Warn the owners of all jobs whose warning is due."""
         while self.next_at <= now:
-            _, number = heapq.heappop(self._heap)
+            _, number = heapq.heappop(self.planned)
             self._warn(self._state.jobs[number], now)
 
     def on_recorded(self, given: inputs.WarnOfLimit, now: float) -> None:

@@ -100,12 +100,12 @@ class TimedDrains:
         """The next time at which a job is told to stop, or a node must be empty; NEVER without timed
         drains.
         """
-        if not self._state.reservations.drained_nodes:
+        if not self._state.reservations.drains:
             return NEVER
         return min((at for node, drain in self._drains() for at in self._moments(node, drain)), default=NEVER)
 
     def _drains(self) -> list[tuple[Node, TimedDrain]]:
-        nodes = [self._state.nodes.by_name[name] for name in sorted(self._state.reservations.drained_nodes)]
+        nodes = [self._state.nodes.by_name[name] for name in sorted(self._state.reservations.drains)]
         return [(node, node.timed_drain) for node in nodes if node.timed_drain is not None]
 
     def _moments(self, node: Node, drain: TimedDrain) -> Iterator[float]:

@@ -125,22 +125,18 @@ class Reservations:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Reservation] = {}
-        self._drains: dict[str, Reservation] = {}
+        self.drains: dict[str, Reservation] = {}
+        """By node, the reservation of its timed drain, if the time of the drain has not come yet."""
         self.version = 0
         """Increases with every change."""
         self._rows: dict[str, tuple[int, list[int]]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.by_name or self._drains)
+        return bool(self.by_name or self.drains)
 
     def __iter__(self) -> Iterator[Reservation]:
         yield from self.by_name.values()
-        yield from self._drains.values()
-
-    @property
-    def drained_nodes(self) -> Iterable[str]:
-        """The names of the nodes with a timed drain whose time has not come yet."""
-        return self._drains
+        yield from self.drains.values()
 
     def follow_drain(self, node: Node) -> None:
         """Add or remove the reservation for the timed drain of a node, so that the reservation has the time
@@ -149,8 +145,8 @@ class Reservations:
         name, drain = f"{DRAIN_PREFIX}{node.name}", node.timed_drain
         if drain is not None:
             spec = ReservationSpec(name, drain.empty_by, LONGEST_S, (node.name,), why=drain.why)
-            self._drains[node.name] = Reservation(spec, (node.name,), drain.empty_by, drain.by, drain=True)
-        elif self._drains.pop(node.name, None) is None:
+            self.drains[node.name] = Reservation(spec, (node.name,), drain.empty_by, drain.by, drain=True)
+        elif self.drains.pop(node.name, None) is None:
             return
         self._changed(name)
 
