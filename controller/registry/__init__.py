@@ -2,9 +2,9 @@
 the tables.
 """
 
+from controller.registry.checks.policy_warnings import policy_warnings
 from controller.registry.pipeline import build_pipeline, build_rules, care_of, check_config, nodes_of
 from controller.registry.plugin_classes import METHODS, installed_plugins, make_plugin
-from controller.registry.policy_warnings import policy_warnings
 from controller.registry.projects import named_projects, open_projects
 
 __all__ = [

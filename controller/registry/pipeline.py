@@ -44,7 +44,7 @@ from controller.core.rebalance.proposals import RebalanceRules
 from controller.plugins.isolation import isolated
 from controller.plugins.preemption.reclaim_strategies import QuotaReclaimStrategy
 from controller.registry.budgets import budget_rules_of
-from controller.registry.config_checks import filter_problems, unfiltered_settings
+from controller.registry.checks.config_checks import filter_problems, unfiltered_settings
 from controller.registry.hours import timetable_of
 from controller.registry.limits import ceilings_of, raised_open_projects
 from controller.registry.plugin_classes import (

@@ -14,7 +14,7 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
 from controller.core.quota.week_hours import WeekHours, windows_of
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
-from controller.registry.policy_summary import policies, uses_shares
+from controller.registry.checks.policy_summary import policies, uses_shares
 from wire.cluster.quota import ANY_NAME
 from wire.names import priority_name
 

@@ -11,7 +11,7 @@ from controller.config.tables.topology import DatasetsSection, TopologySection
 from controller.core.cluster.network_tree import NetworkTopology, NetworkTree, Path
 from controller.core.pipeline.pipeline import Pipeline
 from controller.plugins.scorers.preferences import DataScorer
-from controller.registry.policy_summary import policies
+from controller.registry.checks.policy_summary import policies
 from wire.cluster.hostlist import expand_hostlist
 from wire.text import counted, printable
 

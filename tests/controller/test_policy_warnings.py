@@ -10,13 +10,13 @@ import pytest
 from controller.config import Config, load_text
 from controller.core.pipeline.pipeline import Pipeline
 from controller.registry import build_pipeline, policy_warnings
-from controller.registry.policy_summary import (
+from controller.registry.checks.policy_summary import (
     cluster_gpus,
     preemption_sentences,
     project_policies,
     queue_policies,
 )
-from controller.registry.policy_warnings import CHECKS
+from controller.registry.checks.policy_warnings import CHECKS
 
 HOME = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.registry import build_pipeline
-from controller.registry.policy_summary import queue_policies
+from controller.registry.checks.policy_summary import queue_policies
 from tests.engine_harness import EngineHarness, spec
 from wire.names import JobState, Reason
 

@@ -154,7 +154,7 @@ def _policy_data(found: Config, pipeline: Pipeline) -> dict[str, Any]:
     """Return the limits, shares and priorities of each project and queue, and which jobs may preempt other
     jobs, as data for JSON.
     """
-    from controller.registry import policy_summary as summary
+    from controller.registry.checks import policy_summary as summary
     from controller.registry.hours import hours_sentences
     from controller.registry.topology import topology_sentence
 
@@ -176,7 +176,7 @@ def _print_policy(found: Config, pipeline: Pipeline) -> None:
     """Print on stderr the limits, shares and priorities of each project and queue, and which jobs may preempt
     other jobs.
     """
-    from controller.registry import policy_summary as summary
+    from controller.registry.checks import policy_summary as summary
     from controller.registry.hours import hours_sentences
     from controller.registry.topology import topology_sentence
 

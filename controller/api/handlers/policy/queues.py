@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.api.server.request import Call
 from controller.core.quota.usage_counters import GPU, QUEUED, RUNNING
-from controller.registry.policy_summary import queue_policies
+from controller.registry.checks.policy_summary import queue_policies
 from wire.api.tenants import QueueList, QueueView
 from wire.names import WHOLE_GPU
 

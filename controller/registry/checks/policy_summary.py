@@ -24,9 +24,9 @@ from controller.plugins.orders.fixed import DeadlineOrder, FifoOrder, PriorityOr
 from controller.plugins.orders.multifactor import MultifactorOrder
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy, QuotaReclaimStrategy
+from controller.registry.checks.queue_phrases import queue_phrases
 from controller.registry.limits import queue_priority_caps
 from controller.registry.projects import named_projects
-from controller.registry.queue_phrases import queue_phrases
 from wire.cluster.quota import AMOUNTS, ANY_NAME, NO_LIMITS, Limits, Quota
 from wire.gpudescription import parse_simulated
 from wire.text import counted, duration

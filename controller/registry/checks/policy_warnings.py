@@ -15,9 +15,8 @@ from controller.core.quota.projects import DEFAULT_PROJECT
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from controller.registry.budgets import budgets_without_price
-from controller.registry.hours import dead_hours
-from controller.registry.name_warnings import labels_without_nodes, misspelt_projects, unknown_queues
-from controller.registry.policy_summary import (
+from controller.registry.checks.name_warnings import labels_without_nodes, misspelt_projects, unknown_queues
+from controller.registry.checks.policy_summary import (
     cluster_gpus,
     gpu_counts,
     policies,
@@ -25,6 +24,7 @@ from controller.registry.policy_summary import (
     quotas_of,
     uses_shares,
 )
+from controller.registry.hours import dead_hours
 from controller.registry.projects import named_projects
 from controller.registry.queues import (
     dead_exemptions,
