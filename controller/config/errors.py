@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel
@@ -64,7 +65,11 @@ def names_beside(kind: Any, path: Sequence[int | str]) -> list[str]:
 
 
 def _field_types(kind: Any) -> Mapping[str, Any]:
-    """Return the names and types of the fields of a dataclass or pydantic model; empty for any other type."""
+    """Return the names and types of the fields of a dataclass or pydantic model; empty for any other type. A
+    union, such as `Budget | None`, has the fields of all its members.
+    """
+    if isinstance(kind, UnionType):
+        return {name: each for member in get_args(kind) for name, each in _field_types(member).items()}
     if is_dataclass(kind):
         types = get_type_hints(kind)
         return {each.name: types[each.name] for each in fields(kind)}

@@ -40,6 +40,7 @@ _TYPES = {
     "missing": "is missing",
     "finite_number": "must be a finite number",
     "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
 }
 
 

@@ -201,6 +201,16 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
         3,
         "scheduler.order.fast: there is no such key. It has no options.",
     ),
+    "an unknown key of a table that is optional": (
+        "[projects.a.budget]\ngpu_hour = 5\n",
+        2,
+        "projects.a.budget.gpu_hour: there is no such key. Did you mean 'gpu_hours'?",
+    ),
+    "a service without a command": (
+        '[services.web]\nuser = "ada"\ncommand = []\n',
+        3,
+        "services.web.command: must not be empty",
+    ),
     "a filter that must be there": (
         '[scheduler]\nfilters = ["gpu"]\n',
         2,
