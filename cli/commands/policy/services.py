@@ -104,7 +104,7 @@ def scale(
             "name either a number of replicas or --reset", "Such as: corral service scale web 4"
         )
     view = Client().scale_service(name, replicas)
-    return _print_order(view, f"it must have {counted(view.wanted, 'replica')} now", output)
+    return _print_order(view, f"{counted(view.wanted, 'replica')} wanted", output)
 
 
 def _print_order(view: ServiceView, sentence: str, output: Format) -> int:

@@ -36,13 +36,21 @@ async def test_a_service_is_shown_with_its_replicas_and_scaled() -> None:
         assert (await api.get("/v1/services/wbe"))[0] == 404
 
 
+async def test_the_problem_of_a_service_names_the_queue_once() -> None:
+    rule = {"online": {"users": ["eve"]}}
+    async with start_controller(services={"web": {**WEB, "queue": "online"}}, queues=rule) as api:
+        await api.join("gpu01")
+        (web,) = (await api.get("/v1/services"))[1]["services"]
+        assert web["problem"] == "queue 'online' is not for user 'ada'"
+
+
 async def test_a_service_that_fits_on_no_node_has_a_problem_and_its_job_names_the_service() -> None:
     async with start_controller(services={"web": WEB, "large": {**WEB, "gpus": 64, "nodes": 1}}) as api:
         await api.join("gpu01", gpus=4)
         await api.until(lambda: len(api.daemon.state.replicas.get("web", ())) == 2)
         large, web = (await api.get("/v1/services"))[1]["services"]
         assert (web["problem"], large["replicas"]) == ("", [])
-        assert "64 GPUs" in large["problem"]
+        assert large["problem"].startswith("gpus: can never be placed: it needs 1 node with 64 GPUs")
         waiting = max(api.daemon.state.replicas["web"])
         why = (await api.get(f"/v1/jobs/{waiting}/explain"))[1]
         assert why["why"]["sentence"].startswith("replica 1 of service web: needs 1 node")

@@ -74,8 +74,15 @@ def _view(engine: Engine, service: Service, now: float) -> ServiceView:
         current=len({each.number for each in replicas if each.ready and each.current}),
         max_unavailable=service.max_unavailable,
         replicas=tuple(replicas),
-        problem="" if refusal is None else f"{refusal.where} {refusal.message}".strip(),
+        problem="" if refusal is None else _problem_of(refusal),
     )
+
+
+def _problem_of(refusal: inputs.Refusal) -> str:
+    """Return the message of the refusal, after the name of the field unless the message has this name."""
+    if not refusal.where or refusal.where in refusal.message:
+        return refusal.message
+    return f"{refusal.where}: {refusal.message}"
 
 
 def _replica(engine: Engine, service: Service, job: Job, revision: str, now: float) -> ReplicaView:
