@@ -227,10 +227,14 @@ def drain_lines(drain: TimedDrainView) -> list[str]:
         job = f"job {each.label} ({printable(each.name, 40)}, {printable(each.user, 40)})"
         then = {
             "ends": "ends before, at its time limit",
-            "moved": "continues on other nodes; it is told to stop",
+            "moved": "is moved to other nodes; it is told to stop",
             "ended": "is ended; it is told to stop",
         }.get(each.how, each.how)
         lines.append(f"{job} {then} at {clock(each.at)}" if each.how != "ends" else f"{job} {then}")
+    if any(each.how == "moved" for each in drain.jobs):
+        lines.append(
+            "moved jobs continue from their checkpoints; those without a checkpoint start from the beginning"
+        )
     return lines
 
 

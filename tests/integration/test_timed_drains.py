@@ -36,7 +36,7 @@ def test_jobs_leave_a_node_by_the_time(build: Callable[..., System], tmp_path: P
     system.corral("nodes", "drain", "gpu01", "--by", "10s", "--yes", "--why", "new fan")
     shown = system.corral("nodes", "show", "gpu01")
     assert "draining" in shown
-    assert "continues on other nodes" in shown
+    assert "is moved to other nodes" in shown
     assert "node gpu01 is to be empty" in system.corral("explain", "1")
     ended = system.await_jobs([1, 2])
     assert (ended[1].state, ended[1].attempt, ended[1].held[0].node) == (JobState.COMPLETED, 2, "gpu02")
