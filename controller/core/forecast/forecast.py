@@ -159,8 +159,9 @@ def forecast(
         waiting = len(ahead.state.queue) or ahead.timers.gated or ahead.state.claims
         if until in starts or not waiting:
             return Forecast(starts, decisions, True, tuple(plans))
-        following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
-        ends = ahead.state.releases and ahead.state.releases[0][0] < NEVER
+        next_end = ahead.state.releases[0][0] if ahead.state.releases else NEVER
+        following = min(next_end, ahead.next_at)
+        ends = following == next_end < NEVER or any(_ends(ahead, job) for _, job in ahead.state.releases)
         due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at, ahead.timed_drains.next_at)
         # Count the steps in which only operators' reservations begin or end, or quotas change with the hour.
         # The forecast ends after a number of such steps, because they never stop.
@@ -197,10 +198,18 @@ def _end_due(engine: Engine, moment: float) -> None:
     Without predictions, a job without a time limit never ends here, although the scheduler assumes an end for
     it.
     """
-    state, assume_ends = engine.state, engine.pipeline.estimating.predicted
-    for job in [state.jobs[job] for end, job in state.releases if end <= moment]:
-        if assume_ends or job.limit < NEVER or (job.stop_by is not None and job.stop_by <= moment):
-            _end(engine, job, moment)
+    for job in [job for end, job in engine.state.releases if end <= moment]:
+        if _ends(engine, job, moment):
+            _end(engine, engine.state.jobs[job], moment)
+
+
+def _ends(engine: Engine, number: int, by: float = NEVER) -> bool:
+    """Return whether the running job `number`, whose expected end is not after the time `by`, ends by then in
+    a forecast.
+    """
+    job = engine.state.jobs[number]
+    limited = job.limit < NEVER or (job.stop_by is not None and job.stop_by <= by)
+    return job.expected_end < NEVER and (limited or engine.pipeline.estimating.predicted)
 
 
 def _end(engine: Engine, job: Job, moment: float) -> None:

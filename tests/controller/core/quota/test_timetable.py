@@ -13,6 +13,7 @@ from controller.core.engine import Engine
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
 from controller.core.model.events import Event, HoursChanged
+from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from controller.registry import build_pipeline
@@ -134,6 +135,17 @@ def test_a_forecast_of_a_job_that_never_starts_ends() -> None:
     found = forecast(fork(harness.engine), harness.now, until=waits)
     assert found.starts == {}
     assert found.whole or found.known_until > harness.now + 7 * 24 * HOUR
+
+
+def test_a_job_without_a_limit_does_not_prolong_a_forecast_over_the_hours() -> None:
+    harness = harness_of(nodes="a")
+    endless = harness.submit(spec(1, project="batch", time_limit_s=None))
+    harness.tick()
+    waits = harness.submit(job(project="other"))
+    harness.tick()
+    assert running(harness, endless, waits) == [True, False]
+    found = forecast(fork(harness.engine), harness.now, until=waits, steps=60)
+    assert (found.starts, found.whole, found.known_until) == ({}, False, NEVER)
 
 
 def test_an_order_of_an_operator_comes_before_the_hours() -> None:
