@@ -22,6 +22,13 @@ prevents the preemption.
 """
 
 
+_LIMITS = {
+    Reason.HOURS: "it is outside the hours of its queue",
+    Reason.KEPT_FREE: "the free GPUs are kept for another queue",
+}
+"""The limits that are no quota, share or budget."""
+
+
 def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
     """Return a sentence about what prevents preemption for a waiting job. Empty if preemption is not
     configured.
@@ -47,8 +54,8 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
         return "it lacks licences, and no job is preempted for licences"
     over = cycle.limits.over(job, now)
     if over is not None:
-        limit = "outside the hours of its queue" if over.reason is Reason.HOURS else "over a quota or share"
-        return f"it is {limit}, and no job is preempted for that"
+        limit = _LIMITS.get(over.reason, "it is over a quota, share or budget")
+        return f"{limit}, and no job is preempted for that"
     if cycle.search.find(job, now) is not None:
         return "it fits on free resources, so no job has to be preempted for it"
     if all(strategy.reach(job) is None for strategy in strategies):

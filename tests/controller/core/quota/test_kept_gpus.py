@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from controller.config.load import load_text
+from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.forecast.forecast import forecast, fork
 from controller.registry import build_pipeline
 from tests.engine_harness import EngineHarness, spec
@@ -53,6 +54,19 @@ def test_narrow_jobs_leave_the_kept_gpus_free_for_the_queue(backfill: str) -> No
     harness.tick()
     assert harness.nodes_of(notebook)
     assert not harness.nodes_of(sweeps[6])
+
+
+def test_explain_names_the_kept_gpus_as_the_reason_why_no_job_is_preempted() -> None:
+    preempts = '[preemption]\nstrategies = ["priority"]\n'
+    pipeline = build_pipeline(load_text(preempts + POLICY.format(backfill="easy"), "s.toml"))
+    harness = EngineHarness(pipeline, now=NOON)
+    harness.join("n1")
+    waits = [harness.submit(spec(1, time_limit_s=HOUR_S)) for _ in range(7)][-1]
+    harness.tick()
+    cycle = harness.engine.profile_cycles.of(harness.job(waits))
+    assert why_no_preemption(cycle, harness.job(waits), harness.now) == (
+        "the free GPUs are kept for another queue, and no job is preempted for that"
+    )
 
 
 def test_a_gpu_that_becomes_free_is_kept_again() -> None:
