@@ -62,6 +62,12 @@ BAD = [
         "hours.b: has no effect, because [hours.a] comes first and sets the same keys",
     ),
     (
+        "kept_gpus_above_cluster",
+        "[nodes.n1]\ngpus = 'simulated:8xH100'\n[queues.default]\ndefault_time_limit_s = 60\n"
+        "[queues.a]\npriority = 1\nkeep_free_gpus = 8",
+        "queues.a.keep_free_gpus: all nodes have 8 GPUs, so no job that needs a part of a node starts in",
+    ),
+    (
         "hours_without_zone",
         "[queues.default]\ndefault_time_limit_s = 60\n"
         "[hours.night]\nhours = ['sat']\nquota.users.ada.gpus = 4",

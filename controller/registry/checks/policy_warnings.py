@@ -78,6 +78,18 @@ def quotas_above_cluster(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
             yield problem_at(config.source, ("quota", _TABLES[scope], name, "gpus"), message)
 
 
+def kept_gpus_above_cluster(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each queue that keeps all GPUs of the cluster free, or more."""
+    total = cluster_gpus(config)
+    for name, queue in config.queues.items():
+        if total is not None and queue.keep_free_gpus >= max(1, total):
+            message = (
+                f"all nodes have {counted(total, 'GPU')}, so no job that needs a part of a node starts "
+                f"in a queue with a lower priority"
+            )
+            yield problem_at(config.source, ("queues", name, "keep_free_gpus"), message)
+
+
 def unknown_models(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning for each quota of a GPU model that no node has."""
     counts = gpu_counts(config)
@@ -281,6 +293,7 @@ CHECKS: tuple[Check, ...] = (
     dead_preemption_keys,
     dead_exemptions,
     dead_kept_gpus,
+    kept_gpus_above_cluster,
     hours_without_zone,
     topology_warnings,
     dataset_warnings,
