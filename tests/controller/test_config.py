@@ -206,6 +206,11 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
         2,
         "projects.a.budget.gpu_hour: there is no such key. Did you mean 'gpu_hours'?",
     ),
+    "a service with an unknown priority": (
+        '[services.web]\nuser = "ada"\ncommand = ["a"]\npriority = "huge"\n',
+        4,
+        "services.web.priority: 'huge' is no priority; write 0 to 100, or ",
+    ),
     "a service without a command": (
         '[services.web]\nuser = "ada"\ncommand = []\n',
         3,

@@ -64,6 +64,7 @@ def test_no_topology(text: str) -> None:
         ("levels = ['a']\nswitches = { r = 'n1' }", "has both levels and switches"),
         ("levels = ['a', 'a']", "names a label twice"),
         ("switches = { r = 'n[1-' }", "is not a list of hosts; write gpu[01-16]"),
+        ("switches = { r = ['n1'] }", 'topology.switches.r: must be one text, such as "gpu[01-16]"'),
         ("switches = { r = {} }", "needs either nodes"),
         ("switches = { r = { nodes = 'a', switches = 'b' } }", "needs either nodes"),
         ("switches = { r = 'n[1-2]', s = 'n2' }", "node 'n2' is below switch 'r' already"),

@@ -122,7 +122,8 @@ def quota_of(words: list[str]) -> Quota:
         dot, amount = "" if of_model else dot, amount.replace("_", "-")
         if not equals or not dot or kind not in limits or amount not in _AMOUNTS:
             raise CommandError(
-                f"{word!r} is not a limit", f"Write one of {', '.join(_AMOUNTS)} as in gpus=8 or soft.gpus=4."
+                f"{word!r} is not a limit",
+                f"Write one of {', '.join(_AMOUNTS)}, as in gpus=8, gpus.H100=8 or soft.gpus=4.",
             )
         try:
             limits[kind][_AMOUNTS[amount].field] = _AMOUNTS[amount].read_limit(text)

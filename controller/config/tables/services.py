@@ -71,4 +71,8 @@ class ServiceSection(Section):
     @field_validator("priority", mode="before")
     @classmethod
     def _by_name(cls, value: Any) -> Any:
-        return PRIORITIES.get(value.upper(), value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        if value.upper() not in PRIORITIES:
+            raise ValueError(f"{value!r} is no priority; write 0 to 100, or {', '.join(PRIORITIES)}")
+        return PRIORITIES[value.upper()]

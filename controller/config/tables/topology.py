@@ -42,6 +42,8 @@ class SwitchSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_nodes(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            raise ValueError('must be one text, such as "gpu[01-16]" or "gpu01,gpu02"')
         return {"nodes": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
