@@ -33,6 +33,9 @@ def test_jobs_leave_a_node_by_the_time(build: Callable[..., System], tmp_path: P
     with pytest.raises(subprocess.CalledProcessError) as asked:
         system.corral("nodes", "drain", "gpu01", "--by", "10s")
     assert "1 job would be ended. Drain?" in asked.value.stderr
+    with pytest.raises(subprocess.CalledProcessError) as past:
+        system.corral("nodes", "drain", "gpu01", "--by", "2020-01-01", "--yes")
+    assert "corral: --by: the time is in the past" in past.value.stderr
     system.corral("nodes", "drain", "gpu01", "--by", "10s", "--yes", "--why", "new fan")
     shown = system.corral("nodes", "show", "gpu01")
     assert "draining" in shown

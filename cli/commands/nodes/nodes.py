@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from cli.registry import application, examples
 from wire import amounts
 from wire.api.nodes import NodeView
 from wire.http.client import Client
+from wire.http.transport import Refused
 from wire.text import counted
 
 Name = Annotated[str, argument("NODE", "Name of the node.", autocompletion=completion.nodes)]
@@ -128,9 +130,9 @@ def drain(
     if by is None:
         return _each(names, client.node if dry_run else lambda name: client.drain(name, why), output)
     if dry_run:
-        return _each(names, lambda name: client.drain(name, why, by, True), output)
+        return _each(names, lambda name: _drained(client, name, why, by, True), output)
     if not yes:
-        asked = [client.drain(name, why, by, True) for name in dict.fromkeys(names)]
+        asked = [_drained(client, name, why, by, True) for name in dict.fromkeys(names)]
         ended = [
             each.label for node in asked if node.drain for each in node.drain.jobs if each.how == "ended"
         ]
@@ -139,7 +141,7 @@ def drain(
                 _note_leaving(node)
             if not confirmed(f"{counted(len(ended), 'job')} would be ended. Drain?"):
                 return exit_codes.FAILED
-    return _each(names, lambda name: client.drain(name, why, by), output)
+    return _each(names, lambda name: _drained(client, name, why, by), output)
 
 
 @app.command(
@@ -237,6 +239,16 @@ app.command("taint", epilog=labels_and_taints.TAINT_EXAMPLES)(labels_and_taints.
 app.command(
     "label", epilog=examples("corral nodes label gpu01 rack=r2 disk=nvme", "corral nodes label gpu01 rack-")
 )(labels_and_taints.label)
+
+
+def _drained(client: Client, name: str, why: str, by: float, dry_run: bool = False) -> NodeView:
+    """Drain a node by the time `by`. Raises Refused with the name of the flag if the time is refused."""
+    try:
+        return client.drain(name, why, by, dry_run)
+    except Refused as refused:
+        if refused.problem.where != "empty_by":
+            raise
+        raise Refused(refused.status, replace(refused.problem, where="--by")) from None
 
 
 def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> int:
