@@ -90,7 +90,7 @@ class Chosen(FlagGroup):
         _print_refusals(answer.refused, options=action == "set")
         if output is Format.TABLE and not self.dry_run:
             for job in answer.done:
-                print_note(detail_views.line_of(job))
+                print_note(detail_views.line_of(job, limit=bool(more.get("extend_s"))))
         else:
             job_table().show(output, answer.done)
         if len(answer.done) + len(answer.refused) != 1 and not self.dry_run:

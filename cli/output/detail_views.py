@@ -263,9 +263,13 @@ def of_quality(job: JobView) -> str:
     return f"{job.quality}: {words.get(job.quality, 'one node')}"
 
 
-def line_of(job: JobView) -> str:
+def line_of(job: JobView, *, limit: bool = False) -> str:
+    """Return one line with the state of the job and its reason; with `limit` also with the time limit."""
     reason = job.detail or job.reason.value.replace("_", " ")
-    return f"job {job.label}: {job.state.value}" + (f", {reason}" if reason else "")
+    parts = [f"job {job.label}: {job.state.value}", reason]
+    if limit:
+        parts.append(f"time limit {duration(job.time_limit_s)}")
+    return ", ".join(part for part in parts if part)
 
 
 def of_why(why: Why) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from cli.output.detail_views import of_node_scores, of_preemption, of_spec
+from cli.output.detail_views import line_of, of_node_scores, of_preemption, of_spec
 from cli.output.hours_line import hours_text
 from cli.output.table_columns import clock
 from cli.spec.job_options import OPTIONS
@@ -15,7 +17,7 @@ from wire.api.forecasts import Explanation
 from wire.api.reasons import NodeScore, Ousted, Points, Why
 from wire.api.tenants import HoursInForce
 from wire.job.spec import JobSpec
-from wire.names import Reason
+from wire.names import JobState, Reason
 
 TEXTS = {
     "priority": "high",
@@ -147,3 +149,9 @@ def test_hours_in_force() -> None:
     text = f"[quota] is in force until {until}, then [hours.night] and [hours.weekend]"
     assert hours_text(day, "[quota]") == text
     assert hours_text(HoursInForce(("a", "b")), "[quota]") == "[hours.a] and [hours.b] are in force"
+
+
+def test_the_line_of_an_extended_job_has_its_time_limit() -> None:
+    running = replace(job(7), state=JobState.RUNNING, reason=Reason.NONE, detail="", time_limit_s=7_200.0)
+    assert line_of(running) == "job 7: RUNNING"
+    assert line_of(running, limit=True) == "job 7: RUNNING, time limit 2h00m"
