@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 NAMED = 8
 """The most jobs ahead in the queue, and the most GPUs out of service, that an explanation names."""
 
+CONSIDERED_NEXT = "fits now: considered in the next pass"
+"""The reason of a job that starts in the next scheduling pass."""
+
 
 def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
     """Return why the job is in its state; for a waiting job also how many nodes each filter rejects."""
@@ -344,7 +347,7 @@ def _without_gpus(placer: Placer, ask: ResourceRequest) -> Refusal:
 def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
     """Return why a job that fits now does not start, usually because it would delay a reserved start."""
     if starts_next_pass(cycle, job, now):
-        return "fits now: considered in the next pass"
+        return CONSIDERED_NEXT
     own, first_start = cycle.reservations.by_job.get(job.id), cycle.first_reservation(now)
     if own is not None:
         wait = duration(own.starts_at - now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.core.engine import Engine
+from controller.core.explain.why_pending import CONSIDERED_NEXT
 from controller.core.forecast.forecast import Forecast, ForecastStart, forecast, with_run_times
 from controller.core.lifecycle.gates import gates_text
 from controller.core.model.job import NEVER, Job
@@ -47,8 +48,8 @@ def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator
 def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
     """Return a sentence about why the job still waits just before its start at time `at`.
 
-    Empty if the job waits for the same reason then as now. `ahead`, a copy of the engine, cannot be used
-    afterwards.
+    Empty if the job waits for the same reason then as now, or only for the end of a job at that time.
+    `ahead`, a copy of the engine, cannot be used afterwards.
     """
     if at - now < LAST_AFTER_S:
         return ""
@@ -60,6 +61,8 @@ def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
     if there is None or there.state is not JobState.QUEUED:
         return ""
     last = ahead.explain(there, at - 1.0)
+    if last.sentence == CONSIDERED_NEXT:
+        return ""
     same = last.reason is first.reason and last.reason not in (Reason.QUOTA, Reason.SHARE)
     return "" if same or last.sentence == first.sentence else last.sentence
 

@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.forecast.forecast import forecast, fork
+from controller.core.forecast.start_outlook import last_blocker
 from controller.core.model import inputs
 from tests.engine_harness import EngineHarness, default_pipeline, spec
+from wire.cluster.quota import Limits, Quota
 from wire.job.spec import JobSpec
 from wire.names import JobState
 
@@ -103,3 +105,14 @@ def test_an_away_node_stays_away_in_the_copy() -> None:
     harness.tell(inputs.LinkWentDown("b", "cut"))
     waiting = harness.submit(spec(16))
     assert waiting not in forecast(fork(harness.engine), harness.now).starts
+
+
+def test_a_quota_that_the_end_of_a_job_frees_is_no_last_blocker() -> None:
+    harness = two_nodes()
+    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=1)), "root"))
+    one, two = (harness.submit(spec(1, time_limit_s=HOUR)) for _ in range(2))
+    harness.tick()
+    assert (bool(harness.nodes_of(one)), bool(harness.nodes_of(two))) == (True, False)
+    start = forecast(fork(harness.engine), harness.now, until=two).starts[two].at
+    assert start > harness.now + HOUR - 60
+    assert last_blocker(fork(harness.engine), harness.job(two), start, harness.now) == ""
