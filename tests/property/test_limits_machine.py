@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from controller.core.model import inputs
-from controller.core.model.events import JobPlaced, JobQueued
+from controller.core.model.events import JobPlaced, JobQueued, MovePlanned
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
 from controller.core.quota.quotas import QuotaConfig
 from controller.core.quota.usage_counters import CPU, GPU, GPU_TIME, QUEUED, RUNNING
@@ -55,6 +55,7 @@ class LimitsMachine(EngineMachine):
     def __init__(self) -> None:
         super().__init__()
         self.judged = self.counted = self.shared = 0
+        self.moving: set[int] = set()
 
     @rule(
         gpus=st.sampled_from([0, 1, 8]),
@@ -168,6 +169,12 @@ class LimitsMachine(EngineMachine):
         """Nobody for whom something started holds more than allowed; nobody's submit passed what may wait."""
         state = self.harness.state
         for event in self.harness.events[self.counted :]:
+            if isinstance(event, MovePlanned):
+                self.moving.add(event.job)
+                continue
+            if isinstance(event, JobPlaced) and event.job in self.moving:
+                self.moving.discard(event.job)  # A moved job goes on, whatever its quota is now.
+                continue
             if isinstance(event, JobPlaced):
                 job, wrong = self.harness.job(event.job), QUEUED
             elif isinstance(event, JobQueued):
