@@ -187,6 +187,11 @@ class LimitsMachine(EngineMachine):
                     limit, lent = getattr(quota.hard, name), getattr(quota.borrow, name) or 0
                     if limit in (None, UNLIMITED) or (wrong is None) != (place == QUEUED):
                         continue
+                    if (
+                        isinstance(event, JobPlaced)
+                        and not state.accounts.held(job, event.allocations)[place]
+                    ):
+                        continue  # A job may start that needs nothing of what is used up.
                     unit = {GPU: 1000, GPU_TIME: 3_600_000}.get(place, 1)
                     used = account.amount(place, self.harness.now, RULES.window_s)
                     assert used <= (limit + lent) * unit, (account.key, name, used, limit, lent)
