@@ -81,7 +81,8 @@ class HealthChecks:
        requested by a child process that runs as the job's user.
     3. When the process ends, or after `timeout_s` seconds, count the result (`_Watch.judge`).
 
-    An agent that takes over running attempts begins anew: it reports the health of each attempt once.
+    An agent that takes over running attempts has no earlier results, so it reports the health of each
+    attempt once.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.forecast.forecast import forecast, fork
 from controller.registry import build_pipeline
 from tests.engine_harness import EngineHarness, spec
+from wire.job.spec import JobSpec
 from wire.names import Reason
 
 HOUR_S = 3_600.0
@@ -93,23 +94,24 @@ def test_the_kept_gpus_are_given_up_when_the_hours_are_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "starts"),
+    ("notebooks", "job", "starts"),
     [
-        (spec(8, time_limit_s=HOUR_S), True),
-        (spec(16, nodes=2, time_limit_s=HOUR_S), True),
-        (spec(0, time_limit_s=HOUR_S), True),
-        (spec(7, time_limit_s=HOUR_S, queue="service"), True),
-        (spec(7, time_limit_s=HOUR_S), False),
+        ([8], spec(8, time_limit_s=HOUR_S), True),
+        ([7, 7], spec(2, nodes=2, time_limit_s=HOUR_S), True),
+        ([8, 8], spec(0, time_limit_s=HOUR_S), True),
+        ([8], spec(7, time_limit_s=HOUR_S, queue="service"), True),
+        ([8], spec(7, time_limit_s=HOUR_S), False),
     ],
     ids=["whole node", "gang", "no GPU", "queue of equal priority", "narrow"],
 )
 def test_the_rule_concerns_only_narrow_jobs_of_queues_with_a_lower_priority(
-    job: object, starts: bool
+    notebooks: list[int], job: JobSpec, starts: bool
 ) -> None:
+    """Running notebooks with these numbers of GPUs leave so few GPUs free that a narrow job may take none."""
     harness = lab(nodes=2)
-    if job == spec(7, time_limit_s=HOUR_S):
-        harness.submit(spec(8, time_limit_s=HOUR_S))
-        harness.tick()
-    number = harness.submit(job)  # type: ignore[arg-type]
+    for gpus in notebooks:
+        harness.submit(spec(gpus, queue="interactive", time_limit_s=HOUR_S))
+    harness.tick()
+    number = harness.submit(job)
     harness.tick()
     assert bool(harness.nodes_of(number)) == starts
