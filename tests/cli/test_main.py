@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.cli.conftest import Corral
 from tests.cli.fake_controller import FakeController, array, job, node
 from tests.limits import PATIENCE_S
 from wire.api.cluster import EventView
+from wire.api.nodes import TimedDrainView
 from wire.api.problem import Problem
 from wire.codec import encode
 from wire.names import JobState
@@ -255,6 +257,22 @@ def test_dry_run_sends_nothing(fake: FakeController, corral: Corral) -> None:
     [request] = [each for each in asked if each.target != "/v1/jobs/preview"]
     assert len(asked) == 3
     assert (request.target, json.loads(request.body)["only_tell"]) == ("/v1/jobs/orders", True)
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("drain gpu01", "node gpu01: would be drained"),
+        ("resume gpu01", "node gpu01: would be resumed"),
+        ("drain --by 2h gpu01", "node gpu01: would be drained"),
+    ],
+)
+def test_dry_run_on_nodes_says_that_nothing_is_done(
+    fake: FakeController, corral: Corral, command: str, line: str
+) -> None:
+    fake.nodes["gpu01"] = replace(node("gpu01"), drain=TimedDrainView(9e9, "root"))
+    done = corral("nodes", *command.split(), "--dry-run", url=fake.url)
+    assert done.stderr.splitlines()[0] == line
 
 
 def test_queue_in_every_format(fake: FakeController, corral: Corral) -> None:

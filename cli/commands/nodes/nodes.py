@@ -127,10 +127,11 @@ def drain(
     """
     client = Client()
     names = _selected(client, names, select)
-    if by is None:
-        return _each(names, client.node if dry_run else lambda name: client.drain(name, why), output)
     if dry_run:
-        return _each(names, lambda name: _drained(client, name, why, by, True), output)
+        planned = client.node if by is None else lambda name: _drained(client, name, why, by, True)
+        return _each(names, planned, output, would_be="drained")
+    if by is None:
+        return _each(names, lambda name: client.drain(name, why), output)
     if not yes:
         asked = [_drained(client, name, why, by, True) for name in dict.fromkeys(names)]
         ended = [
@@ -164,7 +165,7 @@ def resume(
             return client.node(node)
         return client.resume(node) if gpu is None else client.resume_gpu(node, gpu)
 
-    return _each(_selected(client, names, select), act, output)
+    return _each(_selected(client, names, select), act, output, would_be="resumed" if dry_run else "")
 
 
 @app.command(epilog=examples("corral nodes cordon gpu01:3 --why 'noisy fan'"))
@@ -193,7 +194,7 @@ def cordon(
             raise CommandError(message, f"Write {name}:0; or 'corral nodes drain {name}' for the whole node.")
         return client.node(node) if dry_run else client.cordon_gpu(node, gpu, why)
 
-    return _each(names, act, output)
+    return _each(names, act, output, would_be="cordoned" if dry_run else "")
 
 
 def _selected(client: Client, names: list[str], labels: list[tuple[str, str]]) -> list[str]:
@@ -251,13 +252,16 @@ def _drained(client: Client, name: str, why: str, by: float, dry_run: bool = Fal
         raise Refused(refused.status, replace(refused.problem, where="--by")) from None
 
 
-def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> int:
+def _each(names: list[str], act: Callable[[str], NodeView], output: Format, would_be: str = "") -> int:
+    """Call `act` for each node or GPU in `names` and print the result. With --dry-run, `would_be` is the
+    state that the command would give them (e.g. "drained").
+    """
     done, refusals = for_each(dict.fromkeys(names), lambda name: (name, act(name)))
     if output is not Format.TABLE:
         node_table().show(output, [node for _, node in done])
     else:
         for name, node in done:
-            print_note(_line(name, node))
+            print_note(_line(name, node, f"would be {would_be}" if would_be else ""))
             if ":" not in name:
                 _note_leaving(node)
     return refusals[0] if refusals else 0
@@ -271,15 +275,15 @@ def _note_leaving(node: NodeView) -> None:
         print_note(f"  {line}")
 
 
-def _line(name: str, node: NodeView) -> str:
-    """Return one line that shows the new state of the node. If `name` is the name of a GPU, the line shows
-    the state of this GPU.
+def _line(name: str, node: NodeView, state: str = "") -> str:
+    """Return one line that shows the state of the node, or the text `state` in its place. If `name` is the
+    name of a GPU, the line shows the state of this GPU.
     """
     number = name.partition(":")[2]
     gpu = next((each for each in node.gpus if number in (each.number, str(each.index))), None)
     if number and gpu is not None:
         why = f" ({gpu.why})" if gpu.why else ""
         jobs = f", {counted(len(gpu.jobs), 'job')} on it" if gpu.jobs else ""
-        return f"GPU {node.name}:{gpu.number}: {gpu.health.value}{why}{jobs}"
+        return f"GPU {node.name}:{gpu.number}: {state or f'{gpu.health.value}{why}'}{jobs}"
     jobs = f", {counted(len(node.jobs), 'job')} on it" if node.jobs else ""
-    return f"node {node.name}: {node.state_word}{jobs}"
+    return f"node {node.name}: {state or node.state_word}{jobs}"

@@ -112,11 +112,12 @@ class OperatorCommands:
 
     def drain(self, given: inputs.Drain, now: float) -> Reply:
         """Drain a node: now, or so that it is empty at the time `empty_by` (a timed drain)."""
-        if given.empty_by is not None and given.empty_by <= now:
-            hint = "Leave the time out to drain the node at once."
-            return Refusal("invalid", "the time is in the past", "empty_by", hint)
+        past = None if given.empty_by is None else past_drain(given.empty_by, now)
+        if past is not None:
+            return past
+        before = self._timed_drains.stops()
         self._record(events.NodeDrained(given.node, now, given.why, given.by, given.empty_by))
-        self._timed_drains.warn(self._state.nodes.by_name[given.node], now)
+        self._timed_drains.warn(self._state.nodes.by_name[given.node], before, now)
         return DONE
 
     def resume(self, given: inputs.Resume, now: float) -> Reply:
@@ -161,3 +162,11 @@ class OperatorCommands:
             return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows all shares.")
         self._record(events.ShareSet(now, given.share, given.weight, given.by, given.soft, given.hard))
         return DONE
+
+
+def past_drain(empty_by: float, now: float) -> Refusal | None:
+    """Return a refusal if a node is to be empty by a time that is over; otherwise None."""
+    if empty_by > now:
+        return None
+    hint = "Give a later time, or leave the time out to drain the node at once."
+    return Refusal("invalid", "the time is in the past", "empty_by", hint)

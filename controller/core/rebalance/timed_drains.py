@@ -39,6 +39,15 @@ class Departure(enum.Enum):
     """The job saves its state if it can, and ends, because it may not be queued again."""
 
 
+WARN_AGAIN_S = 60.0
+"""A job is warned again only if the time of its stop has changed by at least this much."""
+
+Stops = dict[tuple[int, str], float]
+"""The times at which jobs are told to stop, by (job, node). The node is empty unless the job gives up only
+this node.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class DepartingJob:
     """A job on a node that is to be empty by a given time. `at` is the time at which the job is told to stop.
@@ -64,7 +73,8 @@ class TimedDrains:
        that end before that time still start there. Replicas of services are moved to other nodes early, as
        they are before a reservation.
     2. At the command, `warn` records a warning for each job that will be stopped, and writes it to the job's
-       log and terminals.
+       log and terminals. A job that was warned of this time already, by the same drain or by a drain of
+       another of its nodes, is not warned again.
     3. A job that would still run at `empty_by` is told to stop so early that its checkpoint and its grace are
        over by then. An elastic job gives up only this node. A job that may be preempted continues on other
        nodes: on free nodes, which are kept for it, or later, when the queue starts it again. Any other job
@@ -131,19 +141,36 @@ class TimedDrains:
         """Return the jobs on the node that must be stopped, because they may still run at `empty_by`."""
         return [each for each in self.leaving(node, empty_by) if each.how is not Departure.ENDS]
 
-    def warn(self, node: Node, now: float) -> None:
-        """Warn the owners of the jobs on the node that will be stopped for its drain."""
-        drain = node.timed_drain
+    def stops(self) -> Stops:
+        """Return when each job is told to stop because of the drains that are planned now."""
+        found: Stops = {}
+        for node, drain in self._drains():
+            for each in self.to_stop(node, drain.empty_by):
+                key = _stop_key(each, node.name)
+                found[key] = min(each.at, found.get(key, NEVER))
+        return found
+
+    def warn(self, node: Node, before: Stops, now: float) -> None:
+        """Warn the owners of the jobs on the node that will be stopped for its drain.
+
+        `before` is the result of `stops` before the drain was recorded. A job is not warned if it was to stop
+        at about the same time, or is due to be stopped already.
+        """
+        drain, planned = node.timed_drain, self.stops()
         if drain is None:
             return
         for each in self.to_stop(node, drain.empty_by):
+            key = _stop_key(each, node.name)
+            known, at = before.get(key), max(planned[key], now)
+            if known is not None and (known <= now or abs(at - known) < WARN_AGAIN_S):
+                continue
             job, cause = each.job, _cause(node.name, drain)
             self._record(
                 events.EndWarned(
-                    job.id, now, job.attempt, each.at, Reason.DRAINED, f"{cause}; it is then {each.how.value}"
+                    job.id, now, job.attempt, at, Reason.DRAINED, f"{cause}; it is then {each.how.value}"
                 )
             )
-            text = f"{cause}: the job is told to stop in {duration(max(0.0, each.at - now))}, and is then "
+            text = f"{cause}: the job is told to stop in {duration(at - now)}, and is then "
             for member in job.running:
                 self._order(
                     SendToNode(member.allocation.node, Note(job.id, job.attempt, text + each.how.value))
@@ -202,6 +229,10 @@ class TimedDrains:
             )
         )
         return True
+
+
+def _stop_key(leaving: DepartingJob, node: str) -> tuple[int, str]:
+    return leaving.job.id, node if leaving.job.spare(node) else ""
 
 
 def _cause(node: str, drain: TimedDrain) -> str:

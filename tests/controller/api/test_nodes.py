@@ -106,8 +106,9 @@ async def test_drain_with_a_time_names_the_jobs_and_what_happens_to_them(api: Ru
     assert {each["job"]: each["how"] for each in node["drain"]["jobs"]} == fates
     _, reservations = await api.get("/v1/reservations")
     assert reservations["reservations"] == []
-    status, problem = await api.post("/v1/nodes/gpu01/drain", {"empty_by": 5.0})
-    assert (status, problem["where"]) == (400, "empty_by")
+    for dry_run in (True, False):
+        status, problem = await api.post("/v1/nodes/gpu01/drain", {"empty_by": 5.0, "dry_run": dry_run})
+        assert (status, problem["where"]) == (400, "empty_by")
     _, node = await api.post("/v1/nodes/gpu01/resume", {})
     assert node["drain"] is None
 

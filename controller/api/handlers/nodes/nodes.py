@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.api.server.errors import rejected
+from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import node_view, timed_drain_view
 from controller.core.cluster.nodes import Node, TimedDrain
+from controller.core.commands.operator_commands import past_drain
 from controller.core.model import inputs
 from controller.daemon import Daemon
 from wire.api.nodes import GpuList, NodeAction, NodeDrain, NodeList, NodeMarks, NodeView, TimedDrainView
@@ -49,6 +50,9 @@ async def drain(call: Call, body: NodeDrain) -> NodeView:
 def _drain_view(call: Call, node: Node, body: NodeDrain) -> TimedDrainView | None:
     """Return the API's view of the timed drain that the request asks for."""
     assert body.empty_by is not None
+    past = past_drain(body.empty_by, call.daemon.now())
+    if past is not None:
+        raise Rejected(past)
     return timed_drain_view(call.daemon.engine, node, TimedDrain(body.empty_by, call.caller.user, body.why))
 
 

@@ -44,6 +44,10 @@ def drain(harness: EngineHarness, node: str, after: float = HOUR, why: str = "ne
     harness.tell(inputs.Drain(node, "root", why, harness.now + after))
 
 
+def warnings(harness: EngineHarness) -> list[EndWarned]:
+    return [event for event in harness.events if isinstance(event, EndWarned)]
+
+
 def last_stop(harness: EngineHarness) -> Stop:
     return [sent.frame for sent in harness.sent if isinstance(sent.frame, Stop)][-1]
 
@@ -98,6 +102,34 @@ def test_job_is_warned_and_moved_so_that_it_has_left_at_the_time() -> None:
     node = harness.state.nodes.by_name["a"]
     assert (node.state, node.why, node.timed_drain) == (NodeState.DRAINED, "new fan", None)
     assert sum(isinstance(event, DrainBegan) for event in harness.events) == 1
+
+
+def test_repeated_drain_warns_only_if_the_time_changes() -> None:
+    harness = harness_of("a")
+    running(harness)
+    for after in (HOUR, HOUR, HOUR + 5.0):
+        drain(harness, "a", after)
+    assert [each.ends_at for each in warnings(harness)] == [NOW + HOUR - GRACE]
+    drain(harness, "a", 2 * HOUR)
+    assert [each.ends_at for each in warnings(harness)][1:] == [NOW + 2 * HOUR - GRACE]
+
+
+def test_gang_is_warned_once_of_the_drains_of_its_nodes() -> None:
+    harness = harness_of("a", "b")
+    running(harness, nodes=2)
+    drain(harness, "a")
+    drain(harness, "b")
+    assert len(warnings(harness)) == 1
+
+
+def test_late_drain_warns_once_of_a_stop_that_is_due_now() -> None:
+    harness = harness_of("a")
+    job = running(harness)
+    for after in (10.0, 20.0):
+        drain(harness, "a", after)
+    harness.tick()
+    assert [each.ends_at for each in warnings(harness)] == [NOW]
+    assert harness.stops() == [("a", job)]
 
 
 def test_job_without_free_nodes_elsewhere_waits_in_the_queue() -> None:
