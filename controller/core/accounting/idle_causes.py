@@ -196,7 +196,8 @@ def _limit_on(cycle: Cycle, job: Job, now: float) -> IdleCause | None:
         return None
     limit = limit_blocker(state, cycle.placer, job, now)
     if limit is not None:
-        return IdleCause.KEPT_FREE if limit[0] is Reason.KEPT_FREE else IdleCause.QUOTA
+        kept = limit[0] in (Reason.KEPT_FREE, Reason.RESOURCES)
+        return IdleCause.KEPT_FREE if kept else IdleCause.QUOTA
     return None if cycle.quota_delay(job, now) is None else IdleCause.QUOTA
 
 

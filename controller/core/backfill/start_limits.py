@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from controller.core.cluster.gpu_requirements import milli_by_model
 from controller.core.fairshare.share_tree import ShareAtLimit
@@ -93,7 +94,8 @@ class StartLimits:
             return None
         priority = self._state.quotas.rules.queue(job.spec.queue).priority
         versions = nodes.change_count, nodes.layout_version
-        return self._kept_gpus.bars(priority, shape.part, shape.nodes, nodes.columns, versions, now)
+        kept = self._kept_gpus.bars(priority, shape.part, shape.nodes, nodes.columns, versions, now)
+        return None if kept is None else replace(kept, withheld=self._placer.fits(job.ask))
 
     def _at_share_limit(self, job: Job, now: float) -> ShareAtLimit | None:
         state = self._state

@@ -25,6 +25,7 @@ prevents the preemption.
 _LIMITS = {
     Reason.HOURS: "it is outside the hours of its queue",
     Reason.KEPT_FREE: "the free GPUs are kept for another queue",
+    Reason.RESOURCES: "the next GPUs that become free are kept for another queue",
 }
 """The limits that are no quota, share or budget."""
 

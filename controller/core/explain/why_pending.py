@@ -182,7 +182,7 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
     if field is not None:
         return Why(Reason.RESOURCES, unfiltered_message(field))
     limit = limit_blocker(state, placer, job, now)
-    if limit is not None:
+    if limit is not None and limit[0] is not Reason.RESOURCES:
         return Why(*limit)
     reserved_quota = cycle.quota_delay(job, now)
     if reserved_quota is not None:
@@ -225,6 +225,9 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
     )
     lack = licence_blocker(state, job)
     besides = f"; besides, it {lack}" if lack else ""
+    if limit is not None:
+        # A queue keeps GPUs free, but the job would not fit on the kept GPUs either.
+        besides += f"; besides, {limit[1]}"
     return Why(Reason.RESOURCES, sentence + fewer_nodes_text(job, now) + besides, found, fitting=fitting)
 
 

@@ -26,8 +26,14 @@ class GpusKept:
     now: float
     until: float
     """The time at which the queue stops keeping GPUs free; infinity if the queue keeps them at all times."""
-    reason: ClassVar[Reason] = Reason.KEPT_FREE
+    withheld: bool = True
+    """Whether the job would fit on the free resources if the queue kept no GPUs."""
     only_this_job: ClassVar[bool] = False
+
+    @property
+    def reason(self) -> Reason:
+        """KEPT_FREE if the job would fit now; otherwise RESOURCES, because other jobs use the GPUs."""
+        return Reason.KEPT_FREE if self.withheld else Reason.RESOURCES
 
     def __str__(self) -> str:
         end = "" if math.isinf(self.until) else f" for another {duration(self.until - self.now)}"

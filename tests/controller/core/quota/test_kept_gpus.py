@@ -9,6 +9,7 @@ import pytest
 
 from controller.config.load import load_text
 from controller.core.explain.why_no_preemption import why_no_preemption
+from controller.core.explain.why_pending import reason_of
 from controller.core.forecast.forecast import forecast, fork
 from controller.registry import build_pipeline
 from tests.engine_harness import EngineHarness, spec
@@ -67,6 +68,22 @@ def test_explain_names_the_kept_gpus_as_the_reason_why_no_job_is_preempted() -> 
     cycle = harness.engine.profile_cycles.of(harness.job(waits))
     assert why_no_preemption(cycle, harness.job(waits), harness.now) == (
         "the free GPUs are kept for another queue, and no job is preempted for that"
+    )
+
+
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+def test_on_a_full_cluster_the_reason_is_that_all_gpus_are_in_use(backfill: str) -> None:
+    harness = lab(backfill=backfill)
+    harness.submit(spec(8, queue="interactive", time_limit_s=HOUR_S))
+    harness.tick()
+    sweep = harness.submit(spec(1, time_limit_s=HOUR_S))
+    harness.tick()
+    why = harness.why(sweep)
+    assert why.reason is Reason.RESOURCES
+    assert reason_of(harness.state, harness.job(sweep)) is Reason.RESOURCES
+    assert why.sentence == (
+        "needs 1 node with 1 GPU, 7 CPUs, 57G; 0 of 1 can give that now: no free GPU (n1); "
+        "besides, queue 'interactive' keeps 2 free GPUs for its jobs for another 6h00m; 0 are free now"
     )
 
 
