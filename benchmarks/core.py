@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.table import heading, row, spread
 from controller.config import Config
 from controller.core.engine import Engine
-from controller.core.model.events import NodeJoined
+from controller.core.model.events.nodes import NodeJoined
 from controller.core.model.inputs import Accepted, AgentReported, Cancel, Submit, Tick
 from controller.core.state.apply import apply
 from controller.core.state.state import State

@@ -23,15 +23,10 @@ from pathlib import Path
 from benchmarks.core import timed
 from benchmarks.system import System
 from benchmarks.table import heading, row, spread
-from controller.core.model.events import (
-    Allocation,
-    AttemptExited,
-    AttemptStarted,
-    Event,
-    JobEnded,
-    JobPlaced,
-    JobQueued,
-)
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.attempts import AttemptExited, AttemptStarted, JobEnded, JobPlaced
+from controller.core.model.events.event import Event
+from controller.core.model.events.queued import JobQueued
 from controller.core.model.job import Job, Member
 from controller.core.model.request import request_of
 from controller.core.model.rows import Batch

@@ -14,7 +14,7 @@ from controller.core.invariants import find_violations
 from controller.core.lifecycle.timers import Timers
 from controller.core.model import inputs
 from controller.core.model.effects import SendToNode
-from controller.core.model.events import Event
+from controller.core.model.events.event import Event
 from controller.core.model.inputs import Accepted, Decision, Input, Refusal
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline

@@ -8,14 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from benchmarks.lab.workload import FLOOD, HOUR_S, PROJECTS
-from controller.core.model.events import (
-    Event,
-    JobEnded,
-    JobPlaced,
-    JobPreempted,
-    JobQueued,
-    JobRequeued,
-)
+from controller.core.model.events.attempts import JobEnded, JobPlaced, JobPreempted, JobRequeued
+from controller.core.model.events.event import Event
+from controller.core.model.events.queued import JobQueued
 from wire.job.spec import JobSpec
 from wire.names import PRIORITIES, JobState
 

@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 from benchmarks.placement.openb_traces import Pod
 from benchmarks.placement.strategies import PlacementStrategy
 from controller.core.engine import Engine
-from controller.core.model.events import JobPlaced
+from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.inputs import Accepted, AgentSaidHello, Cancel, Submit, Tick
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State

@@ -22,9 +22,21 @@ from controller.core.lifecycle.idle_gpus import IdleGpuHandler
 from controller.core.lifecycle.limit_warnings import NO_LIMIT_WARNINGS, PLANS_WARNING, LimitWarnings
 from controller.core.lifecycle.stop import Stopper
 from controller.core.lifecycle.timers import Timers
-from controller.core.model import events, inputs
+from controller.core.model import inputs
 from controller.core.model.effects import Effect, SendToNode, StartAttempt
-from controller.core.model.events import PREEMPTION, Event, PreemptionPlanned
+from controller.core.model.events.attempts import (
+    AttemptStarted,
+    CheckpointSaved,
+    JobGrew,
+    JobPlaced,
+    JobShrunk,
+    MembersStarted,
+)
+from controller.core.model.events.controller import ConfigApplied, PluginFailed
+from controller.core.model.events.event import Event
+from controller.core.model.events.nominations import PREEMPTION, MovePlanned, PreemptionPlanned
+from controller.core.model.events.queued import JobEdited, JobRelaxed, PriorityInherited
+from controller.core.model.events.tenants import BudgetReached, HoursChanged
 from controller.core.model.inputs import DONE, Decision, Input, Reply
 from controller.core.model.job import NEVER, Job
 from controller.core.model.start_orders import start_frames
@@ -41,14 +53,14 @@ from wire.api.reasons import Why
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
-_CHANGES_STANDING = (events.JobEdited, events.PriorityInherited)
+_CHANGES_STANDING = (JobEdited, PriorityInherited)
 """Events after which a preemption strategy may allow other jobs to preempt the job."""
 _CHANGES_VICTIM = (
-    events.AttemptStarted,
-    events.CheckpointSaved,
-    events.MembersStarted,
-    events.JobShrunk,
-    events.JobGrew,
+    AttemptStarted,
+    CheckpointSaved,
+    MembersStarted,
+    JobShrunk,
+    JobGrew,
     *_CHANGES_STANDING,
 )
 """Events that change whether the job may be preempted, or how much work a preemption of the job would lose.
@@ -192,7 +204,7 @@ class Engine:
         reply = self._handlers[type(given)](given, now) or DONE
         if self.pipeline.breaker.faults:
             for fault in self.pipeline.breaker.take_faults():
-                self._record(events.PluginFailed(now, fault.kind, fault.name, fault.why, fault.given_up))
+                self._record(PluginFailed(now, fault.kind, fault.name, fault.why, fault.given_up))
         self.timers.settle(now)
         decision = Decision(tuple(self._events), tuple(self._effects), reply)
         self._events.clear()
@@ -204,7 +216,7 @@ class Engine:
         if isinstance(event, _CHANGES_VICTIM) and self.state.jobs[event.job].unended:
             preemptible_at = event.at if isinstance(event, _CHANGES_STANDING) else NEVER
             self.profile_cycles.victim_changed(event.job, preemptible_at)
-        if isinstance(event, events.JobRelaxed):
+        if isinstance(event, JobRelaxed):
             self.profile_cycles.forget(event.job)
         self._events.append(event)
         self.timers.on_event(event)
@@ -227,9 +239,7 @@ class Engine:
         """
         old, new = self.pipeline, given.pipeline
         overcommit = new.overcommit if new is not None and new.overcommit != old.overcommit else None
-        self._record(
-            events.ConfigApplied(now, given.digest, given.by, given.changed, given.policy, overcommit)
-        )
+        self._record(ConfigApplied(now, given.digest, given.by, given.changed, given.policy, overcommit))
         if new is not None:
             self._build(new, state_under(self.state, new, self.state.jobs.values(), self.state.estimates))
 
@@ -260,7 +270,7 @@ class Engine:
             self.limit_warnings.run(now)
         if self.state.budgets.rules.budgets:
             for standing, percent in self.state.budgets.due(now):
-                used = events.BudgetReached(now, standing.project, standing.month, percent, standing.text)
+                used = BudgetReached(now, standing.project, standing.month, percent, standing.text)
                 self._record(used)
         if self.timers.next_at <= now:
             self.timers.open_due(now)
@@ -278,23 +288,23 @@ class Engine:
         timetable = self.state.quotas.rules.timetable
         tables = timetable.in_force(now)
         if tables != self.state.hours:
-            self._record(events.HoursChanged(now, tables))
+            self._record(HoursChanged(now, tables))
         self._hours_unknown, self.hours_change_at = False, timetable.next_change(now)
 
     def _carry_out(self, event: CycleEvent) -> None:
         """Record an event of a scheduling pass, and add its effects (messages to agents)."""
         self._record(event)
         job = self.state.jobs[event.job]
-        if isinstance(event, events.JobPlaced):
+        if isinstance(event, JobPlaced):
             addresses = partial(node_addresses, self.state)
             self._effects.append(
                 StartAttempt(job, job.members, job.spec, job.attempt, job.checkpoint, addresses, job.short)
             )
-        elif isinstance(event, events.JobGrew):
+        elif isinstance(event, JobGrew):
             starts = start_frames(job, node_addresses(self.state, job))
             for allocation in event.allocations:
                 self._effects.append(SendToNode(allocation.node, starts[allocation.node]))
-        elif isinstance(event, events.PreemptionPlanned):
+        elif isinstance(event, PreemptionPlanned):
             self._stop_victims(job, event)
 
     def _stop_victims(self, job: Job, plan: PreemptionPlanned) -> None:
@@ -308,7 +318,7 @@ class Engine:
         for victim in plan.victims:
             if victim.target:
                 self._record(
-                    events.MovePlanned(
+                    MovePlanned(
                         *(victim.job, now, victim.attempt, victim.target, victim.quality),
                         *("", PREEMPTION, victim.gpu_hours, plan.by, job.id),
                     )
@@ -316,9 +326,7 @@ class Engine:
         for victim in plan.victims:
             other = self.state.jobs[victim.job]
             if victim.nodes:
-                self._record(
-                    events.JobShrunk(other.id, now, other.attempt, victim.nodes, by, victim.gpu_hours)
-                )
+                self._record(JobShrunk(other.id, now, other.attempt, victim.nodes, by, victim.gpu_hours))
                 for node in victim.nodes:
                     self._stopper.send_leave(other, node)
             else:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from controller.core.model.events import Event, JobEvent, NodeEvent, body_of, kind_of
+from controller.core.model.events.event import Event, JobEvent, NodeEvent
+from controller.core.model.events.kinds import body_of, kind_of
 from controller.core.model.rows import Batch, JournalEntry, NoteRow
 from controller.core.state.job_and_node_rows import changed_rows
 from controller.core.state.other_rows import changed_notes, clear_note_changes

@@ -15,7 +15,7 @@ from controller.core.forecast.start_outlook import (
     last_blocker,
     why_no_start,
 )
-from controller.core.model.events import PreemptionPlanned, Victim
+from controller.core.model.events.nominations import PreemptionPlanned, Victim
 from controller.core.model.inputs import Input, Release
 from controller.core.model.job import NEVER
 from controller.core.model.start_estimates import LATEST, LIKELY

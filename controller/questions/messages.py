@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from controller.core.model.events import Event, JobEvent
+from controller.core.model.events.event import Event, JobEvent
 from controller.core.model.inputs import Input, Refusal
 
 LENGTH = struct.Struct("!Q")

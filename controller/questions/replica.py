@@ -29,7 +29,7 @@ from typing import NoReturn
 
 from controller.config import Config
 from controller.core.engine import Engine
-from controller.core.model.events import Event
+from controller.core.model.events.event import Event
 from controller.core.state.other_rows import clear_note_changes
 from controller.questions.engine_copy import RESERVE, EngineCopy, QuestionRefused
 from controller.questions.messages import (

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from controller.config import Config
 from controller.core.engine import Engine
-from controller.core.model.events import Event
+from controller.core.model.events.event import Event
 from controller.core.model.inputs import ApplyConfig, Input, Refusal
 from controller.questions.engine_copy import QuestionRefused
 from controller.questions.limits import QuestionRules

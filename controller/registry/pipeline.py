@@ -33,7 +33,7 @@ from controller.core.framework.order_chain import chain_orders
 from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
 from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model import inputs
-from controller.core.model.events import Overcommit
+from controller.core.model.events.nodes import Overcommit
 from controller.core.model.job import NEVER
 from controller.core.model.time_limits import TimeLimitRules
 from controller.core.model.wait_state import WaitRules

@@ -6,19 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from controller.core.model.events import (
-    Allocation,
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.attempts import (
     AttemptStarted,
-    Event,
     JobEnded,
     JobPlaced,
     JobPreempted,
-    JobQueued,
     JobRequeued,
     MembersStarted,
-    MovePlanned,
-    MoveUndone,
 )
+from controller.core.model.events.event import Event
+from controller.core.model.events.nominations import MovePlanned, MoveUndone
+from controller.core.model.events.queued import JobQueued
 from wire.names import JobState, Reason
 
 TAU_S = 10.0

@@ -10,7 +10,7 @@ from controller.core.accounting.cluster_accounting import ClusterAccounting
 from controller.core.engine import Engine
 from controller.core.model import inputs
 from controller.core.model.effects import SendToNodes, StartAttempt
-from controller.core.model.events import Event
+from controller.core.model.events.event import Event
 from controller.core.model.inputs import Accepted, Decision, Input, Refusal, Reply, Tick
 from controller.core.model.job import NEVER
 from controller.core.rebalance.rebalancer import AUTO

@@ -7,7 +7,8 @@ import queue
 import threading
 from collections.abc import Iterable, Sequence
 
-from controller.core.model.events import Event, JobPlaced
+from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.events.event import Event
 from controller.core.pipeline.hooks import Hook, Placed
 from controller.core.state.state import State
 

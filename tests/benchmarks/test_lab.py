@@ -15,14 +15,9 @@ from benchmarks.lab.measures import Deviation, Record, Sample
 from benchmarks.lab.workload import DEADLINE, GANG, GPUS, HOUR_S, MIXES, NOTEBOOK, START_S, lab_jobs
 from controller.config.load import load_with_problems
 from controller.core.accounting.idle_causes import IdleCause
-from controller.core.model.events import (
-    Allocation,
-    JobEnded,
-    JobPlaced,
-    JobPreempted,
-    JobQueued,
-    JobRequeued,
-)
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.attempts import JobEnded, JobPlaced, JobPreempted, JobRequeued
+from controller.core.model.events.queued import JobQueued
 from wire.agent.frames import GpuHold
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason

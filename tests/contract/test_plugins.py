@@ -21,7 +21,7 @@ from controller.core.cluster.gpu_topology import GpuTopology
 from controller.core.cluster.job_affinity import JobAffinityIndex
 from controller.core.cluster.node_table import ABSENT, ALL_ROWS, NodeTable
 from controller.core.framework.interfaces import Filter, Picker, Scorer, Strategy
-from controller.core.model.events import JobQueued
+from controller.core.model.events.queued import JobQueued
 from controller.core.model.job import Job
 from controller.core.model.request import PerNodeRequest, request_of
 from controller.core.pipeline.hooks import MetricsSource, sample_problem

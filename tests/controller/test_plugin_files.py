@@ -12,7 +12,8 @@ import pytest
 from cli.exit_codes import USAGE
 from cli.main import main
 from controller.config import ConfigRefused, load
-from controller.core.model.events import JobPlaced, PluginFailed
+from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.events.controller import PluginFailed
 from controller.core.pipeline.hooks import Placed
 from controller.registry import build_pipeline
 from controller.watchers.placement_hooks import PlacementHooks

@@ -14,7 +14,7 @@ from pathlib import Path
 import tomli_w
 
 from controller.config import load, policy_config
-from controller.core.model.events import ConfigApplied
+from controller.core.model.events.controller import ConfigApplied
 from controller.registry import build_pipeline
 from controller.sim.replay.history import history_of
 from controller.sim.replay.journal import read_journal

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from controller.config import load
 from controller.core.cluster.nodes import JUST_STARTED
-from controller.core.model.events import Event, JobPlaced, NodeWentAway
+from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.events.event import Event
+from controller.core.model.events.nodes import NodeWentAway
 from controller.registry import build_pipeline
 from controller.sim.replay.history import history_of
 from controller.sim.replay.journal import read_journal, url_of

@@ -11,7 +11,7 @@ from typing import Any
 import controller.__main__
 import controller.daemon.daemon
 import controller.nodes.link_factory
-from controller.core.model.events import Event
+from controller.core.model.events.event import Event
 from controller.daemon import Daemon
 from controller.daemon.agent_links import AgentLinks
 from controller.nodes.link import LinkLost

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from controller.core.accounting import hours, wait_alarms
 from controller.core.invariants import find_violations
-from controller.core.model.events import event_of
+from controller.core.model.events.kinds import event_of
 from controller.core.model.rows import JobRow, JournalEntry, NodeRow, NoteRow
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row, node_row

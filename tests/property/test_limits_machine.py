@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from controller.core.model import inputs
-from controller.core.model.events import JobPlaced, JobQueued, MovePlanned
+from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.events.nominations import MovePlanned
+from controller.core.model.events.queued import JobQueued
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
 from controller.core.quota.quotas import QuotaConfig
 from controller.core.quota.usage_counters import CPU, GPU, GPU_TIME, QUEUED, RUNNING

@@ -13,7 +13,7 @@ from controller.core.backfill.conservative.timeline import NodeTimeline
 from controller.core.cluster.free_resources import free_on
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import row_set, rows_in
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER
 from controller.core.model.request import PerNodeRequest, request_of
 from controller.core.placement.placer import Placement

@@ -10,15 +10,9 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
-from controller.core.model.events import (
-    JobEdited,
-    JobEnded,
-    JobPlaced,
-    JobQueued,
-    PreemptionDropped,
-    PreemptionPlanned,
-    PriorityInherited,
-)
+from controller.core.model.events.attempts import JobEnded, JobPlaced
+from controller.core.model.events.nominations import PreemptionDropped, PreemptionPlanned
+from controller.core.model.events.queued import JobEdited, JobQueued, PriorityInherited
 from controller.core.model.inputs import Accepted
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy

@@ -10,10 +10,9 @@ from hypothesis.stateful import invariant, rule
 
 from controller.core.framework.interfaces import WeightedScorer
 from controller.core.model import inputs
-from controller.core.model.events import (
-    Allocation,
-    JobEnded,
-    JobPlaced,
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.attempts import JobEnded, JobPlaced
+from controller.core.model.events.nominations import (
     MovePlanned,
     MoveUndone,
     PreemptionDropped,

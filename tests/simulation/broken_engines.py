@@ -9,8 +9,10 @@ from controller.core.commands.agent_reports import AgentReports
 from controller.core.engine import Engine
 from controller.core.lifecycle.gang_barrier import node_addresses
 from controller.core.lifecycle.stop import Stopper
-from controller.core.model import events, inputs
+from controller.core.model import inputs
 from controller.core.model.effects import SendToNode
+from controller.core.model.events.attempts import AttemptExited, JobRequeued
+from controller.core.model.events.queued import JobHeld
 from controller.core.model.exit_outcome import outcome_of
 from controller.core.model.inputs import Decision, Input
 from controller.core.model.job import NEVER, Job
@@ -37,8 +39,8 @@ class RunsTwice(Engine):
     def _requeue(self, job: Job, now: float) -> None:
         for member in job.running:
             node = member.allocation.node
-            self._record(events.AttemptExited(job.id, now, job.attempt, node, why="node_lost"))
-        self._record(events.JobRequeued(job.id, now, job.attempt, Reason.NODE_LOST))
+            self._record(AttemptExited(job.id, now, job.attempt, node, why="node_lost"))
+        self._record(JobRequeued(job.id, now, job.attempt, Reason.NODE_LOST))
 
 
 class _RunsAgain(AgentReports):
@@ -57,8 +59,8 @@ class _RepeatsSuccess(AgentReports):
         self, job: Job, status: AttemptStatus, node: str, now: float, *, in_hello: bool = False
     ) -> None:
         if job.id % 5 == 0 and status.code == 0 and len(job.members) == 1 and not job.stopping:
-            self._record(events.AttemptExited(job.id, now, job.attempt, node, why="node_lost"))
-            self._record(events.JobRequeued(job.id, now, job.attempt, Reason.NODE_LOST))
+            self._record(AttemptExited(job.id, now, job.attempt, node, why="node_lost"))
+            self._record(JobRequeued(job.id, now, job.attempt, Reason.NODE_LOST))
         else:
             super()._record_exit(job, status, node, now, in_hello=in_hello)
 
@@ -86,7 +88,7 @@ class _FreesTooEarly(Stopper):
         super().stop(job, reason, by, now, until)
         for member in job.running:
             node = member.allocation.node
-            self._record(events.AttemptExited(job.id, now, job.attempt, node, why="cancelled"))
+            self._record(AttemptExited(job.id, now, job.attempt, node, why="cancelled"))
         self._record(outcome_of(job, now))
 
 
@@ -222,7 +224,7 @@ class SaysLessThanItDoes(Engine):
     def handle(self, given: Input, now: float) -> Decision:
         job = self.state.jobs.get(given.job) if isinstance(given, inputs.Cancel) else None
         if job is not None and job.state is JobState.QUEUED and not job.held:
-            apply(self.state, events.JobHeld(job.id, now, "nobody"))
+            apply(self.state, JobHeld(job.id, now, "nobody"))
         return super().handle(given, now)
 
 

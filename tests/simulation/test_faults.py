@@ -10,7 +10,7 @@ import pytest
 
 from controller.config import Config
 from controller.core.engine import Engine
-from controller.core.model.events import body_of
+from controller.core.model.events.kinds import body_of
 from controller.sim.clock import Clock
 from controller.sim.generate.random_numbers import RandomStream
 from tests.simulation import broken_engines as broken

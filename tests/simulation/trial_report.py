@@ -10,16 +10,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from controller.core.engine import Engine
-from controller.core.model.events import (
+from controller.core.model.events.attempts import (
     AttemptExited,
-    Event,
     JobPlaced,
     JobShrunk,
     MembersExited,
-    NodeJoined,
-    NodeWentAway,
     StopRequested,
 )
+from controller.core.model.events.event import Event
+from controller.core.model.events.nodes import NodeJoined, NodeWentAway
 from controller.core.model.job import Job
 from tests.simulation.controller import SimulatedController
 from tests.simulation.oracle import GuaranteeBroken

@@ -35,7 +35,21 @@ from controller.core.engine import Engine
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.invariants import find_violations
-from controller.core.model import events, inputs
+from controller.core.model import inputs
+from controller.core.model.events.attempts import (
+    HealthChanged,
+    JobEnded,
+    JobGrew,
+    JobPlaced,
+    JobPreempted,
+    JobRequeued,
+    JobShrunk,
+    StopRequested,
+)
+from controller.core.model.events.event import Event
+from controller.core.model.events.nodes import NodeDrained, NodeWentAway, NodeWentDown
+from controller.core.model.events.nominations import PreemptionPlanned
+from controller.core.model.events.queued import JobQueued
 from controller.core.model.inputs import Accepted
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
@@ -276,47 +290,47 @@ class EngineStory:
 
     # --- words ---
 
-    def _observe(self, event: events.Event) -> None:
+    def _observe(self, event: Event) -> None:
         early = f" at {clock(event.at)}" if event.at < self._until else ""
         self._clauses += [f"{clause}{early}" for clause in self._clause(event)]
 
-    def _clause(self, event: events.Event) -> Iterator[str]:
+    def _clause(self, event: Event) -> Iterator[str]:
         """The event in words; nothing for events that a reader expects, such as the start of a placed job."""
-        if isinstance(event, events.JobQueued) and event.replica is not None:
+        if isinstance(event, JobQueued) and event.replica is not None:
             # The second job of a replica number is web.0', the third is web.0''.
             name = event.spec.name
             while name in self._jobs:
                 name += "'"
             self._names[event.job], self._jobs[name] = name, event.job
         name = self._names.get(getattr(event, "job", 0), "")
-        if isinstance(event, events.JobPlaced):
+        if isinstance(event, JobPlaced):
             nodes = ",".join(allocation.node for allocation in event.allocations)
             ahead = self._waiting_ahead(event.job)
             yield f"{name} runs on {nodes}" + (f" (backfilled before {','.join(ahead)})" if ahead else "")
-        elif isinstance(event, events.JobEnded):
+        elif isinstance(event, JobEnded):
             how = (
                 "ended" if event.state is JobState.COMPLETED else str(event.reason.value or event.state.value)
             )
             yield f"{name} {'ended' if how in ('ended', 'time_limit') else f'ended: {how}'}"
-        elif isinstance(event, events.JobPreempted):
+        elif isinstance(event, JobPreempted):
             yield f"{name} is preempted for {self._named(event.by)}"
-        elif isinstance(event, events.JobRequeued):
+        elif isinstance(event, JobRequeued):
             yield f"{name} is queued again: {event.reason.value}"
-        elif isinstance(event, events.JobShrunk):
+        elif isinstance(event, JobShrunk):
             yield f"{name} gives up {','.join(event.nodes)}"
-        elif isinstance(event, events.JobGrew):
+        elif isinstance(event, JobGrew):
             yield f"{name} grows to {','.join(each.node for each in event.allocations)}"
-        elif isinstance(event, events.NodeWentAway):
+        elif isinstance(event, NodeWentAway):
             yield f"{event.node} is unreachable"
-        elif isinstance(event, events.NodeWentDown):
+        elif isinstance(event, NodeWentDown):
             yield f"{event.node} is down"
-        elif isinstance(event, events.NodeDrained):
+        elif isinstance(event, NodeDrained):
             yield f"{event.node} is drained"
-        elif isinstance(event, events.StopRequested) and event.reason in (Reason.SERVICE, Reason.UNHEALTHY):
+        elif isinstance(event, StopRequested) and event.reason in (Reason.SERVICE, Reason.UNHEALTHY):
             yield f"{name} is stopped: {event.by}"
-        elif isinstance(event, events.HealthChanged):
+        elif isinstance(event, HealthChanged):
             yield f"{name} is {'healthy' if event.healthy else 'unhealthy'}"
-        elif isinstance(event, events.PreemptionPlanned) and not event.victims:
+        elif isinstance(event, PreemptionPlanned) and not event.victims:
             yield f"{','.join(each.node for each in event.allocations)} is kept for {name}"
 
     def _named(self, by: str) -> str:

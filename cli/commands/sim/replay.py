@@ -20,7 +20,7 @@ from wire.text import duration
 
 # Import these modules only for type checks, because numpy, pydantic and SQLAlchemy are slow to import.
 if TYPE_CHECKING:
-    from controller.core.model.events import Event
+    from controller.core.model.events.event import Event
     from controller.sim.replay.history import History
     from controller.sim.replay.outcome import ReplayResult, WaitChange
     from controller.sim.replay.outcome import ReplaySide as Side

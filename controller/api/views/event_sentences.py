@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from controller.core.model.events import move_cause
+from controller.core.model.events.nominations import move_cause
 from wire.job.mig import counted_models
 from wire.job.spec import gpus_text
 from wire.names import WHOLE_GPU

@@ -11,7 +11,7 @@ from controller.core.cluster.nodes import Node, TimedDrain
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.lifecycle.gpu_health_handler import out_of_service_text
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job, Move
 from controller.core.state.state import State
 from wire.agent.frames import GpuFacts, GpuHold, GpuProcess, GpuSample, GpuUse

@@ -38,8 +38,17 @@ from controller.core.accounting.wait_histogram import bin_of
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.engine import Engine
 from controller.core.fairshare.share_tree import SharePath
-from controller.core.model import events
-from controller.core.model.events import Event, JobEvent
+from controller.core.model.events.attempts import (
+    JobEnded,
+    JobPlaced,
+    JobPreempted,
+    JobRequeued,
+    MemberReady,
+    PredictionOutlived,
+    StopRequested,
+)
+from controller.core.model.events.event import Event, JobEvent
+from controller.core.model.events.queued import DeadlineAtRisk, StartEstimated, WaitAlarmed
 from controller.core.model.job import NEVER, Job
 from controller.core.model.rows import NoteRow
 from controller.core.quota.usage_counters import GPU
@@ -59,12 +68,12 @@ _LOSSES = {
 }
 """The cause under which lost work is reported, by the reason for which the attempt ended."""
 _WITHOUT_USE = {
-    events.StartEstimated,
-    events.WaitAlarmed,
-    events.PredictionOutlived,
-    events.DeadlineAtRisk,
-    events.MemberReady,
-    events.StopRequested,
+    StartEstimated,
+    WaitAlarmed,
+    PredictionOutlived,
+    DeadlineAtRisk,
+    MemberReady,
+    StopRequested,
 }
 """Frequent events that change neither the GPUs of a job nor the amount of work that the job has not saved."""
 
@@ -209,16 +218,16 @@ class ClusterAccounting:
         """Record the wait of a job that starts for the first time, or the GPU-hours of unsaved work that an
         attempt lost.
         """
-        if isinstance(event, events.JobPlaced) and event.attempt == 1:
+        if isinstance(event, JobPlaced) and event.attempt == 1:
             job = state.jobs.get(event.job)
             if job is not None and job.ask.part.wants_gpus and not _scavenges(job):
                 figures = self.periods.at(event.at).tenant(_tenant(job))
                 wait_s = event.at - job.ready_at
                 figures.waits[bin_of(wait_s)] += 1
                 figures.longest_wait_s = max(figures.longest_wait_s, wait_s)
-        elif isinstance(event, events.JobPreempted):
+        elif isinstance(event, JobPreempted):
             self._lose(PREEMPTION, event.gpu_hours, event.at)
-        elif isinstance(event, (events.JobRequeued, events.JobEnded)) and event.reason in _LOSSES:
+        elif isinstance(event, (JobRequeued, JobEnded)) and event.reason in _LOSSES:
             use = self._uses.get(event.job)
             if use is not None and use.unsaved_since < NEVER:
                 unsaved_s = max(0.0, event.at - use.unsaved_since)

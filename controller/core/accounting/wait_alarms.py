@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from controller.core.accounting.wait_histogram import Waits, bin_of, quantile
-from controller.core.model import events
-from controller.core.model.events import Event
+from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.events.event import Event
 from controller.core.model.inputs import NoteLongWait
 from controller.core.model.job import Job
 from controller.core.model.rows import NoteRow
@@ -65,7 +65,7 @@ class WaitAlarms:
     def observe(self, state: State, happened: Iterable[Event]) -> None:
         """Add the waits of the jobs that started for the first time to the histograms of their kinds."""
         for event in happened:
-            if isinstance(event, events.JobPlaced) and event.attempt == 1:
+            if isinstance(event, JobPlaced) and event.attempt == 1:
                 job = state.jobs.get(event.job)
                 if job is not None:
                     self._add(kind_of(job), event.at - job.ready_at)

@@ -20,16 +20,9 @@ from controller.core.backfill.start_limits import StartLimit, StartLimits
 from controller.core.backfill.start_search import StartSearch
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
-from controller.core.model.events import (
-    DeadlineAtRisk,
-    JobGrew,
-    JobPlaced,
-    MoveUndone,
-    PredictionOutlived,
-    PreemptionDropped,
-    PreemptionPlanned,
-    StartEstimated,
-)
+from controller.core.model.events.attempts import JobGrew, JobPlaced, PredictionOutlived
+from controller.core.model.events.nominations import MoveUndone, PreemptionDropped, PreemptionPlanned
+from controller.core.model.events.queued import DeadlineAtRisk, StartEstimated
 from controller.core.model.job import NEVER, Job
 from controller.core.model.start_estimates import PROMISE
 from controller.core.model.time_limits import ShortLimit

@@ -10,7 +10,7 @@ import numpy as np
 from controller.core.backfill.easy import EasyReservation
 from controller.core.backfill.start_limits import StartLimits
 from controller.core.cluster.node_table import Bools
-from controller.core.model.events import DeadlineAtRisk
+from controller.core.model.events.queued import DeadlineAtRisk
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.queue.queue import Queue

@@ -13,7 +13,7 @@ from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.job_affinity import JobAffinityIndex
 from controller.core.cluster.node_table import ABSENT, Bools, either_mask
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import Job
 from controller.core.model.request import LicenceCounts, PerNodeRequest, ResourceRequest
 from controller.core.placement.placer import Placement, Placer, Shape

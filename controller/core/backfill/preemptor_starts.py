@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from controller.core.lifecycle.move_rollback import undo_move
-from controller.core.model.events import PreemptionDropped
+from controller.core.model.events.nominations import PreemptionDropped
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placement
 

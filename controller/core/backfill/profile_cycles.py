@@ -11,7 +11,7 @@ from controller.core.backfill.cycle import Apply, Cycle
 from controller.core.backfill.shared_reservations import SharedReservations
 from controller.core.estimates.runtime_prediction import extended_estimate
 from controller.core.framework.interfaces import PreemptionGuards, SchedulingPolicy
-from controller.core.model.events import PredictionOutlived
+from controller.core.model.events.attempts import PredictionOutlived
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placer
 from controller.core.preemption.guards import guards_in_queue

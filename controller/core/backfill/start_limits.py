@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from controller.core.cluster.gpu_requirements import milli_by_model
 from controller.core.fairshare.share_tree import ShareAtLimit
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.quota.budgets import BudgetSpent

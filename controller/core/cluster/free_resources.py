@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from controller.core.cluster.gpu_requirements import GpuNeeds
 from controller.core.cluster.node_table import ABSENT, NodeTable
 from controller.core.cluster.nodes import Node, Nodes
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.request import PerNodeRequest
 
 

@@ -17,7 +17,8 @@ from controller.core.cluster.gpu_value import DemandStats, GpuValue
 from controller.core.cluster.job_affinity import JobAffinityIndex
 from controller.core.cluster.labels_and_taints import NodeOverrides
 from controller.core.cluster.node_table import ABSENT, NodeTable, empty_table
-from controller.core.model.events import AS_IT_IS, Allocation, Overcommit
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.nodes import AS_IT_IS, Overcommit
 from controller.core.model.request import PerNodeRequest
 from wire.agent.frames import GpuFacts, GpuHold, NodeFacts
 from wire.cluster.hosts import HostSpec

@@ -15,8 +15,20 @@ from controller.core.lifecycle.gang_barrier import node_addresses
 from controller.core.lifecycle.kept_room import keep_for_restart
 from controller.core.lifecycle.limit_warnings import advice_after_limit
 from controller.core.lifecycle.requeue_policy import after_attempt, was_healthy
-from controller.core.model import events, inputs
+from controller.core.model import inputs
 from controller.core.model.effects import SendToNode, SendToNodes
+from controller.core.model.events.attempts import (
+    AttemptExited,
+    AttemptStarted,
+    JobEnded,
+    JobPreempted,
+    JobRequeued,
+    JobShrunk,
+    MembersExited,
+    MembersStarted,
+)
+from controller.core.model.events.nodes import NodeDeclaredLost, NodeJoined, NodeWentAway, NodeWentDown
+from controller.core.model.events.tenants import OffQueueProcessEnded, OffQueueProcessStarted
 from controller.core.model.exit_outcome import NODE_UNFIT, continues_without_failed, outcome_of, was_preempted
 from controller.core.model.inputs import Refusal, Reply, no_such_node
 from controller.core.model.job import Job
@@ -84,9 +96,7 @@ class AgentReports:
                 self._stopper.unclaim(self._state.jobs[nominee], why, now, given.node)
         gpus_before = {} if before is None else {gpu.uuid: gpu for gpu in before.facts.gpus}
         overcommit = self._context.pipeline.overcommit
-        self._record(
-            events.NodeJoined(given.node, now, hello.facts, hello.boot_id, hello.version, overcommit)
-        )
+        self._record(NodeJoined(given.node, now, hello.facts, hello.boot_id, hello.version, overcommit))
         node = self._state.nodes.by_name[given.node]
         self._context.gpu_health.on_agent_hello(node, gpus_before, rebooted, now)
         reported = set()
@@ -143,7 +153,7 @@ class AgentReports:
             for go in gang_barrier.go_orders_after(job, status):
                 self._order(go)
         if member.started_at is None and status.ran:
-            self._record(events.AttemptStarted(job.id, now, job.attempt, node, status.pid))
+            self._record(AttemptStarted(job.id, now, job.attempt, node, status.pid))
         saved = attempt_reports.checkpoint_saved(job, node, status, now)
         if saved is not None:
             self._record(saved)
@@ -156,7 +166,7 @@ class AgentReports:
     ) -> None:
         usage = status.usage
         self._record(
-            events.AttemptExited(
+            AttemptExited(
                 job.id,
                 now,
                 job.attempt,
@@ -197,10 +207,10 @@ class AgentReports:
             if status.ended_at is not None:
                 ended[node] = status
         if started:
-            self._record(events.MembersStarted(given.job, now, given.attempt, started))
+            self._record(MembersStarted(given.job, now, given.attempt, started))
         if ended and job is not None:
             self._order(SendToNodes(tuple(ended), Settle(given.job, given.attempt)))
-            self._record(events.MembersExited(given.job, now, given.attempt, attempt_reports.exits_of(ended)))
+            self._record(MembersExited(given.job, now, given.attempt, attempt_reports.exits_of(ended)))
             self._after_member_exits(job, ended, now)
 
     def _after_member_exits(
@@ -222,7 +232,7 @@ class AgentReports:
             # An agent that reports NODE_UNFIT exits, so record the node as disconnected. If the report came
             # in a hello, the next agent is connected already and has checked the host, so the node stays up.
             if word == NODE_UNFIT and node.up and not in_hello:
-                self._record(events.NodeWentAway(name, now, f"it cannot run jobs: {why}"))
+                self._record(NodeWentAway(name, now, f"it cannot run jobs: {why}"))
         if not job.unended:
             self._finish_attempt(job, now)
             return
@@ -246,7 +256,7 @@ class AgentReports:
             return False
         others = tuple(member.allocation.node for member in job.staying)
         if others:
-            self._record(events.JobShrunk(job.id, now, job.attempt, others, BATCH_ENDED, 0.0))
+            self._record(JobShrunk(job.id, now, job.attempt, others, BATCH_ENDED, 0.0))
             for node in others:
                 self._stopper.send_leave(job, node)
         return True
@@ -254,22 +264,20 @@ class AgentReports:
     def _finish_attempt(self, job: Job, now: float) -> None:
         """Record the outcome of an attempt whose members have all ended. The job ends or is queued again."""
         if was_preempted(job):
-            self._record(events.JobPreempted(job.id, now, job.attempt, job.stopped_by, job.unsaved(now)))
+            self._record(JobPreempted(job.id, now, job.attempt, job.stopped_by, job.unsaved(now)))
             detail = f"preempted by {job.stopped_by}"
             healthy = was_healthy(job, now)
-            self._record(
-                events.JobRequeued(job.id, now, job.attempt, Reason.PREEMPTED, detail, healthy=healthy)
-            )
+            self._record(JobRequeued(job.id, now, job.attempt, Reason.PREEMPTED, detail, healthy=healthy))
         else:
             allocations = tuple(member.allocation for member in job.members.values())
             quality, ended = job.quality or 0, outcome_of(job, now)
             result = after_attempt(job, ended, self._context.pipeline.idling)
-            if isinstance(result, events.JobEnded) and result.reason is Reason.TIME_LIMIT:
+            if isinstance(result, JobEnded) and result.reason is Reason.TIME_LIMIT:
                 usual = self._state.estimates.usual_run_s(job, self._context.pipeline.estimating)
                 detail = f"{result.detail}: {advice_after_limit(job, usual)}"
                 result = replace(result, detail=detail)
             self._record(result)
-            if isinstance(result, events.JobRequeued):
+            if isinstance(result, JobRequeued):
                 for kept in keep_for_restart(self._state, job, result, allocations, quality):
                     self._record(kept)
         if job.move is not None and job.attempt > job.move.attempt:
@@ -286,7 +294,7 @@ class AgentReports:
             models = self._state.nodes.gpu_models(given.node)
             rate = offqueue_rate(self._state.shares.sharing, models.get(given.uuid, ""))
             self._record(
-                events.OffQueueProcessStarted(
+                OffQueueProcessStarted(
                     now, given.node, given.uuid, given.user, given.pid, given.command, rate
                 )
             )
@@ -295,7 +303,7 @@ class AgentReports:
         """Record that the last process of a user on a GPU outside of jobs has ended."""
         use = self._state.offqueue.open.get((given.node, given.uuid, given.user))
         if use is not None:
-            self._record(events.OffQueueProcessEnded(now, given.node, given.uuid, given.user, use.since))
+            self._record(OffQueueProcessEnded(now, given.node, given.uuid, given.user, use.since))
             self._context.gpu_health.on_offqueue_end(given.node, given.uuid, now)
 
     def on_link_down(self, given: inputs.LinkWentDown, now: float) -> None:
@@ -304,7 +312,7 @@ class AgentReports:
         # A node that has never connected is recorded as disconnected already. Record it again if the reason
         # has changed, because operators need the present reason to repair the connection.
         if node is not None and (node.up or (not node.drained and node.why != given.why)):
-            self._record(events.NodeWentAway(given.node, now, given.why))
+            self._record(NodeWentAway(given.node, now, given.why))
             self._context.idle_gpus.on_node_away(node, now)
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
@@ -315,7 +323,7 @@ class AgentReports:
         if node is None or node.up:
             return
         if not node.down and given.for_s >= losses.down_after_s:
-            self._record(events.NodeWentDown(given.node, now))
+            self._record(NodeWentDown(given.node, now))
         for job in list(node_loss.lost_jobs(self._state, node, losses, given.for_s)):
             self._lose_member(job, given.node, f"{given.node} is silent, and the lease is over", now)
 
@@ -327,7 +335,7 @@ class AgentReports:
         if node.up:
             message = f"node {given.node} is {node.state.value}"
             return Refusal("conflict", message, "node", "Drain it, and cancel or requeue its jobs.")
-        self._record(events.NodeDeclaredLost(given.node, now, given.by))
+        self._record(NodeDeclaredLost(given.node, now, given.by))
         for number in sorted(node.held):
             why = f"{given.by} declared {given.node} lost"
             self._lose_member(self._state.jobs[number], given.node, why, now)
@@ -340,4 +348,4 @@ class AgentReports:
     def on_controller_started(self, given: inputs.ControllerStarted, now: float) -> None:
         """Record all nodes as disconnected, because no agent is connected when the controller starts."""
         for name in given.nodes:
-            self._record(events.NodeWentAway(name, now, JUST_STARTED))
+            self._record(NodeWentAway(name, now, JUST_STARTED))

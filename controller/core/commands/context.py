@@ -11,7 +11,7 @@ from controller.core.lifecycle.idle_gpus import IdleGpuHandler
 from controller.core.lifecycle.stop import Stopper
 from controller.core.lifecycle.timers import Timers
 from controller.core.model.effects import Effect
-from controller.core.model.events import Event
+from controller.core.model.events.event import Event
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 

@@ -12,7 +12,17 @@ from controller.core.framework.unfiltered_constraints import (
     unfiltered_taint,
 )
 from controller.core.lifecycle.stop import jobs_to_evict
-from controller.core.model import events, inputs
+from controller.core.model import inputs
+from controller.core.model.events.controller import JournalSealed
+from controller.core.model.events.nodes import (
+    HostKeyPinned,
+    NodeAdded,
+    NodeDrained,
+    NodeMarked,
+    NodeRemoved,
+    NodeResumed,
+)
+from controller.core.model.events.tenants import QuotaSet, QuotaUnset, ShareSet
 from controller.core.model.inputs import DONE, Refusal, Reply
 from controller.core.rebalance.timed_drains import TimedDrains
 from wire.cluster.quota import Quota
@@ -38,9 +48,7 @@ class OperatorCommands:
         node = self._state.nodes.get(given.node)
         taints = node.marks.configured if node is not None else ()
         if node is None or (node.labels, node.host, taints) != (given.labels, given.host, given.taints):
-            self._record(
-                events.NodeAdded(given.node, now, dict(given.labels), given.host, given.by, given.taints)
-            )
+            self._record(NodeAdded(given.node, now, dict(given.labels), given.host, given.by, given.taints))
             for claimant in sorted(self._state.nodes.by_name[given.node].claims):
                 self._stopper.unclaim(
                     self._state.jobs[claimant],
@@ -53,7 +61,7 @@ class OperatorCommands:
 
     def pin_key(self, given: inputs.PinKey, now: float) -> Reply:
         if self._state.host_keys.get(given.node) != given.key:
-            self._record(events.HostKeyPinned(now, given.node, given.key, given.by))
+            self._record(HostKeyPinned(now, given.node, given.key, given.by))
         return DONE
 
     def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
@@ -62,7 +70,7 @@ class OperatorCommands:
 
         The store deletes the entries after the commit.
         """
-        self._record(events.JournalSealed(now, given.through, given.digest))
+        self._record(JournalSealed(now, given.through, given.digest))
         return DONE
 
     def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
@@ -86,7 +94,7 @@ class OperatorCommands:
             self._stopper.unclaim(
                 self._state.jobs[claimant], f"node {given.node} is removed", now, given.node
             )
-        self._record(events.NodeRemoved(given.node, now, given.by))
+        self._record(NodeRemoved(given.node, now, given.by))
         return DONE
 
     def mark_node(self, given: inputs.MarkNode, now: float) -> Reply:
@@ -97,7 +105,7 @@ class OperatorCommands:
         taint = unfiltered_taint(self._pipeline.filters, given.taints)
         if taint is not None:
             return Refusal("invalid", unfiltered_message("taints"), f"taints.{taint}", UNFILTERED_HINT)
-        self._record(events.NodeMarked(given.node, now, given.by, dict(given.labels), dict(given.taints)))
+        self._record(NodeMarked(given.node, now, given.by, dict(given.labels), dict(given.taints)))
         for claimant in sorted(self._state.nodes.by_name[given.node].claims):
             self._stopper.unclaim(
                 self._state.jobs[claimant], f"node {given.node} has other labels or taints", now, given.node
@@ -116,7 +124,7 @@ class OperatorCommands:
         if past is not None:
             return past
         before = self._timed_drains.stops()
-        self._record(events.NodeDrained(given.node, now, given.why, given.by, given.empty_by))
+        self._record(NodeDrained(given.node, now, given.why, given.by, given.empty_by))
         self._timed_drains.warn(self._state.nodes.by_name[given.node], before, now)
         return DONE
 
@@ -127,7 +135,7 @@ class OperatorCommands:
             out = [gpu.number for gpu in node.facts.gpus if node.health_of(gpu) is not GpuHealth.OK]
             hint = f"GPU {out[0]} takes no jobs: corral nodes resume {given.node}:{out[0]}" if out else ""
             return Refusal("conflict", f"node {given.node} is not drained", "node", hint)
-        self._record(events.NodeResumed(given.node, now, given.by))
+        self._record(NodeResumed(given.node, now, given.by))
         return DONE
 
     def set_quota(self, given: inputs.SetQuota, now: float) -> Reply:
@@ -142,7 +150,7 @@ class OperatorCommands:
         key = given.scope, given.name
         quota = given.quota.over(self._state.quotas.edits.get(key, Quota()))
         if quota != self._state.quotas.edits.get(key):
-            self._record(events.QuotaSet(now, given.scope, given.name, quota, given.by))
+            self._record(QuotaSet(now, given.scope, given.name, quota, given.by))
         return DONE
 
     def unset_quota(self, given: inputs.UnsetQuota, now: float) -> Reply:
@@ -152,7 +160,7 @@ class OperatorCommands:
         if (given.scope, given.name) not in self._state.quotas.edits:
             message = f"no quota was set for {given.scope} {given.name!r}"
             return Refusal("not_found", message, "name", "'corral quota list' shows all quotas.")
-        self._record(events.QuotaUnset(now, given.scope, given.name, given.by))
+        self._record(QuotaUnset(now, given.scope, given.name, given.by))
         return DONE
 
     def set_share(self, given: inputs.SetShare, now: float) -> Reply:
@@ -160,7 +168,7 @@ class OperatorCommands:
         wrong = share_problem(given.share, given.weight, given.soft, given.hard)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows all shares.")
-        self._record(events.ShareSet(now, given.share, given.weight, given.by, given.soft, given.hard))
+        self._record(ShareSet(now, given.share, given.weight, given.by, given.soft, given.hard))
         return DONE
 
 

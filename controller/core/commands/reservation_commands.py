@@ -7,7 +7,7 @@ from __future__ import annotations
 from controller.core.cluster.nodes import Node
 from controller.core.commands.context import Context
 from controller.core.model import inputs
-from controller.core.model.events import (
+from controller.core.model.events.reservations import (
     ReservationBegan,
     ReservationCancelled,
     ReservationEnded,

@@ -19,7 +19,16 @@ from controller.core.explain.why_pending import never_fits
 from controller.core.framework import profiles
 from controller.core.lifecycle import gates, node_loss
 from controller.core.lifecycle.gates import AdmittedSpec
-from controller.core.model import events, inputs
+from controller.core.model import inputs
+from controller.core.model.events.attempts import JobEnded
+from controller.core.model.events.queued import (
+    JobEdited,
+    JobHeld,
+    JobQueued,
+    JobReleased,
+    StartEstimated,
+    WaitAlarmed,
+)
 from controller.core.model.inputs import DONE, Accepted, Refusal, Reply
 from controller.core.model.job import Job
 from controller.core.model.request import ResourceRequest, without_relaxed
@@ -88,7 +97,7 @@ class UserCommands:
             closed, job = admitted.gates_of(number), first + number
             self._sizes.note(job, spec)
             self._record(
-                events.JobQueued(
+                JobQueued(
                     *(job, now, spec, given.user, given.key, array, index, closed, met, lost, from_queue),
                     replica,
                 )
@@ -189,7 +198,7 @@ class UserCommands:
             self._stopper.unclaim(job, f"a change by {given.by}", now)
             self._cycles.forget(job.id)
         closed, met, lost = admitted.gates, admitted.met, admitted.lost
-        self._record(events.JobEdited(job.id, now, spec, given.by, fields, closed, met, lost, from_queue))
+        self._record(JobEdited(job.id, now, spec, given.by, fields, closed, met, lost, from_queue))
         if extends:
             self._stopper.send_limit(job)
         return Accepted((job.id,))
@@ -250,7 +259,7 @@ class UserCommands:
             self._stopper.unclaim(job, "its defaults for CPU and memory are known now", now)
             self._cycles.forget(number)
             self._record(
-                events.JobEdited(
+                JobEdited(
                     *(number, now, spec, BY_CONTROLLER, changed_fields(job.spec, spec)),
                     *(job.wait.gates, job.wait.met, job.wait.lost, job.from_queue),
                 )
@@ -306,9 +315,7 @@ class UserCommands:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
         if job.state is JobState.QUEUED:
             self._stopper.unclaim(job, f"cancelled by {given.by}", now)
-            self._record(
-                events.JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, f"cancelled by {given.by}")
-            )
+            self._record(JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, f"cancelled by {given.by}"))
         elif job.stopping is not Reason.USER:
             self._stopper.unclaim(job, f"cancelled by {given.by}", now)
             self._stopper.stop(job, Reason.USER, given.by, now)
@@ -322,7 +329,7 @@ class UserCommands:
         if job.stopping is not None:
             return Refusal("conflict", f"job {job.label} is being stopped already", "job")
         if given.hold:
-            self._record(events.JobHeld(job.id, now, given.by, operator=given.by != job.user))
+            self._record(JobHeld(job.id, now, given.by, operator=given.by != job.user))
         self._stopper.stop(
             job, Reason.PREEMPTED, given.by, now, now + self._cycles.of(job).preemption.grace(job)
         )
@@ -359,7 +366,7 @@ class UserCommands:
         operator = _operates(given.asker) and given.by != job.user
         if not job.held or (operator and not job.operator_hold):
             self._stopper.unclaim(job, f"held by {given.by}", now)
-            self._record(events.JobHeld(job.id, now, given.by, operator))
+            self._record(JobHeld(job.id, now, given.by, operator))
         return Accepted((job.id,))
 
     def release(self, given: inputs.Release, now: float) -> Reply:
@@ -370,7 +377,7 @@ class UserCommands:
         if job.operator_hold and not _operates(given.asker):
             message = f"only operators may release job {job.label}: operator {job.operator_hold} holds it"
             return Refusal("not_allowed", message, "job", f"Ask {job.operator_hold} to release it.")
-        self._record(events.JobReleased(job.id, now, given.by))
+        self._record(JobReleased(job.id, now, given.by))
         return Accepted((job.id,))
 
     def note_start(self, given: inputs.NoteStart, now: float) -> Reply:
@@ -380,14 +387,14 @@ class UserCommands:
         job = self._state.jobs.get(given.job)
         waits = job is not None and job.state is JobState.QUEUED
         if waits and job is not None and should_record(job.foreseen, given.kind, now):
-            self._record(events.StartEstimated(job.id, now, given.kind, given.start))
+            self._record(StartEstimated(job.id, now, given.kind, given.start))
         return DONE
 
     def note_long_wait(self, given: inputs.NoteLongWait, now: float) -> Reply:
         """Record that a waiting job has waited much longer than usual, once per job."""
         job = self._state.jobs.get(given.job)
         if job is not None and job.ready and not job.wait.alarmed:
-            self._record(events.WaitAlarmed(job.id, now, now - job.ready_at, given.usual_s))
+            self._record(WaitAlarmed(job.id, now, now - job.ready_at, given.usual_s))
         return DONE
 
 

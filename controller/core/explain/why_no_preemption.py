@@ -8,7 +8,7 @@ from collections.abc import Collection
 import numpy as np
 
 from controller.core.backfill.cycle import Cycle
-from controller.core.model.events import PreemptionPlanned
+from controller.core.model.events.nominations import PreemptionPlanned
 from controller.core.model.job import Job
 from controller.core.placement.placer import Shape
 from controller.core.preemption.guards import is_preemptible, likely_ends, preemptible_from

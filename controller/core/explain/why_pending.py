@@ -37,7 +37,7 @@ from controller.core.lifecycle.idle_gpus import idle_text
 from controller.core.lifecycle.limit_warnings import limit_warning_text
 from controller.core.lifecycle.node_loss import silent_node_text
 from controller.core.lifecycle.priority_inheritance import inherited_text
-from controller.core.model.events import move_cause
+from controller.core.model.events.nominations import move_cause
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest, ResourceRequest

@@ -7,7 +7,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 
-from controller.core.model.events import Event, GateClosed, GateOpened
+from controller.core.model.events.event import Event
+from controller.core.model.events.queued import GateClosed, GateOpened
 from controller.core.model.job import Job
 from wire.job.arrays import array_concurrency_limit
 from wire.names import JobState, Reason

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from controller.core.model.events import CheckpointSaved, Exit
+from controller.core.model.events.attempts import CheckpointSaved, Exit
 from controller.core.model.inputs import AgentReported, Input, MembersReported
 from controller.core.model.job import Job
 from wire.agent.frames import AttemptStatus

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from controller.core.cluster import gpu_health
 from controller.core.cluster.gpu_health import GpuCondition, GpuHealthPolicy, HealthAction
 from controller.core.cluster.nodes import Node
-from controller.core.model import events, inputs
+from controller.core.model import inputs
+from controller.core.model.allocation import Allocation
 from controller.core.model.effects import Effect, SendToNode
-from controller.core.model.events import Allocation, Event
+from controller.core.model.events.attempts import GpuFaultNoted
+from controller.core.model.events.event import Event
+from controller.core.model.events.nodes import GpuHealthRecorded
 from controller.core.model.inputs import DONE, Refusal, Reply
 from controller.core.state.state import State
 from wire.agent.frames import CheckGpu, GpuFacts, ResetGpu
@@ -199,7 +202,7 @@ class GpuHealthHandler:
     ) -> None:
         if new != old:
             self._record(
-                events.GpuHealthRecorded(
+                GpuHealthRecorded(
                     node.name,
                     now,
                     gpu.uuid,
@@ -242,7 +245,7 @@ class GpuHealthHandler:
         for job, allocation in node.held.items():
             if any(hold.uuid == gpu.uuid for hold in allocation.gpus):
                 attempt = self._state.jobs[job].attempt
-                self._record(events.GpuFaultNoted(job, now, attempt, node.name, fault, own))
+                self._record(GpuFaultNoted(job, now, attempt, node.name, fault, own))
 
 
 def out_of_service_text(condition: GpuCondition) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from controller.core.cluster.nodes import Node
 from controller.core.model import inputs
 from controller.core.model.effects import Effect, SendToNode
-from controller.core.model.events import Event, IdleEnded, IdleNoted
+from controller.core.model.events.attempts import IdleEnded, IdleNoted
+from controller.core.model.events.event import Event
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from wire.agent.frames import Note

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.core.lifecycle.requeue_policy import HARDWARE_ENDS
-from controller.core.model.events import Allocation, JobRequeued, PreemptionPlanned, Victim
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.attempts import JobRequeued
+from controller.core.model.events.nominations import PreemptionPlanned, Victim
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from wire.names import JobState, Reason

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 from controller.core.model import inputs
 from controller.core.model.effects import Effect, SendToNode
-from controller.core.model.events import AttemptStarted, EndWarned, Event, JobEdited, MembersStarted
+from controller.core.model.events.attempts import AttemptStarted, EndWarned, MembersStarted
+from controller.core.model.events.event import Event
+from controller.core.model.events.queued import JobEdited
 from controller.core.model.job import NEVER, Job
 from controller.core.model.time_limits import TimeLimitRules
 from controller.core.state.state import State

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.core.cluster.node_table import ABSENT
-from controller.core.model.events import Allocation, MoveUndone, PreemptionDropped
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.nominations import MoveUndone, PreemptionDropped
 from controller.core.model.job import Job, Move
 from controller.core.placement.placer import Placer
 from controller.core.state.state import State

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterator
 
 from controller.core.lifecycle.dependencies import Target, array_elements, target_of, targets_of_job
-from controller.core.model.events import PriorityInherited
+from controller.core.model.events.queued import PriorityInherited
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from wire.job.start_conditions import Until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
-from controller.core.model.events import JobEnded, JobRequeued
+from controller.core.model.events.attempts import JobEnded, JobRequeued
 from controller.core.model.job import NEVER, Job
 from wire.job.gangs import MemberFailure
 from wire.job.start_conditions import OnNodeLost, RestartWhen

@@ -10,9 +10,10 @@ from typing import Protocol
 from controller.core.cluster.nodes import Node
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.lifecycle import move_rollback
-from controller.core.model import events
 from controller.core.model.effects import Effect, SendToNode
-from controller.core.model.events import Event
+from controller.core.model.events.attempts import StopRequested
+from controller.core.model.events.event import Event
+from controller.core.model.events.nominations import PreemptionDropped
 from controller.core.model.exit_outcome import SHRUNK
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placer
@@ -55,7 +56,7 @@ class Stopper:
         """Order all processes of a job to end. `by` names the user, job or cause. `until` is the time at
         which the job has ended at the latest; None if it is not known yet.
         """
-        self._record(events.StopRequested(job.id, now, reason, by, until))
+        self._record(StopRequested(job.id, now, reason, by, until))
         for member in job.running:
             self.send_stop(job, member.allocation.node)
 
@@ -99,7 +100,7 @@ class Stopper:
             ):
                 self._record(event)
         elif job.claim:
-            self._record(events.PreemptionDropped(job.id, now, why))
+            self._record(PreemptionDropped(job.id, now, why))
 
 
 def jobs_to_evict(state: State, node: Node) -> Iterator[tuple[Job, str]]:

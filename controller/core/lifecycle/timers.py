@@ -17,8 +17,16 @@ from controller.core.lifecycle.dependencies import (
 )
 from controller.core.lifecycle.gates import opens_at
 from controller.core.lifecycle.priority_inheritance import PriorityInheritance
-from controller.core.model import events
-from controller.core.model.events import Event, JobEvent
+from controller.core.model.events.attempts import (
+    AttemptExited,
+    AttemptStarted,
+    JobEnded,
+    MembersExited,
+    MembersStarted,
+)
+from controller.core.model.events.event import Event, JobEvent
+from controller.core.model.events.nominations import PreemptionDropped
+from controller.core.model.events.queued import DependencyDecided, GateOpened, JobPromoted, JobRelaxed
 from controller.core.model.inputs import DataFound
 from controller.core.model.job import NEVER, Job
 from controller.core.model.wait_state import WaitRules
@@ -28,7 +36,7 @@ from wire.names import JobState, Reason
 from wire.text import duration
 
 PLACED_STATES = (JobState.SCHEDULED, JobState.RUNNING)
-_OF_MEMBERS = (events.AttemptStarted, events.AttemptExited, events.MembersStarted, events.MembersExited)
+_OF_MEMBERS = (AttemptStarted, AttemptExited, MembersStarted, MembersExited)
 """Events about gang members that change no due time. They are skipped, because a gang has many of them."""
 
 
@@ -93,7 +101,7 @@ class Timers:
         job = self._state.jobs[event.job]
         if not isinstance(event, _OF_MEMBERS):
             self._schedule(job)
-        if isinstance(event, events.DependencyDecided):
+        if isinstance(event, DependencyDecided):
             self.dependencies.remove(event.job, event.index)
         # Update dependencies only if the job waits for other jobs, or other jobs wait for this job.
         if job.spec.after or job.wait.inherited or self.dependencies.by_target:
@@ -134,10 +142,10 @@ class Timers:
             if job.state.terminal or Reason.DEPENDENCY not in job.wait.gates:
                 continue
             path = target[0] if target[1] is Until.DATA else ""
-            self._record(events.DependencyDecided(number, now, index, met, detail, path))
+            self._record(DependencyDecided(number, now, index, met, detail, path))
             wait, need = job.wait, dependencies_needed(job.spec)
             if len(wait.met) >= need:
-                self._record(events.GateOpened(number, now, Reason.DEPENDENCY))
+                self._record(GateOpened(number, now, Reason.DEPENDENCY))
             elif len(job.spec.after) - len(wait.lost) < need and self._rules.cancel_hopeless:
                 self._end(job, Reason.DEPENDENCY, detail, now, JobState.CANCELLED)
 
@@ -197,10 +205,10 @@ class Timers:
             waited = duration(job.spec.start_within_s)
             self._end(job, Reason.START_TIMEOUT, f"did not start within {waited}", now)
         elif job.ready and now >= _relaxes_at(job):
-            self._record(events.JobRelaxed(job.id, now, job.spec.relax))
+            self._record(JobRelaxed(job.id, now, job.spec.relax))
         elif job.ready:
             raised = min(job.own_priority + self._rules.promote_by, self._rules.promote_most)
-            self._record(events.JobPromoted(job.id, now, raised))
+            self._record(JobPromoted(job.id, now, raised))
         else:
             gate = next(gate for gate in job.wait.gates if opens_at(job, gate) <= now)
             if gate is Reason.DEPENDENCY:
@@ -208,14 +216,14 @@ class Timers:
                 detail = f"still {waiting_text(self._state, job, now)} after {waited}"
                 self._end(job, gate, detail, now, JobState.CANCELLED)
             else:
-                self._record(events.GateOpened(job.id, now, gate))
+                self._record(GateOpened(job.id, now, gate))
 
     def _end(
         self, job: Job, reason: Reason, detail: str, now: float, state: JobState = JobState.FAILED
     ) -> None:
         if job.claim:
-            self._record(events.PreemptionDropped(job.id, now, f"the job ended: {detail}"))
-        self._record(events.JobEnded(job.id, now, state, reason, detail))
+            self._record(PreemptionDropped(job.id, now, f"the job ended: {detail}"))
+        self._record(JobEnded(job.id, now, state, reason, detail))
 
 
 def _next_due(job: Job) -> float:

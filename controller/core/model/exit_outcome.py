@@ -4,7 +4,7 @@ the gang).
 
 from __future__ import annotations
 
-from controller.core.model.events import JobEnded
+from controller.core.model.events.attempts import JobEnded
 from controller.core.model.job import Job, Member
 from wire.job.gangs import MemberFailure
 from wire.names import JobState, Reason

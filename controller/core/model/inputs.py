@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.core.model.effects import Effect, SendToNode
-from controller.core.model.events import Event
+from controller.core.model.events.event import Event
 from wire.agent.frames import AttemptStatus, Hello
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Quota

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller.core.model.events import Allocation, JobPreempted, Victim
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.attempts import JobPreempted
+from controller.core.model.events.nominations import Victim
 from controller.core.model.request import ResourceRequest
 from controller.core.model.services import Replica
 from controller.core.model.start_estimates import StartEstimate

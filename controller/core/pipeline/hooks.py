@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 
 if TYPE_CHECKING:
     from controller.core.state.state import State

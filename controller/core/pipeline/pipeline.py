@@ -11,7 +11,7 @@ from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import SchedulingPolicy
 from controller.core.lifecycle.idle_gpus import DEFAULT_IDLE_POLICY, IdlePolicy
 from controller.core.lifecycle.node_loss import DEFAULT_NODE_LOSS, NodeLossPolicy
-from controller.core.model.events import AS_IT_IS, Overcommit
+from controller.core.model.events.nodes import AS_IT_IS, Overcommit
 from controller.core.model.services import Service
 from controller.core.model.time_limits import TIME_LIMIT_RULES, TimeLimitRules
 from controller.core.model.wait_state import WAIT_RULES, WaitRules

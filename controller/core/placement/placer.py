@@ -16,7 +16,7 @@ from controller.core.cluster.nodes import Node, Nodes
 from controller.core.cluster.topology_domains import TopologyDomains
 from controller.core.framework.interfaces import SchedulingPolicy
 from controller.core.framework.unfiltered_constraints import first_unfiltered
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER
 from controller.core.model.request import PerNodeRequest, ResourceRequest
 from controller.core.placement.gpu_selection import NO_GPUS, GpuChoice, choose_gpus, quality_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from controller.core.cluster.node_table import Bools
 from controller.core.cluster.nodes import Nodes
 from controller.core.framework.interfaces import SchedulingPolicy
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NO_JOB, Job
 from controller.core.model.request import ResourceRequest
 from controller.core.placement.placer import Placement, Placer

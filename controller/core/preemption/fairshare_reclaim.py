@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from controller.core.fairshare.share_tree import SharePath
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import Job, Member
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA

@@ -11,7 +11,7 @@ import numpy as np
 
 from controller.core.cluster.node_table import ABSENT, Bools, either_mask
 from controller.core.framework.interfaces import PreemptionGuards, Strategy
-from controller.core.model.events import PreemptionPlanned, Victim
+from controller.core.model.events.nominations import PreemptionPlanned, Victim
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.placement.trial_placements import TrialPlacements

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from controller.core.cluster.node_table import names_model
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.quota.queue_rules import EXEMPT_QUOTA, NO_QUEUE_RULE, QueueRule
 from wire.job.spec import JobSpec

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from controller.core.cluster.node_table import Bools
 from controller.core.framework.interfaces import PreemptionGuards
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.placement.trial_placements import TrialPlacements

@@ -9,7 +9,7 @@ import numpy as np
 
 from controller.core.cluster.node_table import ABSENT, Ints, NodeTable
 from controller.core.cluster.nodes import Nodes
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from wire.names import WHOLE_GPU
 
 DEFRAGMENT, DRAIN, LOAD = "defragment", "drain", "load"

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from controller.core.backfill.cycle import Cycle
 from controller.core.framework.interfaces import Reserves
 from controller.core.model import inputs
-from controller.core.model.events import Event, MovePlanned, PreemptionPlanned, RebalancePlanned, Victim
+from controller.core.model.events.event import Event
+from controller.core.model.events.nominations import MovePlanned, PreemptionPlanned, RebalancePlanned, Victim
 from controller.core.model.inputs import Accepted, Refusal, Reply
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placer

@@ -10,7 +10,7 @@ import numpy as np
 from controller.core.backfill.easy import earliest_reservation
 from controller.core.cluster.node_table import ABSENT, Bools
 from controller.core.cluster.nodes import Node
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement
 from controller.core.preemption.victim_search import VacatedNodes

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from controller.core.backfill.profile_cycles import ProfileCycles
 from controller.core.cluster.nodes import Node, TimedDrain
 from controller.core.lifecycle.stop import Stopper
-from controller.core.model import events
 from controller.core.model.effects import Effect, SendToNode
-from controller.core.model.events import Event, MovePlanned
+from controller.core.model.events.attempts import EndWarned, JobShrunk
+from controller.core.model.events.event import Event
+from controller.core.model.events.nodes import DrainBegan
+from controller.core.model.events.nominations import MovePlanned
 from controller.core.model.job import NEVER, Job
 from controller.core.preemption.guards import may_move
 from controller.core.preemption.preemptor import grace_of
@@ -166,7 +168,7 @@ class TimedDrains:
                 continue
             job, cause = each.job, _cause(node.name, drain)
             self._record(
-                events.EndWarned(
+                EndWarned(
                     job.id, now, job.attempt, at, Reason.DRAINED, f"{cause}; it is then {each.how.value}"
                 )
             )
@@ -185,15 +187,13 @@ class TimedDrains:
                 if each.at <= now:
                     self._stop(each, node.name, drain, now)
             if drain.empty_by <= now:
-                self._record(events.DrainBegan(node.name, now))
+                self._record(DrainBegan(node.name, now))
 
     def _stop(self, leaving: DepartingJob, node: str, drain: TimedDrain, now: float) -> None:
         job, cause = leaving.job, _cause(node, drain)
         until = now + grace_of(job, self._cycles.guards_of(job))
         if job.spare(node):
-            self._record(
-                events.JobShrunk(job.id, now, job.attempt, (node,), cause, job.unsaved(now, (node,)))
-            )
+            self._record(JobShrunk(job.id, now, job.attempt, (node,), cause, job.unsaved(now, (node,))))
             self._stopper.send_leave(job, node)
             return
         self._stopper.unclaim(job, cause, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.core.commands.context import Context
 from controller.core.model import inputs
-from controller.core.model.events import HealthChanged
+from controller.core.model.events.attempts import HealthChanged
 from wire.names import JobState, Reason
 
 

@@ -7,8 +7,18 @@ from dataclasses import dataclass, field
 from controller.core.commands.context import Context
 from controller.core.commands.user_commands import UserCommands
 from controller.core.lifecycle.kept_room import keep_for_successor
-from controller.core.model import events, inputs
-from controller.core.model.events import Event, JobEvent
+from controller.core.model import inputs
+from controller.core.model.events.attempts import JobEnded
+from controller.core.model.events.event import Event, JobEvent
+from controller.core.model.events.nodes import (
+    NodeDrained,
+    NodeJoined,
+    NodeResumed,
+    NodeWentAway,
+    NodeWentDown,
+)
+from controller.core.model.events.reservations import ReservationCancelled, ReservationEnded, ReservationMade
+from controller.core.model.events.services import ServiceRestarted, ServiceScaled
 from controller.core.model.inputs import Accepted, Refusal, Reply
 from controller.core.model.job import NEVER, Job
 from controller.core.model.services import Replica, Service
@@ -20,14 +30,14 @@ MOST_REPLICAS = 1_000
 _LEAVING = (Reason.SERVICE, Reason.USER)
 """Reasons for a stop after which a replica does not run again."""
 _OF_NODES = (
-    events.NodeDrained,
-    events.NodeResumed,
-    events.NodeJoined,
-    events.NodeWentAway,
-    events.NodeWentDown,
+    NodeDrained,
+    NodeResumed,
+    NodeJoined,
+    NodeWentAway,
+    NodeWentDown,
 )
 """Events after which replicas on the node may be unready, or may have to leave the node."""
-_OF_RESERVATIONS = (events.ReservationMade, events.ReservationEnded, events.ReservationCancelled)
+_OF_RESERVATIONS = (ReservationMade, ReservationEnded, ReservationCancelled)
 
 
 @dataclass(slots=True)
@@ -108,7 +118,7 @@ class ServiceReconciler:
                 self._plan(self._state.jobs[number], event.at)
         elif isinstance(event, _OF_RESERVATIONS):
             self._changed.update(dict.fromkeys(self._state.replicas, event.at))
-        elif isinstance(event, events.ServiceRestarted | events.ServiceScaled):
+        elif isinstance(event, ServiceRestarted | ServiceScaled):
             self._changed[event.service] = event.at
 
     def _plan(self, job: Job, at: float) -> None:
@@ -132,7 +142,7 @@ class ServiceReconciler:
         """
         if given.service not in self._services:
             return _unknown(given.service)
-        self._record(events.ServiceRestarted(now, given.service, given.by))
+        self._record(ServiceRestarted(now, given.service, given.by))
         return None
 
     def scale(self, given: inputs.ScaleService, now: float) -> Reply | None:
@@ -144,7 +154,7 @@ class ServiceReconciler:
             return _unknown(given.service)
         if given.replicas is not None and not 0 <= given.replicas <= MOST_REPLICAS:
             return Refusal("invalid", f"must lie between 0 and {MOST_REPLICAS}", "replicas")
-        self._record(events.ServiceScaled(now, given.service, given.replicas, service.replicas, given.by))
+        self._record(ServiceScaled(now, given.service, given.replicas, service.replicas, given.by))
         return None
 
     def _run_round(self, name: str, now: float) -> None:
@@ -275,7 +285,7 @@ class ServiceReconciler:
             return
         if job.state is JobState.QUEUED:
             self._stopper.unclaim(job, why, now)
-            self._record(events.JobEnded(job.id, now, JobState.CANCELLED, Reason.SERVICE, why))
+            self._record(JobEnded(job.id, now, JobState.CANCELLED, Reason.SERVICE, why))
         elif job.stopping not in _LEAVING:
             self._stopper.unclaim(job, why, now)
             self._stopper.stop(job, Reason.SERVICE, why, now)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.core.model import events
-from controller.core.model.events import Event
+from controller.core.model.events.controller import JournalSealed, PluginFailed
+from controller.core.model.events.event import Event
+from controller.core.model.events.nominations import RebalancePlanned
 from controller.core.state.changes import attempts, nodes, nominations, queued, tenants
 from controller.core.state.state import State
 
@@ -26,7 +27,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     **nominations.APPLIED,
     **nodes.APPLIED,
     **tenants.APPLIED,
-    events.RebalancePlanned: _nothing,
-    events.PluginFailed: _nothing,
-    events.JournalSealed: _nothing,
+    RebalancePlanned: _nothing,
+    PluginFailed: _nothing,
+    JournalSealed: _nothing,
 }

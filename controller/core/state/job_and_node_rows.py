@@ -19,20 +19,13 @@ from controller.core.cluster.gpu_health import GpuCondition
 from controller.core.cluster.labels_and_taints import NodeOverrides
 from controller.core.cluster.licences import licences_in_use
 from controller.core.cluster.nodes import JUST_STARTED, Node, TimedDrain
-from controller.core.model.events import (
-    AS_IT_IS,
-    Allocation,
-    ConfigApplied,
-    Event,
-    JobEdited,
-    JobEvent,
-    JobPreempted,
-    JobQueued,
-    NodeEvent,
-    Overcommit,
-    PreemptionPlanned,
-    Victim,
-)
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.attempts import JobPreempted
+from controller.core.model.events.controller import ConfigApplied
+from controller.core.model.events.event import Event, JobEvent, NodeEvent
+from controller.core.model.events.nodes import AS_IT_IS, Overcommit
+from controller.core.model.events.nominations import PreemptionPlanned, Victim
+from controller.core.model.events.queued import JobEdited, JobQueued
 from controller.core.model.job import Job, Member, Move
 from controller.core.model.request import request_of, without_relaxed
 from controller.core.model.rows import JobRow, NodeRow, NoteRow

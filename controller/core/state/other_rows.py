@@ -24,8 +24,27 @@ from controller.core.estimates.run_kinds import RunKind
 from controller.core.estimates.runtime_prediction import PredictionScore, Run
 from controller.core.fairshare.offqueue_usage import OffQueueUse
 from controller.core.fairshare.share_tree import SharePath
-from controller.core.model import events
-from controller.core.model.events import Event, JobEvent
+from controller.core.model.events.attempts import (
+    AttemptExited,
+    AttemptStarted,
+    JobEnded,
+    JobGrew,
+    JobPlaced,
+    JobRequeued,
+    MembersExited,
+    MembersStarted,
+)
+from controller.core.model.events.controller import ConfigApplied
+from controller.core.model.events.event import Event, JobEvent
+from controller.core.model.events.nodes import HostKeyPinned, NodeRemoved
+from controller.core.model.events.reservations import (
+    ReservationBegan,
+    ReservationCancelled,
+    ReservationEnded,
+    ReservationMade,
+)
+from controller.core.model.events.services import ServiceRestarted, ServiceScaled
+from controller.core.model.events.tenants import BudgetReached, HoursChanged, QuotaSet, QuotaUnset, ShareSet
 from controller.core.model.rows import NoteRow
 from controller.core.model.services import ServiceOrders
 from controller.core.model.start_estimates import load_score
@@ -142,7 +161,7 @@ def _spent(state: State, key: TenantKey) -> Note:
     return "/".join(key), spent or None
 
 
-def _spent_by(state: State, event: events.AttemptExited | events.MembersExited) -> Iterator[TenantKey]:
+def _spent_by(state: State, event: AttemptExited | MembersExited) -> Iterator[TenantKey]:
     job = state.jobs[event.job]
     if job.spec.gpus or job.spec.gpu is not None:
         # A job without GPUs changes no note, because these notes (database rows) have only the GPU time of
@@ -166,9 +185,9 @@ def _load_budgets(state: State, notes: list[Note]) -> None:
 
 
 def _budgets_changed_by(state: State, event: Event) -> list[str]:
-    if isinstance(event, events.ConfigApplied):
+    if isinstance(event, ConfigApplied):
         return list(state.budgets.uses)
-    if isinstance(event, events.BudgetReached):
+    if isinstance(event, BudgetReached):
         return [event.project]
     assert isinstance(event, JobEvent)
     project = state.jobs[event.job].spec.project
@@ -198,7 +217,7 @@ def _has_usage(state: State, path: SharePath) -> bool:
     return bool(path or state.shares.accounts[path].usage.at)
 
 
-def _used_by(state: State, event: events.JobEvent) -> Iterator[SharePath]:
+def _used_by(state: State, event: JobEvent) -> Iterator[SharePath]:
     """Yield the paths of the shares that are charged for the event's job, from the root of the share tree
     down to the user. Leave out shares whose usage has no database row.
     """
@@ -242,7 +261,7 @@ def _reservation(state: State, name: str) -> Note:
 
 
 def _reservation_of(_state: State, event: Any) -> tuple[str]:
-    return (event.asked.name if isinstance(event, events.ReservationMade) else event.reservation,)
+    return (event.asked.name if isinstance(event, ReservationMade) else event.reservation,)
 
 
 def _load_reservations(state: State, notes: list[Note]) -> None:
@@ -371,7 +390,7 @@ NOTE_KINDS = (
         # Weights are loaded before "usage", because loading usage creates the shares, and a share reads its
         # weight when it is created.
         load=_load_weights,
-        events=(events.ShareSet,),
+        events=(ShareSet,),
         of_event=lambda state, event: (event.share,) if event.share in state.shares.set_weights else (),
     ),
     NoteKind(
@@ -379,7 +398,7 @@ NOTE_KINDS = (
         keys=lambda state: state.shares.limits,
         note=lambda state, name: (name, list(state.shares.limits[name])),
         load=_load_share_limits,
-        events=(events.ShareSet,),
+        events=(ShareSet,),
         of_event=lambda state, event: (event.share,) if event.share in state.shares.limits else (),
     ),
     NoteKind(
@@ -387,7 +406,7 @@ NOTE_KINDS = (
         keys=lambda state: state.quotas.edits,
         note=_quota,
         load=_load_quotas,
-        events=(events.QuotaSet, events.QuotaUnset),
+        events=(QuotaSet, QuotaUnset),
         of_event=lambda _state, event: ((event.scope, event.name),),
     ),
     NoteKind(
@@ -395,7 +414,7 @@ NOTE_KINDS = (
         keys=lambda state: [key for key, account in state.accounts.by_key.items() if account.spent],
         note=_spent,
         load=_load_spent,
-        events=(events.AttemptExited, events.MembersExited),
+        events=(AttemptExited, MembersExited),
         of_event=_spent_by,
     ),
     NoteKind(
@@ -404,12 +423,12 @@ NOTE_KINDS = (
         note=lambda state, project: (project, state.budgets.dump(project)),
         load=_load_budgets,
         events=(
-            events.AttemptStarted,
-            events.MembersStarted,
-            events.AttemptExited,
-            events.MembersExited,
-            events.BudgetReached,
-            events.ConfigApplied,
+            AttemptStarted,
+            MembersStarted,
+            AttemptExited,
+            MembersExited,
+            BudgetReached,
+            ConfigApplied,
         ),
         of_event=_budgets_changed_by,
     ),
@@ -419,10 +438,10 @@ NOTE_KINDS = (
         note=_reservation,
         load=_load_reservations,
         events=(
-            events.ReservationMade,
-            events.ReservationBegan,
-            events.ReservationEnded,
-            events.ReservationCancelled,
+            ReservationMade,
+            ReservationBegan,
+            ReservationEnded,
+            ReservationCancelled,
         ),
         of_event=_reservation_of,
     ),
@@ -431,7 +450,7 @@ NOTE_KINDS = (
         keys=lambda state: ("in-force",) if state.hours else (),
         note=lambda state, name: (name, list(state.hours) or None),
         load=_load_hours,
-        events=(events.HoursChanged,),
+        events=(HoursChanged,),
         of_event=lambda _state, _event: ("in-force",),
     ),
     NoteKind(
@@ -446,7 +465,7 @@ NOTE_KINDS = (
         keys=lambda state: state.services,
         note=_service,
         load=_load_services,
-        events=(events.ServiceRestarted, events.ServiceScaled),
+        events=(ServiceRestarted, ServiceScaled),
         of_event=lambda _state, event: (event.service,),
     ),
     NoteKind(
@@ -475,7 +494,7 @@ NOTE_KINDS = (
         keys=lambda state: [path for path in state.shares.accounts if _has_usage(state, path)],
         note=_usage,
         load=_load_usage,
-        events=(events.JobPlaced, events.JobGrew, events.JobRequeued, events.JobEnded),
+        events=(JobPlaced, JobGrew, JobRequeued, JobEnded),
         of_event=_used_by,
         listed=_listed_usage,
     ),
@@ -484,7 +503,7 @@ NOTE_KINDS = (
         keys=lambda state: state.host_keys,
         note=lambda state, node: (node, state.host_keys.get(node)),
         load=_load_host_keys,
-        events=(events.HostKeyPinned, events.NodeRemoved),
+        events=(HostKeyPinned, NodeRemoved),
         of_event=lambda _state, event: (event.node,),
     ),
     NoteKind(
@@ -507,7 +526,7 @@ NOTE_KINDS = (
         keys=lambda state: () if state.config is None else ("applied",),
         note=_config,
         load=_load_config,
-        events=(events.ConfigApplied,),
+        events=(ConfigApplied,),
         of_event=lambda _state, _event: ("applied",),
     ),
 )

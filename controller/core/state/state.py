@@ -19,7 +19,7 @@ from controller.core.estimates.runtime_prediction import RuntimePredictor
 from controller.core.fairshare.offqueue_usage import OffQueueUsage
 from controller.core.fairshare.share_tree import FairshareConfig, SharePath, ShareTree
 from controller.core.framework.profiles import Profile, profile_of
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import ResourceRequest, request_of
 from controller.core.model.rows import UsageRow

@@ -13,8 +13,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from controller.core.model import events, inputs
-from controller.core.model.events import JobPlaced
+from controller.core.model import inputs
+from controller.core.model.events.attempts import (
+    AttemptExited,
+    AttemptStarted,
+    CheckpointSaved,
+    JobPlaced,
+    MemberReady,
+    MembersExited,
+    MembersStarted,
+)
+from controller.core.model.events.controller import ConfigApplied
+from controller.core.model.events.nodes import NodeJoined
 from controller.core.model.inputs import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
@@ -31,7 +41,7 @@ Key = tuple[int, int, str]
 """Job id, attempt number and node name."""
 
 
-_OfMembers = events.AttemptStarted | events.AttemptExited | events.MembersStarted | events.MembersExited
+_OfMembers = AttemptStarted | AttemptExited | MembersStarted | MembersExited
 
 
 class RecordedAgents:
@@ -69,7 +79,7 @@ class RecordedAgents:
 
     # --- methods that repeat the recorded inputs of agents and operators ---
 
-    def configured(self, event: events.ConfigApplied) -> Input:
+    def configured(self, event: ConfigApplied) -> Input:
         """Return the engine's input that repeats a recorded change of the configuration.
 
         If the replay keeps its own scheduling policy, the input contains no policy (pipeline) and so does not
@@ -91,7 +101,7 @@ class RecordedAgents:
         aways = self._history.aways[node]
         return at - aways[bisect_right(aways, at) - 1] + STEP_S / 2
 
-    def hello(self, event: events.NodeJoined) -> Input | None:
+    def hello(self, event: NodeJoined) -> Input | None:
         """Return the engine's input for a node that connected: the first message of its agent, with the
         status that each attempt on the node has in this replay.
         """
@@ -104,7 +114,7 @@ class RecordedAgents:
         hello = Hello(event.node, event.version, event.boot_id, "", event.facts, statuses)
         return inputs.AgentSaidHello(event.node, hello)
 
-    def ready(self, event: events.MemberReady) -> Input | None:
+    def ready(self, event: MemberReady) -> Input | None:
         """Return the engine's input for the recorded report that a gang member is ready; None if the attempt
         differs from the recorded one.
         """
@@ -114,7 +124,7 @@ class RecordedAgents:
         self._as_recorded[key] = AttemptStatus(event.job, event.attempt, ready=True)
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
-    def started(self, event: events.AttemptStarted | events.MembersStarted) -> Input | None:
+    def started(self, event: AttemptStarted | MembersStarted) -> Input | None:
         """Return the engine's input for the recorded report that processes have started; None if the attempt
         differs from the recorded one.
         """
@@ -126,7 +136,7 @@ class RecordedAgents:
                 self._as_recorded[key] = statuses[node]
         return _input_of(event, statuses)
 
-    def saved(self, event: events.CheckpointSaved) -> Input | None:
+    def saved(self, event: CheckpointSaved) -> Input | None:
         """Return the engine's input for the recorded report of a saved checkpoint; None if the attempt
         differs from the recorded one.
         """
@@ -136,7 +146,7 @@ class RecordedAgents:
         self._as_recorded[key] = replace(self._as_recorded[key], checkpoint=event.checkpoint)
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
-    def exited(self, event: events.AttemptExited | events.MembersExited) -> Input | None:
+    def exited(self, event: AttemptExited | MembersExited) -> Input | None:
         """Return the engine's input for the recorded report that processes have ended; None if the attempt
         differs from the recorded one.
         """
@@ -273,6 +283,6 @@ def _input_of(event: _OfMembers, statuses: dict[str, AttemptStatus]) -> Input | 
     """
     if not statuses:
         return None
-    if isinstance(event, events.AttemptStarted | events.AttemptExited):
+    if isinstance(event, AttemptStarted | AttemptExited):
         return inputs.AgentReported(event.node, statuses[event.node])
     return inputs.MembersReported(event.job, event.attempt, statuses)

@@ -20,16 +20,11 @@ from itertools import groupby
 from typing import Any
 
 from controller.core.model import inputs
-from controller.core.model.events import (
-    Event,
-    JobEvent,
-    JobPlaced,
-    JobQueued,
-    NodeJoined,
-    NodeWentAway,
-    PreemptionPlanned,
-    StopRequested,
-)
+from controller.core.model.events.attempts import JobPlaced, StopRequested
+from controller.core.model.events.event import Event, JobEvent
+from controller.core.model.events.nodes import NodeJoined, NodeWentAway
+from controller.core.model.events.nominations import PreemptionPlanned
+from controller.core.model.events.queued import JobQueued
 from controller.sim.job_results import SimulatedJobs
 from controller.sim.replay.input_traces import WAYS, InternalInput, input_of
 from controller.sim.replay.job_durations import RecordedRun, RunRecorder

@@ -15,8 +15,82 @@ from typing import Any, Protocol
 from controller.core.cluster.nodes import JUST_STARTED
 from controller.core.commands.user_commands import BY_CONTROLLER
 from controller.core.lifecycle.kept_room import KEPT_ROOM
-from controller.core.model import events, inputs
-from controller.core.model.events import Event
+from controller.core.model import inputs
+from controller.core.model.events.attempts import (
+    AttemptExited,
+    AttemptStarted,
+    CheckpointSaved,
+    EndWarned,
+    GpuFaultNoted,
+    HealthChanged,
+    IdleEnded,
+    IdleNoted,
+    JobEnded,
+    JobGrew,
+    JobPlaced,
+    JobPreempted,
+    JobRequeued,
+    JobShrunk,
+    MemberReady,
+    MembersExited,
+    MembersStarted,
+    PredictionOutlived,
+    StopRequested,
+)
+from controller.core.model.events.controller import ConfigApplied, JournalSealed, PluginFailed
+from controller.core.model.events.event import Event
+from controller.core.model.events.nodes import (
+    DrainBegan,
+    GpuHealthRecorded,
+    HostKeyPinned,
+    NodeAdded,
+    NodeDeclaredLost,
+    NodeDrained,
+    NodeJoined,
+    NodeMarked,
+    NodeRemoved,
+    NodeResumed,
+    NodeWentAway,
+    NodeWentDown,
+)
+from controller.core.model.events.nominations import (
+    MovePlanned,
+    MoveUndone,
+    PreemptionDropped,
+    PreemptionPlanned,
+    RebalancePlanned,
+)
+from controller.core.model.events.queued import (
+    DeadlineAtRisk,
+    DependencyDecided,
+    GateClosed,
+    GateOpened,
+    JobEdited,
+    JobHeld,
+    JobPromoted,
+    JobQueued,
+    JobRelaxed,
+    JobReleased,
+    PriorityInherited,
+    StartEstimated,
+    WaitAlarmed,
+)
+from controller.core.model.events.reservations import (
+    ReservationBegan,
+    ReservationCancelled,
+    ReservationEnded,
+    ReservationMade,
+)
+from controller.core.model.events.services import ServiceRestarted, ServiceScaled
+from controller.core.model.events.tenants import (
+    BudgetReached,
+    HoursChanged,
+    OffQueueProcessEnded,
+    OffQueueProcessStarted,
+    QuotaSet,
+    QuotaUnset,
+    ShareSet,
+)
 from controller.core.model.inputs import Input, Requester
 from controller.core.model.start_estimates import PROMISE
 from controller.core.rebalance.rebalancer import STRATEGY
@@ -42,12 +116,12 @@ class ReplayAgents(Protocol):
 
     def attempt(self, job: int) -> int: ...
     def silence(self, node: str, at: float) -> float: ...
-    def hello(self, event: events.NodeJoined) -> Input | None: ...
-    def ready(self, event: events.MemberReady) -> Input | None: ...
-    def started(self, event: events.AttemptStarted | events.MembersStarted) -> Input | None: ...
-    def saved(self, event: events.CheckpointSaved) -> Input | None: ...
-    def exited(self, event: events.AttemptExited | events.MembersExited) -> Input | None: ...
-    def configured(self, event: events.ConfigApplied) -> Input | None: ...
+    def hello(self, event: NodeJoined) -> Input | None: ...
+    def ready(self, event: MemberReady) -> Input | None: ...
+    def started(self, event: AttemptStarted | MembersStarted) -> Input | None: ...
+    def saved(self, event: CheckpointSaved) -> Input | None: ...
+    def exited(self, event: AttemptExited | MembersExited) -> Input | None: ...
+    def configured(self, event: ConfigApplied) -> Input | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,39 +147,39 @@ class InternalInput:
     shows: Callable[[Event], bool]
 
 
-def _cancelled_waiting(event: events.JobEnded, past: JournalPosition) -> bool:
+def _cancelled_waiting(event: JobEnded, past: JournalPosition) -> bool:
     return event.state is JobState.CANCELLED and event.reason is Reason.USER and past.waits(event.job)
 
 
-def _preempted_by_user(event: events.StopRequested, past: JournalPosition) -> bool:
+def _preempted_by_user(event: StopRequested, past: JournalPosition) -> bool:
     """Return whether a user preempted the job. False if the engine stopped the job for another job, a move or
     a hold.
     """
-    led = (events.PreemptionPlanned, events.MovePlanned, events.JobHeld)
+    led = (PreemptionPlanned, MovePlanned, JobHeld)
     return event.reason is Reason.PREEMPTED and not any(
         past.at_once(kind, event.job, event.at) for kind in led
     )
 
 
 def _by_cycle(event: Event) -> bool:
-    if isinstance(event, events.PreemptionPlanned):
+    if isinstance(event, PreemptionPlanned):
         return event.strategy not in (STRATEGY, KEPT_ROOM)
-    if isinstance(event, events.StartEstimated):
+    if isinstance(event, StartEstimated):
         return event.kind == PROMISE
-    if isinstance(event, events.JobQueued):
+    if isinstance(event, JobQueued):
         return event.replica is not None
-    if isinstance(event, events.StopRequested):
+    if isinstance(event, StopRequested):
         return event.reason is Reason.SERVICE
-    if isinstance(event, events.JobEnded):
+    if isinstance(event, JobEnded):
         return event.reason is Reason.SERVICE and event.code is None and event.signal is None
-    return isinstance(event, events.JobPlaced | events.PredictionOutlived | events.HoursChanged)
+    return isinstance(event, JobPlaced | PredictionOutlived | HoursChanged)
 
 
 def _restarted(event: Event) -> bool:
-    return isinstance(event, events.NodeWentAway) and event.why == JUST_STARTED
+    return isinstance(event, NodeWentAway) and event.why == JUST_STARTED
 
 
-def _changes(event: events.JobEdited) -> Mapping[str, Any]:
+def _changes(event: JobEdited) -> Mapping[str, Any]:
     values = encode(event.spec)
     # Leave out values that were computed as defaults, so that the policy of the replay computes its own
     # defaults.
@@ -115,7 +189,7 @@ def _changes(event: events.JobEdited) -> Mapping[str, Any]:
     }
 
 
-def _known(event: events.JobQueued | events.JobEdited) -> Mapping[str, JobState]:
+def _known(event: JobQueued | JobEdited) -> Mapping[str, JobState]:
     """Return final states for the ended jobs on which a new or changed job depends, by job label.
 
     The controller had read these states from the store. The journal does not contain the states. The result
@@ -133,7 +207,7 @@ def _known(event: events.JobQueued | events.JobEdited) -> Mapping[str, JobState]
 WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.Submit: (
         InputTrace(
-            events.JobQueued,
+            JobQueued,
             lambda event, _: inputs.Submit(event.spec, event.user, event.key, _known(event)),
             # One submit makes all elements of a job array, so only the event of the first element proves a
             # submit.
@@ -141,106 +215,100 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
         ),
     ),
     inputs.Cancel: (
-        InputTrace(events.StopRequested, shows=lambda event, _: event.reason is Reason.USER),
+        InputTrace(StopRequested, shows=lambda event, _: event.reason is Reason.USER),
         InputTrace(
-            events.JobEnded,
+            JobEnded,
             lambda event, _: inputs.Cancel(event.job, event.detail.removeprefix("cancelled by ")),
             _cancelled_waiting,
         ),
     ),
     inputs.Edit: (
         InputTrace(
-            events.JobEdited,
+            JobEdited,
             lambda event, _: inputs.Edit(event.job, event.by, _changes(event), _known(event)),
             lambda event, _: event.by != BY_CONTROLLER,
         ),
     ),
     inputs.Hold: (
         InputTrace(
-            events.JobHeld,
+            JobHeld,
             lambda event, _: inputs.Hold(event.job, event.by, Requester(event.by, event.operator)),
             lambda event, past: past.waits(event.job),
         ),
     ),
-    inputs.Requeue: (
-        InputTrace(events.StopRequested, shows=lambda event, _: event.reason is Reason.REQUEUED),
-    ),
+    inputs.Requeue: (InputTrace(StopRequested, shows=lambda event, _: event.reason is Reason.REQUEUED),),
     inputs.Preempt: (
         InputTrace(
-            events.JobHeld,
+            JobHeld,
             lambda event, _: inputs.Preempt(event.job, event.by, hold=True),
             lambda event, past: not past.waits(event.job),
         ),
-        InputTrace(events.StopRequested, shows=_preempted_by_user),
+        InputTrace(StopRequested, shows=_preempted_by_user),
     ),
-    inputs.Release: (InputTrace(events.JobReleased),),
-    inputs.AddNode: (InputTrace(events.NodeAdded),),
-    inputs.PinKey: (InputTrace(events.HostKeyPinned),),
-    inputs.SealJournal: (InputTrace(events.JournalSealed),),
-    inputs.RemoveNode: (InputTrace(events.NodeRemoved),),
-    inputs.MarkNode: (InputTrace(events.NodeMarked),),
-    inputs.NoteStart: (InputTrace(events.StartEstimated, shows=lambda event, _: event.kind != PROMISE),),
-    inputs.NoteLongWait: (InputTrace(events.WaitAlarmed),),
+    inputs.Release: (InputTrace(JobReleased),),
+    inputs.AddNode: (InputTrace(NodeAdded),),
+    inputs.PinKey: (InputTrace(HostKeyPinned),),
+    inputs.SealJournal: (InputTrace(JournalSealed),),
+    inputs.RemoveNode: (InputTrace(NodeRemoved),),
+    inputs.MarkNode: (InputTrace(NodeMarked),),
+    inputs.NoteStart: (InputTrace(StartEstimated, shows=lambda event, _: event.kind != PROMISE),),
+    inputs.NoteLongWait: (InputTrace(WaitAlarmed),),
     # A warning before the drain of a node follows from the input Drain.
-    inputs.WarnOfLimit: (
-        InputTrace(events.EndWarned, shows=lambda event, _: event.reason is Reason.TIME_LIMIT),
-    ),
+    inputs.WarnOfLimit: (InputTrace(EndWarned, shows=lambda event, _: event.reason is Reason.TIME_LIMIT),),
     inputs.NodeSilent: (
         InputTrace(
-            events.NodeWentDown,
+            NodeWentDown,
             lambda event, agents: inputs.NodeSilent(event.node, agents.silence(event.node, event.at)),
         ),
     ),
-    inputs.DeclareLost: (InputTrace(events.NodeDeclaredLost),),
-    inputs.Drain: (InputTrace(events.NodeDrained),),
-    inputs.Resume: (InputTrace(events.NodeResumed),),
-    inputs.SetQuota: (InputTrace(events.QuotaSet),),
-    inputs.UnsetQuota: (InputTrace(events.QuotaUnset),),
+    inputs.DeclareLost: (InputTrace(NodeDeclaredLost),),
+    inputs.Drain: (InputTrace(NodeDrained),),
+    inputs.Resume: (InputTrace(NodeResumed),),
+    inputs.SetQuota: (InputTrace(QuotaSet),),
+    inputs.UnsetQuota: (InputTrace(QuotaUnset),),
     inputs.Reserve: (
         # Set anyway=True, because the controller accepted the reservation, and the replay must not refuse it.
-        InputTrace(
-            events.ReservationMade, lambda event, _: inputs.Reserve(event.asked, event.by, anyway=True)
-        ),
+        InputTrace(ReservationMade, lambda event, _: inputs.Reserve(event.asked, event.by, anyway=True)),
     ),
-    inputs.CancelReservation: (InputTrace(events.ReservationCancelled),),
-    inputs.Rebalance: (InputTrace(events.RebalancePlanned),),
-    inputs.SetShare: (InputTrace(events.ShareSet),),
-    inputs.ApplyConfig: (InputTrace(events.ConfigApplied, lambda event, agents: agents.configured(event)),),
-    inputs.AgentSaidHello: (InputTrace(events.NodeJoined, lambda event, agents: agents.hello(event)),),
+    inputs.CancelReservation: (InputTrace(ReservationCancelled),),
+    inputs.Rebalance: (InputTrace(RebalancePlanned),),
+    inputs.SetShare: (InputTrace(ShareSet),),
+    inputs.ApplyConfig: (InputTrace(ConfigApplied, lambda event, agents: agents.configured(event)),),
+    inputs.AgentSaidHello: (InputTrace(NodeJoined, lambda event, agents: agents.hello(event)),),
     inputs.AgentReported: (
-        InputTrace(events.MemberReady, lambda event, agents: agents.ready(event)),
-        InputTrace(events.AttemptStarted, lambda event, agents: agents.started(event)),
-        InputTrace(events.CheckpointSaved, lambda event, agents: agents.saved(event)),
-        InputTrace(events.AttemptExited, lambda event, agents: agents.exited(event)),
+        InputTrace(MemberReady, lambda event, agents: agents.ready(event)),
+        InputTrace(AttemptStarted, lambda event, agents: agents.started(event)),
+        InputTrace(CheckpointSaved, lambda event, agents: agents.saved(event)),
+        InputTrace(AttemptExited, lambda event, agents: agents.exited(event)),
     ),
     inputs.MembersReported: (
-        InputTrace(events.MembersStarted, lambda event, agents: agents.started(event)),
-        InputTrace(events.MembersExited, lambda event, agents: agents.exited(event)),
+        InputTrace(MembersStarted, lambda event, agents: agents.started(event)),
+        InputTrace(MembersExited, lambda event, agents: agents.exited(event)),
     ),
     inputs.GpusIdle: (
-        InputTrace(events.IdleNoted),
+        InputTrace(IdleNoted),
         InputTrace(
-            events.StopRequested,
+            StopRequested,
             lambda event, agents: inputs.GpusIdle(event.job, agents.attempt(event.job), event.at),
             lambda event, _: event.reason is Reason.IDLE,
         ),
     ),
-    inputs.HealthReported: (InputTrace(events.HealthChanged),),
-    inputs.RestartService: (InputTrace(events.ServiceRestarted),),
-    inputs.ScaleService: (InputTrace(events.ServiceScaled),),
-    inputs.GpusBusy: (InputTrace(events.IdleEnded),),
-    inputs.DataFound: (InputTrace(events.DependencyDecided, shows=lambda event, _: bool(event.path)),),
-    inputs.GpuReported: (InputTrace(events.GpuHealthRecorded),),
+    inputs.HealthReported: (InputTrace(HealthChanged),),
+    inputs.RestartService: (InputTrace(ServiceRestarted),),
+    inputs.ScaleService: (InputTrace(ServiceScaled),),
+    inputs.GpusBusy: (InputTrace(IdleEnded),),
+    inputs.DataFound: (InputTrace(DependencyDecided, shows=lambda event, _: bool(event.path)),),
+    inputs.GpuReported: (InputTrace(GpuHealthRecorded),),
     # A replay does not repeat problems, checks and resets of GPUs, because a check could have another result.
     # It repeats the recorded change of the GPU's health instead.
     inputs.GpuTroubled: (),
     inputs.GpuChecked: (),
     inputs.GpuWasReset: (),
-    inputs.OffQueueProcessSeen: (InputTrace(events.OffQueueProcessStarted),),
-    inputs.OffQueueProcessGone: (InputTrace(events.OffQueueProcessEnded),),
+    inputs.OffQueueProcessSeen: (InputTrace(OffQueueProcessStarted),),
+    inputs.OffQueueProcessGone: (InputTrace(OffQueueProcessEnded),),
     inputs.CordonGpu: (),
     inputs.ResumeGpu: (),
-    inputs.LinkWentDown: (InputTrace(events.NodeWentAway, shows=lambda event, _: not _restarted(event)),),
+    inputs.LinkWentDown: (InputTrace(NodeWentAway, shows=lambda event, _: not _restarted(event)),),
     inputs.ControllerStarted: InternalInput(_restarted),
     inputs.Tick: InternalInput(_by_cycle),
 }
@@ -249,29 +317,29 @@ does not repeat the input."""
 
 FOLLOW: frozenset[type[Any]] = frozenset(
     {
-        events.GateClosed,
-        events.JobPromoted,
-        events.JobRelaxed,
-        events.GateOpened,
-        events.GpuFaultNoted,
-        events.JobGrew,
-        events.JobPlaced,
-        events.JobPreempted,
-        events.JobRequeued,
-        events.JobShrunk,
-        events.MovePlanned,
-        events.MoveUndone,
-        events.PluginFailed,
-        events.PredictionOutlived,
-        events.PriorityInherited,
-        events.DeadlineAtRisk,
-        events.DrainBegan,
-        events.PreemptionDropped,
-        events.PreemptionPlanned,
-        events.ReservationBegan,
-        events.ReservationEnded,
-        events.BudgetReached,
-        events.HoursChanged,
+        GateClosed,
+        JobPromoted,
+        JobRelaxed,
+        GateOpened,
+        GpuFaultNoted,
+        JobGrew,
+        JobPlaced,
+        JobPreempted,
+        JobRequeued,
+        JobShrunk,
+        MovePlanned,
+        MoveUndone,
+        PluginFailed,
+        PredictionOutlived,
+        PriorityInherited,
+        DeadlineAtRisk,
+        DrainBegan,
+        PreemptionDropped,
+        PreemptionPlanned,
+        ReservationBegan,
+        ReservationEnded,
+        BudgetReached,
+        HoursChanged,
     }
 )
 """Kinds of events that are always a consequence of an input or of a scheduling pass."""

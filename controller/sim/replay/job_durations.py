@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from controller.core.model.events import (
+from controller.core.model.events.attempts import (
     AttemptExited,
     AttemptStarted,
     Exit,
     JobEnded,
-    JobEvent,
     JobPlaced,
     JobRequeued,
     MembersExited,
     MembersStarted,
     StopRequested,
 )
+from controller.core.model.events.event import JobEvent
 from wire.names import Reason
 
 NEVER = math.inf

@@ -13,7 +13,8 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, create_engine, func, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from controller.core.model.events import Event, event_of
+from controller.core.model.events.event import Event
+from controller.core.model.events.kinds import event_of
 from controller.core.model.rows import JournalEntry
 from controller.sim.errors import SimulationRefused
 from controller.store import chain, records, retention, tables

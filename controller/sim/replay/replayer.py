@@ -8,8 +8,11 @@ from typing import Any
 
 from controller.core.engine import Engine
 from controller.core.lifecycle.node_loss import is_overdue, silence_limits
-from controller.core.model import events, inputs
-from controller.core.model.events import Event, JobPlaced
+from controller.core.model import inputs
+from controller.core.model.events.attempts import JobPlaced, StopRequested
+from controller.core.model.events.event import Event
+from controller.core.model.events.nodes import NodeWentAway
+from controller.core.model.events.queued import JobQueued
 from controller.core.model.inputs import Input, Refusal, Tick
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
@@ -76,18 +79,18 @@ class Replay:
             self._tell(Tick())
         elif what is Mark.RESTART:
             self._restart()
-        elif isinstance(event, events.StopRequested) and what is Mark.STOP:
+        elif isinstance(event, StopRequested) and what is Mark.STOP:
             self._expect_stop(event)
         elif event is not None and isinstance(what, type):
             self._give(what, event)
 
     def _give(self, kind: type[Any], event: Event) -> None:
-        if isinstance(event, events.JobQueued):
+        if isinstance(event, JobQueued):
             # Give the job its recorded id. If the replay refused an earlier job, the next id would be lower.
             self.engine.state.next_job = event.job
         given = recreate_input(kind, event, self._agents)
         reply = None if given is None else self._tell(given)
-        if isinstance(event, events.JobQueued) and isinstance(reply, Refusal):
+        if isinstance(event, JobQueued) and isinstance(reply, Refusal):
             self.refused[event.job] = reply
 
     def _tell(self, given: Input) -> inputs.Reply:
@@ -112,17 +115,17 @@ class Replay:
             self._agents.place(event)
             self.placements += 1
             self.as_recorded += event == self._history.placed.get((event.job, event.attempt))
-        elif isinstance(event, events.NodeWentAway):
+        elif isinstance(event, NodeWentAway):
             self._count_silence(event)
-        elif isinstance(event, events.StopRequested) and (event.job, event.at) not in self._history.stops:
+        elif isinstance(event, StopRequested) and (event.job, event.at) not in self._history.stops:
             self._agents.predict(self.engine.state.jobs[event.job])
 
-    def _expect_stop(self, event: events.StopRequested) -> None:
+    def _expect_stop(self, event: StopRequested) -> None:
         job = self.engine.state.jobs.get(event.job)
         if job is not None and job.stopping is None:
             self._agents.predict(job)
 
-    def _count_silence(self, event: events.NodeWentAway) -> None:
+    def _count_silence(self, event: NodeWentAway) -> None:
         """Schedule the inputs NodeSilent for a node that has lost its connection. If the connection does not
         come back, these inputs mark the node as down, and later the jobs on it as lost.
         """
@@ -130,7 +133,7 @@ class Replay:
         for silent_s in silence_limits(state, state.nodes.by_name[event.node], losses):
             self._clock.after(silent_s + 2 * STEP_S, partial(self._check_silence, event))
 
-    def _check_silence(self, event: events.NodeWentAway) -> None:
+    def _check_silence(self, event: NodeWentAway) -> None:
         node, silent_s = self.engine.state.nodes.get(event.node), self._clock.now - event.at
         if node is None or node.since != event.at:
             return

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.core.model.events import Event
+from controller.core.model.events.event import Event
 from controller.core.model.rows import Batch
 from controller.daemon.store_threads import entry_of
 from controller.store.store import Store

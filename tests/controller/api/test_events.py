@@ -8,8 +8,85 @@ import pytest
 
 from controller.api.views.event_sentences import SENTENCES, jobs_of, labelled, sentence
 from controller.core.lifecycle.kept_room import KEPT_ROOM, SUCCESSOR
-from controller.core.model import events
-from controller.core.model.events import Allocation, Event, Exit, body_of, kind_of
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.attempts import (
+    AttemptExited,
+    AttemptStarted,
+    CheckpointSaved,
+    EndWarned,
+    Exit,
+    GpuFaultNoted,
+    HealthChanged,
+    IdleEnded,
+    IdleNoted,
+    JobEnded,
+    JobGrew,
+    JobPlaced,
+    JobPreempted,
+    JobRequeued,
+    JobShrunk,
+    MemberReady,
+    MembersExited,
+    MembersStarted,
+    PredictionOutlived,
+    StopRequested,
+)
+from controller.core.model.events.controller import ConfigApplied, JournalSealed, PluginFailed
+from controller.core.model.events.event import Event
+from controller.core.model.events.kinds import KINDS, body_of, kind_of
+from controller.core.model.events.nodes import (
+    DrainBegan,
+    GpuHealthRecorded,
+    HostKeyPinned,
+    NodeAdded,
+    NodeDeclaredLost,
+    NodeDrained,
+    NodeJoined,
+    NodeMarked,
+    NodeRemoved,
+    NodeResumed,
+    NodeWentAway,
+    NodeWentDown,
+)
+from controller.core.model.events.nominations import (
+    MovePlanned,
+    MoveUndone,
+    PreemptionDropped,
+    PreemptionPlanned,
+    RebalancePlanned,
+    Victim,
+)
+from controller.core.model.events.queued import (
+    DeadlineAtRisk,
+    DependencyDecided,
+    GateClosed,
+    GateOpened,
+    JobEdited,
+    JobHeld,
+    JobPromoted,
+    JobQueued,
+    JobRelaxed,
+    JobReleased,
+    PriorityInherited,
+    StartEstimated,
+    WaitAlarmed,
+)
+from controller.core.model.events.reservations import (
+    ReservationBegan,
+    ReservationCancelled,
+    ReservationEnded,
+    ReservationMade,
+)
+from controller.core.model.events.services import ServiceRestarted, ServiceScaled
+from controller.core.model.events.tenants import (
+    BudgetReached,
+    HoursChanged,
+    OffQueueProcessEnded,
+    OffQueueProcessStarted,
+    QuotaSet,
+    QuotaUnset,
+    ShareSet,
+)
 from controller.core.model.services import Replica
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.engine_harness import facts, spec
@@ -20,263 +97,261 @@ from wire.cluster.reservation import ReservationSpec
 from wire.names import GpuHealth, JobState, Reason
 
 TOLD: list[tuple[Event, str]] = [
-    (events.JobQueued(7, 1.0, spec(name="train"), "ada"), "ada submitted job 7 (train)"),
-    (events.JobQueued(7, 1.0, spec(), "ada", "k", 5, 2), "ada submitted job 5_2 (true)"),
+    (JobQueued(7, 1.0, spec(name="train"), "ada"), "ada submitted job 7 (train)"),
+    (JobQueued(7, 1.0, spec(), "ada", "k", 5, 2), "ada submitted job 5_2 (true)"),
     (
-        events.JobQueued(7, 1.0, spec(), "ada", replica=Replica("web", 2, "ab12")),
+        JobQueued(7, 1.0, spec(), "ada", replica=Replica("web", 2, "ab12")),
         "job 7 was queued for replica 2 of service web",
     ),
-    (events.HealthChanged(7, 1.0, 1, True), "job 7 is healthy"),
-    (events.HealthChanged(7, 1.0, 1, False, "HTTP status 503"), "job 7 is unhealthy: HTTP status 503"),
-    (events.ServiceRestarted(1.0, "web", "root"), "root restarted service web"),
-    (events.ServiceScaled(1.0, "web", 5, 3, "root"), "root set service web to 5 replicas"),
+    (HealthChanged(7, 1.0, 1, True), "job 7 is healthy"),
+    (HealthChanged(7, 1.0, 1, False, "HTTP status 503"), "job 7 is unhealthy: HTTP status 503"),
+    (ServiceRestarted(1.0, "web", "root"), "root restarted service web"),
+    (ServiceScaled(1.0, "web", 5, 3, "root"), "root set service web to 5 replicas"),
     (
-        events.ServiceScaled(1.0, "web", None, 3, "root"),
+        ServiceScaled(1.0, "web", None, 3, "root"),
         "root let scheduler.toml decide the replicas of service web",
     ),
     (
-        events.StopRequested(7, 1.0, Reason.SERVICE, "job 9 has replaced it"),
+        StopRequested(7, 1.0, Reason.SERVICE, "job 9 has replaced it"),
         "job 7 is being stopped: job 9 has replaced it",
     ),
     (
-        events.PreemptionPlanned(7, 1.0, (events.Allocation("a", 1, 1),), 0, (), KEPT_ROOM, 2.0),
+        PreemptionPlanned(7, 1.0, (Allocation("a", 1, 1),), 0, (), KEPT_ROOM, 2.0),
         "a: resources are kept for the restart of job 7",
     ),
     (
-        events.PreemptionPlanned(
-            *(9, 1.0, (events.Allocation("a", 1, 1),), 0, (events.Victim(7, 0.0, 1),), SUCCESSOR, 2.0)
-        ),
+        PreemptionPlanned(*(9, 1.0, (Allocation("a", 1, 1),), 0, (Victim(7, 0.0, 1),), SUCCESSOR, 2.0)),
         "job 9 gets the resources of job 7 on a",
     ),
-    (events.JobHeld(7, 1.0, "bob"), "bob held job 7"),
-    (events.JobHeld(7, 1.0, "bob", operator=True), "operator bob held job 7"),
+    (JobHeld(7, 1.0, "bob"), "bob held job 7"),
+    (JobHeld(7, 1.0, "bob", operator=True), "operator bob held job 7"),
     (
-        events.ConfigApplied(1.0, "ab12", "bob", ("scheduler.order", "queues.short")),
+        ConfigApplied(1.0, "ab12", "bob", ("scheduler.order", "queues.short")),
         "bob applied a configuration: scheduler.order, queues.short",
     ),
-    (events.ConfigApplied(1.0, "ab12", ""), "the controller started with the configuration ab12"),
-    (events.JobReleased(7, 1.0, "bob"), "bob released job 7"),
-    (events.DependencyDecided(7, 1.0, 0, True), "a dependency of job 7 is met"),
+    (ConfigApplied(1.0, "ab12", ""), "the controller started with the configuration ab12"),
+    (JobReleased(7, 1.0, "bob"), "bob released job 7"),
+    (DependencyDecided(7, 1.0, 0, True), "a dependency of job 7 is met"),
     (
-        events.DependencyDecided(7, 1.0, 0, False, "job 3 can no longer succeed: job 3 is FAILED"),
+        DependencyDecided(7, 1.0, 0, False, "job 3 can no longer succeed: job 3 is FAILED"),
         "a dependency of job 7 can never be met: job 3 can no longer succeed: job 3 is FAILED",
     ),
-    (events.GateOpened(7, 1.0, Reason.DEPENDENCY), "job 7 has no unmet dependencies now"),
+    (GateOpened(7, 1.0, Reason.DEPENDENCY), "job 7 has no unmet dependencies now"),
     (
-        events.JobEdited(7, 1.0, spec(priority=75), "bob", ("priority", "name")),
+        JobEdited(7, 1.0, spec(priority=75), "bob", ("priority", "name")),
         "bob changed priority, name of job 7",
     ),
     (
-        events.JobRelaxed(7, 1.0, ("selector", "nodes")),
+        JobRelaxed(7, 1.0, ("selector", "nodes")),
         "job 7 has waited long enough: it no longer requires selector, nodes",
     ),
     (
-        events.WaitAlarmed(7, 9_000.0, 7_200.0, 600.0),
+        WaitAlarmed(7, 9_000.0, 7_200.0, 600.0),
         "job 7 has waited for 2h00m; half of the jobs of its queue with a similar number of GPUs started "
         "within 10m00s",
     ),
-    (events.JobPromoted(7, 1.0, 60), "job 7 has waited long enough: its priority is 60 now"),
+    (JobPromoted(7, 1.0, 60), "job 7 has waited long enough: its priority is 60 now"),
     (
-        events.PredictionOutlived(7, 1.0, 7_200.0),
+        PredictionOutlived(7, 1.0, 7_200.0),
         "job 7 runs longer than predicted; the scheduler now expects that it runs for 2h00m",
     ),
     (
-        events.PredictionOutlived(7, 1.0, None),
+        PredictionOutlived(7, 1.0, None),
         "job 7 runs longer than predicted; the scheduler now expects that it runs until its time limit",
     ),
     (
-        events.PriorityInherited(7, 1.0, 90, "17_2"),
+        PriorityInherited(7, 1.0, 90, "17_2"),
         "job 7 inherits priority 90 of job 17_2, which waits for it",
     ),
     (
-        events.DeadlineAtRisk(7, 1.0, True),
+        DeadlineAtRisk(7, 1.0, True),
         "job 7 will miss its deadline: the resources it needs become free too late",
     ),
-    (events.StartEstimated(7, 1.0, "likely", 61.0), "job 7 should start in 1m00s (likely)"),
-    (events.DeadlineAtRisk(7, 1.0, False), "job 7 can meet its deadline again"),
-    (events.PriorityInherited(7, 1.0, 0, ""), "job 7 no longer inherits a priority"),
-    (events.GateClosed(7, 1.0, Reason.ARRAY), "job 7 waits again: its array runs as many jobs as allowed"),
-    (events.GateOpened(7, 1.0, Reason.ARRAY), "job 7 is now within the limit of running jobs of its array"),
-    (events.GateOpened(7, 1.0, Reason.BEGIN), "job 7 has reached its begin time"),
-    (events.GateOpened(7, 1.0, Reason.BACKOFF), "job 7 has waited long enough after its last attempt"),
+    (StartEstimated(7, 1.0, "likely", 61.0), "job 7 should start in 1m00s (likely)"),
+    (DeadlineAtRisk(7, 1.0, False), "job 7 can meet its deadline again"),
+    (PriorityInherited(7, 1.0, 0, ""), "job 7 no longer inherits a priority"),
+    (GateClosed(7, 1.0, Reason.ARRAY), "job 7 waits again: its array runs as many jobs as allowed"),
+    (GateOpened(7, 1.0, Reason.ARRAY), "job 7 is now within the limit of running jobs of its array"),
+    (GateOpened(7, 1.0, Reason.BEGIN), "job 7 has reached its begin time"),
+    (GateOpened(7, 1.0, Reason.BACKOFF), "job 7 has waited long enough after its last attempt"),
     (
-        events.JobPlaced(7, 1.0, 2, (Allocation("a", 1, 1, (GpuHold("u", 1000), GpuHold("v", 1000))),), 150),
+        JobPlaced(7, 1.0, 2, (Allocation("a", 1, 1, (GpuHold("u", 1000), GpuHold("v", 1000))),), 150),
         "job 7 was placed on a with 2 GPUs (attempt 2)",
     ),
     (
-        events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1, (GpuHold("u", 250),)),), 150),
+        JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1, (GpuHold("u", 250),)),), 150),
         "job 7 was placed on a with 0.25 GPU (attempt 1)",
     ),
     (
-        events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1), Allocation("b", 1, 1)), 50),
+        JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1), Allocation("b", 1, 1)), 50),
         "job 7 was placed on a, b (attempt 1)",
     ),
     (
-        events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1),), 50, profile="inference"),
+        JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1),), 50, profile="inference"),
         "job 7 was placed on a (attempt 1, profile inference)",
     ),
-    (events.MemberReady(7, 1.0, 1, "a"), "job 7 is ready on a and waits for its other nodes"),
-    (events.AttemptStarted(7, 1.0, 1, "a", 99), "job 7 runs on a (attempt 1)"),
+    (MemberReady(7, 1.0, 1, "a"), "job 7 is ready on a and waits for its other nodes"),
+    (AttemptStarted(7, 1.0, 1, "a", 99), "job 7 runs on a (attempt 1)"),
     (
-        events.CheckpointSaved(7, 1.0, 1, "a", Checkpoint("/shared/7/step-1", 10, 0.5)),
+        CheckpointSaved(7, 1.0, 1, "a", Checkpoint("/shared/7/step-1", 10, 0.5)),
         "job 7 saved the checkpoint /shared/7/step-1",
     ),
-    (events.IdleNoted(7, 3_601.0, 1, 1.0), "the GPUs of job 7 have been idle for 1h00m"),
+    (IdleNoted(7, 3_601.0, 1, 1.0), "the GPUs of job 7 have been idle for 1h00m"),
     (
-        events.HostKeyPinned(1.0, "a", "ssh-ed25519 AAAA", "ada"),
+        HostKeyPinned(1.0, "a", "ssh-ed25519 AAAA", "ada"),
         "ada pinned the host key SHA256:cJ6AyISHokEeHuTfufIqhhSS0gxHZRUMDHlKvXD4FHw of node a",
     ),
     (
-        events.OffQueueProcessStarted(1.0, "a", "GPU-1", "eve", 99, "python x.py"),
+        OffQueueProcessStarted(1.0, "a", "GPU-1", "eve", 99, "python x.py"),
         "eve uses GPU GPU-1 of node a without a job: python x.py",
     ),
     (
-        events.OffQueueProcessEnded(61.0, "a", "GPU-1", "eve", 1.0),
+        OffQueueProcessEnded(61.0, "a", "GPU-1", "eve", 1.0),
         "eve has used GPU GPU-1 of node a without a job for 1m00s; the process has ended",
     ),
-    (events.IdleEnded(7, 1.0, 1), "the GPUs of job 7 are busy again"),
-    (events.AttemptExited(7, 1.0, 1, "a", 3), "job 7 ended on a: exit code 3"),
-    (events.AttemptExited(7, 1.0, 1, "a", None, 9), "job 7 ended on a: signal 9"),
-    (events.AttemptExited(7, 1.0, 1, "a", None, 15, "time_limit"), "job 7 ended on a: time limit"),
-    (events.MembersStarted(7, 1.0, 1, {"a": 98, "b": 99}), "job 7 runs on a, b (attempt 1)"),
+    (IdleEnded(7, 1.0, 1), "the GPUs of job 7 are busy again"),
+    (AttemptExited(7, 1.0, 1, "a", 3), "job 7 ended on a: exit code 3"),
+    (AttemptExited(7, 1.0, 1, "a", None, 9), "job 7 ended on a: signal 9"),
+    (AttemptExited(7, 1.0, 1, "a", None, 15, "time_limit"), "job 7 ended on a: time limit"),
+    (MembersStarted(7, 1.0, 1, {"a": 98, "b": 99}), "job 7 runs on a, b (attempt 1)"),
     (
-        events.MembersExited(7, 1.0, 1, {"a": Exit(0), "b": Exit(3), "c": Exit(0)}),
+        MembersExited(7, 1.0, 1, {"a": Exit(0), "b": Exit(3), "c": Exit(0)}),
         "job 7 ended on b: exit code 3; on a, c: exit code 0",
     ),
-    (events.StopRequested(7, 1.0, Reason.USER, "bob"), "bob cancelled job 7"),
+    (StopRequested(7, 1.0, Reason.USER, "bob"), "bob cancelled job 7"),
     (
-        events.StopRequested(7, 1.0, Reason.PREEMPTED, "job 9", 61.0),
+        StopRequested(7, 1.0, Reason.PREEMPTED, "job 9", 61.0),
         "job 7 is being stopped: preempted by job 9",
     ),
     (
-        events.PreemptionPlanned(
+        PreemptionPlanned(
             9,
             1.0,
             (Allocation("a", 1, 1), Allocation("b", 1, 1)),
             50,
-            (events.Victim(7, 2.5), events.Victim(8, 0.75)),
+            (Victim(7, 2.5), Victim(8, 0.75)),
             "priority",
             61.0,
         ),
         "job 9 preempts jobs 7, 8 on a, b: 3.2 GPU-hours lost",
     ),
     (
-        events.PreemptionDropped(9, 1.0, "node a is away"),
+        PreemptionDropped(9, 1.0, "node a is away"),
         "the preemption for job 9 is cancelled: node a is away",
     ),
     (
-        events.JobShrunk(7, 1.0, 2, ("b", "c"), "job 9", 2.5),
+        JobShrunk(7, 1.0, 2, ("b", "c"), "job 9", 2.5),
         "job 7 gives up b, c for job 9: 2.5 GPU-hours lost",
     ),
     (
-        events.HoursChanged(1.0, ("night",)),
+        HoursChanged(1.0, ("night",)),
         "quotas and weights of [hours.night] are in force",
     ),
     (
-        events.HoursChanged(1.0, ()),
+        HoursChanged(1.0, ()),
         "quotas and weights of [quota] and [fair_share] are in force",
     ),
     (
-        events.BudgetReached(1.0, "vision", "2026-11", 80, "80 of 100 GPU-hours"),
+        BudgetReached(1.0, "vision", "2026-11", 80, "80 of 100 GPU-hours"),
         "project vision has used 80 % of its budget for 2026-11: 80 of 100 GPU-hours",
     ),
-    (events.JobGrew(7, 1.0, 2, (Allocation("c", 1, 1),)), "job 7 grows by c"),
-    (events.JobPreempted(7, 1.0, 2, "job 9", 2.5), "job 7 was preempted by job 9: 2.5 GPU-hours lost"),
-    (events.StopRequested(7, 1.0, Reason.MEMBER_FAILED, "b"), "job 7 is being stopped: member failed (b)"),
+    (JobGrew(7, 1.0, 2, (Allocation("c", 1, 1),)), "job 7 grows by c"),
+    (JobPreempted(7, 1.0, 2, "job 9", 2.5), "job 7 was preempted by job 9: 2.5 GPU-hours lost"),
+    (StopRequested(7, 1.0, Reason.MEMBER_FAILED, "b"), "job 7 is being stopped: member failed (b)"),
     (
-        events.StopRequested(7, 1.0, Reason.EVICTED, "taint x:NoExecute of a"),
+        StopRequested(7, 1.0, Reason.EVICTED, "taint x:NoExecute of a"),
         "job 7 is being evicted: taint x:NoExecute of a",
     ),
-    (events.JobRequeued(7, 1.0, 1, Reason.NODE_LOST), "job 7 is queued again: node lost"),
-    (events.JobEnded(7, 1.0, JobState.COMPLETED, Reason.NONE, code=0), "job 7 is COMPLETED"),
+    (JobRequeued(7, 1.0, 1, Reason.NODE_LOST), "job 7 is queued again: node lost"),
+    (JobEnded(7, 1.0, JobState.COMPLETED, Reason.NONE, code=0), "job 7 is COMPLETED"),
     (
-        events.JobEnded(7, 1.0, JobState.FAILED, Reason.EXIT_NONZERO, "exit code 3"),
+        JobEnded(7, 1.0, JobState.FAILED, Reason.EXIT_NONZERO, "exit code 3"),
         "job 7 is FAILED: exit code 3",
     ),
-    (events.NodeAdded("a", 1.0), "node a was added by the configuration"),
+    (NodeAdded("a", 1.0), "node a was added by the configuration"),
     (
-        events.NodeAdded("a", 1.0, host=HostSpec("ada@gpu01:22"), by="bob"),
+        NodeAdded("a", 1.0, host=HostSpec("ada@gpu01:22"), by="bob"),
         "node a at ada@gpu01:22 was added by bob",
     ),
-    (events.NodeRemoved("a", 1.0, "bob"), "bob removed node a"),
-    (events.NodeJoined("a", 1.0, facts("a", gpus=8), "boot"), "node a joined with 8 × H100"),
-    (events.NodeJoined("a", 1.0, facts("a", gpus=0), "boot"), "node a joined"),
+    (NodeRemoved("a", 1.0, "bob"), "bob removed node a"),
+    (NodeJoined("a", 1.0, facts("a", gpus=8), "boot"), "node a joined with 8 × H100"),
+    (NodeJoined("a", 1.0, facts("a", gpus=0), "boot"), "node a joined"),
     (
-        events.NodeMarked("a", 1.0, "bob", {"rack": "r1", "disk": None}, {"gpu:NoSchedule": "big"}),
+        NodeMarked("a", 1.0, "bob", {"rack": "r1", "disk": None}, {"gpu:NoSchedule": "big"}),
         "bob set the label rack=r1, removed the label disk, set the taint gpu=big:NoSchedule on node a",
     ),
-    (events.NodeWentAway("a", 1.0, "cable"), "node a is away: cable"),
-    (events.NodeWentDown("a", 1.0), "node a is down: its agent has been silent for too long"),
-    (events.NodeDeclaredLost("a", 1.0, "bob"), "bob declared node a lost"),
-    (events.NodeDrained("a", 1.0, "", "bob"), "bob drained node a"),
+    (NodeWentAway("a", 1.0, "cable"), "node a is away: cable"),
+    (NodeWentDown("a", 1.0), "node a is down: its agent has been silent for too long"),
+    (NodeDeclaredLost("a", 1.0, "bob"), "bob declared node a lost"),
+    (NodeDrained("a", 1.0, "", "bob"), "bob drained node a"),
     (
-        events.NodeDrained("a", 1.0, "fan", "bob", 7_201.0),
+        NodeDrained("a", 1.0, "fan", "bob", 7_201.0),
         "bob drained node a, which is to be empty in 2h00m: fan",
     ),
-    (events.DrainBegan("a", 1.0), "node a is drained now: the time by which it was to be empty has come"),
+    (DrainBegan("a", 1.0), "node a is drained now: the time by which it was to be empty has come"),
     (
-        events.EndWarned(7, 1.0, 1, 61.0, Reason.DRAINED, "the drain of node a"),
+        EndWarned(7, 1.0, 1, 61.0, Reason.DRAINED, "the drain of node a"),
         "job 7 is told to stop in 1m00s: the drain of node a",
     ),
-    (events.NodeResumed("a", 1.0, "bob"), "bob resumed node a"),
+    (NodeResumed("a", 1.0, "bob"), "bob resumed node a"),
     (
-        events.GpuHealthRecorded("a", 1.0, "GPU-1", GpuHealth.CORDONED, "Xid 79"),
+        GpuHealthRecorded("a", 1.0, "GPU-1", GpuHealth.CORDONED, "Xid 79"),
         "GPU GPU-1 of node a is cordoned: Xid 79",
     ),
     (
-        events.GpuFaultNoted(7, 1.0, 1, "a", "GPU 3 of a: Xid 13: graphics engine exception", own=True),
+        GpuFaultNoted(7, 1.0, 1, "a", "GPU 3 of a: Xid 13: graphics engine exception", own=True),
         "job 7 had a GPU fault (caused by the job): GPU 3 of a: Xid 13: graphics engine exception",
     ),
-    (events.QuotaSet(1.0, "user", "ada", Quota(), "root"), "root set the quota of user ada"),
-    (events.QuotaUnset(1.0, "user", "ada", "root"), "root removed the quota that was set for user ada"),
+    (QuotaSet(1.0, "user", "ada", Quota(), "root"), "root set the quota of user ada"),
+    (QuotaUnset(1.0, "user", "ada", "root"), "root removed the quota that was set for user ada"),
     (
-        events.ReservationMade(1.0, ReservationSpec("fans", 2.0, 3.0, ("a", "b")), ("a", "b"), "root"),
+        ReservationMade(1.0, ReservationSpec("fans", 2.0, 3.0, ("a", "b")), ("a", "b"), "root"),
         "root made reservation fans on a, b",
     ),
-    (events.ReservationBegan(1.0, "fans"), "reservation fans began"),
-    (events.ReservationEnded(1.0, "fans"), "reservation fans ended"),
-    (events.ReservationCancelled(1.0, "fans", "root"), "root cancelled reservation fans"),
+    (ReservationBegan(1.0, "fans"), "reservation fans began"),
+    (ReservationEnded(1.0, "fans"), "reservation fans ended"),
+    (ReservationCancelled(1.0, "fans", "root"), "root cancelled reservation fans"),
     (
-        events.JournalSealed(1.0, 90_000, "ab" * 32),
+        JournalSealed(1.0, 90_000, "ab" * 32),
         "the journal entries up to 90000 are deleted; the hash of the last one is abababababababab…",
     ),
     (
-        events.PluginFailed(1.0, "scorer", "mine", "KeyError: 'zone'", False),
+        PluginFailed(1.0, "scorer", "mine", "KeyError: 'zone'", False),
         "the scorer mine failed: KeyError: 'zone'",
     ),
     (
-        events.PluginFailed(1.0, "scorer", "mine", "boom", True),
+        PluginFailed(1.0, "scorer", "mine", "boom", True),
         "the scorer mine failed: boom; it is not used again until a restart or another configuration",
     ),
     (
-        events.RebalancePlanned(1.0, "3f9a2c41", "defragment", "root", (7, 8), 2.25, 40.0, 9),
+        RebalancePlanned(1.0, "3f9a2c41", "defragment", "root", (7, 8), 2.25, 40.0, 9),
         "root moves jobs 7, 8 to let job 9 start (rebalancing 3f9a2c41): 2.2 GPU-hours lost",
     ),
     (
-        events.RebalancePlanned(1.0, "3f9a2c41", "drain", "corral", (7,), 0.5, 4.0, node="a"),
+        RebalancePlanned(1.0, "3f9a2c41", "drain", "corral", (7,), 0.5, 4.0, node="a"),
         "corral moves job 7 to drain node a (rebalancing 3f9a2c41): 0.5 GPU-hours lost",
     ),
     (
-        events.RebalancePlanned(1.0, "3f9a2c41", "load", "corral", (7,), 0.5, 0.0, node="a"),
+        RebalancePlanned(1.0, "3f9a2c41", "load", "corral", (7,), 0.5, 0.0, node="a"),
         "corral moves job 7 to reduce the load of node a (rebalancing 3f9a2c41): 0.5 GPU-hours lost",
     ),
     (
-        events.RebalancePlanned(1.0, "3f9a2c41", "defragment", "corral", (7,), 0.5, 8.0, node="a"),
+        RebalancePlanned(1.0, "3f9a2c41", "defragment", "corral", (7,), 0.5, 8.0, node="a"),
         "corral moves job 7 to free whole GPUs on node a (rebalancing 3f9a2c41): 0.5 GPU-hours lost",
     ),
     (
-        events.MovePlanned(7, 1.0, 1, (Allocation("b", 1, 1),), 100, "3f9a2c41", "drain", 0.5, 61.0),
+        MovePlanned(7, 1.0, 1, (Allocation("b", 1, 1),), 100, "3f9a2c41", "drain", 0.5, 61.0),
         "job 7 moves to b, which is reserved for it (rebalancing 3f9a2c41)",
     ),
     (
-        events.MoveUndone(7, 1.0, 1, "node b is down", (Allocation("a", 1, 1),)),
+        MoveUndone(7, 1.0, 1, "node b is down", (Allocation("a", 1, 1),)),
         "job 7 is not moved: node b is down; it is restarted on a",
     ),
     (
-        events.MoveUndone(7, 1.0, 1, "node b is down"),
+        MoveUndone(7, 1.0, 1, "node b is down"),
         "job 7 is not moved: node b is down; it waits at its old position in the queue",
     ),
-    (events.ShareSet(1.0, "vision/ada", 2.5, "root"), "root gave vision/ada the weight 2.5"),
+    (ShareSet(1.0, "vision/ada", 2.5, "root"), "root gave vision/ada the weight 2.5"),
 ]
 
 
@@ -286,8 +361,8 @@ def test_sentence_of_each_event(event: Event, expected: str) -> None:
 
 
 def test_every_kind_of_event_has_a_sentence() -> None:
-    assert set(SENTENCES) == set(events.KINDS)
-    assert {kind_of(event) for event, _ in TOLD} == set(events.KINDS)
+    assert set(SENTENCES) == set(KINDS)
+    assert {kind_of(event) for event, _ in TOLD} == set(KINDS)
 
 
 def test_unknown_kind_of_event_is_shown_by_its_name() -> None:
@@ -339,9 +414,9 @@ async def test_array_element_has_one_label_everywhere(keep_ended: int) -> None:
 
 
 def test_all_jobs_of_an_event_have_labels() -> None:
-    victims = (events.Victim(8, 1.5), events.Victim(9, 0.5))
+    victims = (Victim(8, 1.5), Victim(9, 0.5))
     facts = json.loads(
-        body_of(events.PreemptionPlanned(7, 1.0, (Allocation("gpu01", 0, 0),), 0, victims, "priority", 2.0))
+        body_of(PreemptionPlanned(7, 1.0, (Allocation("gpu01", 0, 0),), 0, victims, "priority", 2.0))
     )
     assert {*jobs_of(facts)} == {7, 8, 9}
     expected = sentence("PreemptionPlanned", labelled(facts, {7: "5_2", 8: "6_0", 9: "9"}))

@@ -14,7 +14,7 @@ import pytest
 
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
-from controller.core.model.events import body_of, kind_of
+from controller.core.model.events.kinds import body_of, kind_of
 from controller.core.model.inputs import Accepted
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quotas import QuotaConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core.model import inputs
-from controller.core.model.events import event_of
+from controller.core.model.events.kinds import event_of
 from controller.core.model.inputs import Requester
 from controller.core.model.job import LEGAL, IllegalTransition
 from controller.core.state.apply import apply

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.sim.cluster import Cluster, nodes_of
 from controller.sim.job_results import SimulatedJob
 from controller.sim.metrics import figures_of

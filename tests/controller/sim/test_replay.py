@@ -13,8 +13,17 @@ from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.framework.interfaces import PreemptionGuards, WeightedScorer
 from controller.core.lifecycle.node_loss import NodeLossPolicy
-from controller.core.model import events, inputs
-from controller.core.model.events import Event, GateOpened, JobPlaced, JobRequeued
+from controller.core.model import inputs
+from controller.core.model.events.attempts import JobPlaced, JobPreempted, JobRequeued
+from controller.core.model.events.event import Event
+from controller.core.model.events.nominations import (
+    MovePlanned,
+    MoveUndone,
+    PreemptionPlanned,
+    RebalancePlanned,
+)
+from controller.core.model.events.queued import GateOpened, JobQueued
+from controller.core.model.events.tenants import ShareSet
 from controller.core.model.inputs import Input
 from controller.core.rebalance.proposals import RebalanceRules
 from controller.core.state.state import State
@@ -240,14 +249,14 @@ def test_replay_repeats_preemptions_and_operator_preemptions() -> None:
     story.tell(inputs.Hold(patient, "ada"))
     story.tell(inputs.Hold(patient, "root"))
     kinds = {*map(type, story.events)}
-    assert {events.ShareSet, events.PreemptionPlanned, events.JobPreempted} <= kinds
+    assert {ShareSet, PreemptionPlanned, JobPreempted} <= kinds
     again: list[Event] = []
     Replay(history_of(story.events), story.pipeline, observe=again.append).run()
     assert again == story.events
     # Without preemption no other job is stopped, and the victims keep running.
     fewer: list[Event] = []
     Replay(history_of(story.events), default_pipeline(), observe=fewer.append).run()
-    stopped = {event.job for event in fewer if isinstance(event, events.JobPreempted)}
+    stopped = {event.job for event in fewer if isinstance(event, JobPreempted)}
     assert stopped == {asked, held}
 
 
@@ -280,14 +289,14 @@ def test_replay_repeats_moves_and_failed_moves() -> None:
     assert story.job(moved).moves[-1].done_at is not None
     assert story.job(big).members
     kinds = {*map(type, story.events)}
-    assert {events.RebalancePlanned, events.MovePlanned, events.MoveUndone} <= kinds
+    assert {RebalancePlanned, MovePlanned, MoveUndone} <= kinds
     again: list[Event] = []
     Replay(history_of(story.events), story.pipeline, observe=again.append).run()
     assert again == story.events
     # Without moves, the moved jobs keep running.
     fewer: list[Event] = []
     Replay(history_of(story.events), default_pipeline(), observe=fewer.append).run()
-    assert not any(isinstance(event, events.JobPreempted) for event in fewer)
+    assert not any(isinstance(event, JobPreempted) for event in fewer)
 
 
 def test_replay_cancels_a_job_at_its_recorded_time_wherever_it_starts() -> None:
@@ -319,7 +328,7 @@ def test_replay_of_a_quiet_journal_runs_its_cycles() -> None:
     story = Story(default_pipeline())
     story.join("a")
     story.submit(spec(8))
-    steps = history_of([*story.events, events.JobQueued(2, story.now + 100, spec(1), "ada")]).steps
+    steps = history_of([*story.events, JobQueued(2, story.now + 100, spec(1), "ada")]).steps
     assert [step.what for step in steps][-1] is Mark.CYCLE
 
 

@@ -18,7 +18,7 @@ from controller.core.cluster.free_resources import FreeResources, free_on
 from controller.core.cluster.gpu_requirements import GpuNeeds
 from controller.core.cluster.node_table import NO_ROWS, RowSet, row_set, rows_in
 from controller.core.cluster.nodes import Node, Nodes
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.request import PerNodeRequest
 
 SMALL_SHARED_TIMELINE = 256

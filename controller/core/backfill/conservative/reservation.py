@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from controller.core.cluster.free_resources import FreeResources
 from controller.core.cluster.node_table import RowSet
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.request import LicenceCounts, PerNodeRequest
 from controller.core.placement.placer import Placement
 

@@ -18,7 +18,7 @@ from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.licences import holds_licences
 from controller.core.cluster.node_table import NO_ROWS, Bools, rows_in
 from controller.core.cluster.nodes import Nodes
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import LicenceCounts, PerNodeRequest
 from controller.core.state.state import State

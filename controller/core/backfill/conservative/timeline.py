@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from controller.core.cluster.free_resources import FreeResources
 from controller.core.cluster.gpu_requirements import GpuNeeds
 from controller.core.cluster.nodes import Node
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER
 from controller.core.model.request import LicenceCounts, PerNodeRequest
 

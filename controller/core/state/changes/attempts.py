@@ -7,7 +7,28 @@ from dataclasses import replace
 from typing import Any
 
 from controller.core.cluster.licences import holds_licences
-from controller.core.model import events
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.attempts import (
+    AttemptExited,
+    AttemptStarted,
+    CheckpointSaved,
+    EndWarned,
+    GpuFaultNoted,
+    HealthChanged,
+    IdleEnded,
+    IdleNoted,
+    JobEnded,
+    JobGrew,
+    JobPlaced,
+    JobPreempted,
+    JobRequeued,
+    JobShrunk,
+    MemberReady,
+    MembersExited,
+    MembersStarted,
+    PredictionOutlived,
+    StopRequested,
+)
 from controller.core.model.job import Job, Member, newest_checkpoint
 from controller.core.model.wait_state import with_gate
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE
@@ -32,7 +53,7 @@ def _stop_charging(state: State, job: Job, at: float) -> None:
         job.charge = 0.0
 
 
-def _job_placed(state: State, event: events.JobPlaced) -> None:
+def _job_placed(state: State, event: JobPlaced) -> None:
     job = state.jobs[event.job]
     if job.claim:
         unclaim(state, job)
@@ -53,14 +74,14 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     state.accounts.start(job, event.allocations)
 
 
-def _prediction_outlived(state: State, event: events.PredictionOutlived) -> None:
+def _prediction_outlived(state: State, event: PredictionOutlived) -> None:
     job = state.jobs[event.job]
     state.remove_release(job)
     job.planned_s = event.planned_s
     state.add_release(job)
 
 
-def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at: float) -> None:
+def _hold(state: State, job: Job, allocations: tuple[Allocation, ...], at: float) -> None:
     """Give the allocations to the job. Charge the share of its user for them from now on, unless the job's
     queue is exempt from charges.
     """
@@ -80,7 +101,7 @@ def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at
     state.shares.change_rate(state.tenant(job), job.charge - before, at)
 
 
-def _job_grew(state: State, event: events.JobGrew) -> None:
+def _job_grew(state: State, event: JobGrew) -> None:
     job = state.jobs[event.job]
     more = {allocation.node: Member(allocation) for allocation in event.allocations}
     # Make a new dictionary, because start orders that are not sent yet still use the old one.
@@ -89,18 +110,18 @@ def _job_grew(state: State, event: events.JobGrew) -> None:
     state.accounts.grow(job, event.allocations)
 
 
-def _job_shrunk(state: State, event: events.JobShrunk) -> None:
+def _job_shrunk(state: State, event: JobShrunk) -> None:
     job = state.jobs[event.job]
     for node in event.nodes:
         job.members[node].leaving = True
     state.preempted_at.append(event.at)
 
 
-def _member_ready(state: State, event: events.MemberReady) -> None:
+def _member_ready(state: State, event: MemberReady) -> None:
     state.jobs[event.job].members[event.node].ready = True
 
 
-def _members_started(state: State, event: events.AttemptStarted | events.MembersStarted) -> None:
+def _members_started(state: State, event: AttemptStarted | MembersStarted) -> None:
     job, pids = state.jobs[event.job], event.pids
     for node, pid in pids.items():
         member = job.members[node]
@@ -122,12 +143,12 @@ def _run(state: State, job: Job, at: float) -> None:
         job.moves = (*job.moves[:-1], replace(job.move, done_at=at))
 
 
-def _checkpoint_saved(state: State, event: events.CheckpointSaved) -> None:
+def _checkpoint_saved(state: State, event: CheckpointSaved) -> None:
     job = state.jobs[event.job]
     job.checkpoint = newest_checkpoint(job.checkpoint, event.checkpoint)
 
 
-def _members_exited(state: State, event: events.AttemptExited | events.MembersExited) -> None:
+def _members_exited(state: State, event: AttemptExited | MembersExited) -> None:
     job, exits, at = state.jobs[event.job], event.exits, event.at
     members, never_started = job.members, 0
     for node, how in exits.items():
@@ -167,30 +188,30 @@ def _note_reads(state: State, job: Job, members: Iterable[Member], at: float) ->
             state.nodes.datasets.note(names, member.allocation.node, at - member.started_at, at)
 
 
-def _idle_noted(state: State, event: events.IdleNoted) -> None:
+def _idle_noted(state: State, event: IdleNoted) -> None:
     job = state.jobs[event.job]
     job.idle_since, job.idle_until = event.since, event.until
     if job.stopping is None:
         job.reason = Reason.IDLE
 
 
-def _idle_ended(state: State, event: events.IdleEnded) -> None:
+def _idle_ended(state: State, event: IdleEnded) -> None:
     job = state.jobs[event.job]
     job.idle_since = job.idle_until = None
     if job.stopping is None:
         job.reason = Reason.NONE
 
 
-def _end_warned(state: State, event: events.EndWarned) -> None:
+def _end_warned(state: State, event: EndWarned) -> None:
     if event.reason is Reason.TIME_LIMIT:
         state.jobs[event.job].warned_end = event.ends_at
 
 
-def _health_changed(state: State, event: events.HealthChanged) -> None:
+def _health_changed(state: State, event: HealthChanged) -> None:
     state.jobs[event.job].healthy = event.healthy
 
 
-def _stop_requested(state: State, event: events.StopRequested) -> None:
+def _stop_requested(state: State, event: StopRequested) -> None:
     job = state.jobs[event.job]
     state.remove_release(job)
     job.stopping, job.stopped_by, job.stop_by = event.reason, event.by, event.until
@@ -204,13 +225,13 @@ def _stop_requested(state: State, event: events.StopRequested) -> None:
             del state.preempted_at[:_RATED]
 
 
-def _job_preempted(state: State, event: events.JobPreempted) -> None:
+def _job_preempted(state: State, event: JobPreempted) -> None:
     job = state.jobs[event.job]
     job.change_state(JobState.PREEMPTED, Reason.PREEMPTED, f"preempted by {event.by}")
     job.preemptions = (*job.preemptions, event)
 
 
-def _job_requeued(state: State, event: events.JobRequeued) -> None:
+def _job_requeued(state: State, event: JobRequeued) -> None:
     job = state.jobs[event.job]
     job.change_state(JobState.QUEUED, event.reason, event.detail)
     state.note_elastic(job)
@@ -242,7 +263,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
         wait_for_place(state, job, event.at)
 
 
-def _job_ended(state: State, event: events.JobEnded) -> None:
+def _job_ended(state: State, event: JobEnded) -> None:
     job = state.jobs[event.job]
     job.change_state(event.state, event.reason, event.detail)
     state.note_elastic(job)
@@ -264,29 +285,29 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
         state.drop_replica(job)
 
 
-def _gpu_fault_noted(state: State, event: events.GpuFaultNoted) -> None:
+def _gpu_fault_noted(state: State, event: GpuFaultNoted) -> None:
     member = state.jobs[event.job].members[event.node]
     member.fault, member.own = event.fault, event.own
 
 
 APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
-    events.JobPlaced: _job_placed,
-    events.PredictionOutlived: _prediction_outlived,
-    events.MemberReady: _member_ready,
-    events.AttemptStarted: _members_started,
-    events.MembersStarted: _members_started,
-    events.CheckpointSaved: _checkpoint_saved,
-    events.AttemptExited: _members_exited,
-    events.MembersExited: _members_exited,
-    events.IdleNoted: _idle_noted,
-    events.IdleEnded: _idle_ended,
-    events.HealthChanged: _health_changed,
-    events.EndWarned: _end_warned,
-    events.StopRequested: _stop_requested,
-    events.JobShrunk: _job_shrunk,
-    events.JobGrew: _job_grew,
-    events.JobPreempted: _job_preempted,
-    events.JobRequeued: _job_requeued,
-    events.JobEnded: _job_ended,
-    events.GpuFaultNoted: _gpu_fault_noted,
+    JobPlaced: _job_placed,
+    PredictionOutlived: _prediction_outlived,
+    MemberReady: _member_ready,
+    AttemptStarted: _members_started,
+    MembersStarted: _members_started,
+    CheckpointSaved: _checkpoint_saved,
+    AttemptExited: _members_exited,
+    MembersExited: _members_exited,
+    IdleNoted: _idle_noted,
+    IdleEnded: _idle_ended,
+    HealthChanged: _health_changed,
+    EndWarned: _end_warned,
+    StopRequested: _stop_requested,
+    JobShrunk: _job_shrunk,
+    JobGrew: _job_grew,
+    JobPreempted: _job_preempted,
+    JobRequeued: _job_requeued,
+    JobEnded: _job_ended,
+    GpuFaultNoted: _gpu_fault_noted,
 }

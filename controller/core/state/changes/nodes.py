@@ -9,12 +9,25 @@ from typing import Any
 from controller.core.cluster.gpu_health import GpuCondition
 from controller.core.cluster.labels_and_taints import NodeOverrides
 from controller.core.cluster.nodes import Node, TimedDrain
-from controller.core.model import events
+from controller.core.model.events.nodes import (
+    DrainBegan,
+    GpuHealthRecorded,
+    HostKeyPinned,
+    NodeAdded,
+    NodeDeclaredLost,
+    NodeDrained,
+    NodeJoined,
+    NodeMarked,
+    NodeRemoved,
+    NodeResumed,
+    NodeWentAway,
+    NodeWentDown,
+)
 from controller.core.state.state import State
 from wire.names import GpuHealth
 
 
-def _node_added(state: State, event: events.NodeAdded) -> None:
+def _node_added(state: State, event: NodeAdded) -> None:
     node = state.nodes.get(event.node)
     if node is None:
         marks = NodeOverrides(configured=event.taints)
@@ -24,13 +37,13 @@ def _node_added(state: State, event: events.NodeAdded) -> None:
         state.nodes.set_labels(node, event.labels, replace(node.marks, configured=event.taints))
 
 
-def _node_marked(state: State, event: events.NodeMarked) -> None:
+def _node_marked(state: State, event: NodeMarked) -> None:
     node = state.nodes.by_name[event.node]
     known = {**node.facts.labels, **node.labels}
     state.nodes.set_labels(node, node.labels, node.marks.updated(event.labels, event.taints, known))
 
 
-def _node_removed(state: State, event: events.NodeRemoved) -> None:
+def _node_removed(state: State, event: NodeRemoved) -> None:
     node = state.nodes.by_name[event.node]
     node.timed_drain = None
     state.reservations.follow_drain(node)
@@ -39,11 +52,11 @@ def _node_removed(state: State, event: events.NodeRemoved) -> None:
     state.offqueue.leave(event.node, event.at, state.shares)
 
 
-def _host_key_pinned(state: State, event: events.HostKeyPinned) -> None:
+def _host_key_pinned(state: State, event: HostKeyPinned) -> None:
     state.host_keys[event.node] = event.key
 
 
-def _node_joined(state: State, event: events.NodeJoined) -> None:
+def _node_joined(state: State, event: NodeJoined) -> None:
     node = state.nodes.get(event.node)
     if node is None:
         node = Node(event.node, {})
@@ -56,7 +69,7 @@ def _node_joined(state: State, event: events.NodeJoined) -> None:
     state.note_gpu_models(event.node, models)
 
 
-def _node_went_away(state: State, event: events.NodeWentAway) -> None:
+def _node_went_away(state: State, event: NodeWentAway) -> None:
     node = state.nodes.by_name[event.node]
     node.up, node.since = False, event.at
     if not node.drained:
@@ -65,20 +78,20 @@ def _node_went_away(state: State, event: events.NodeWentAway) -> None:
     state.nodes.refresh(node)
 
 
-def _node_went_down(state: State, event: events.NodeWentDown) -> None:
+def _node_went_down(state: State, event: NodeWentDown) -> None:
     node = state.nodes.by_name[event.node]
     node.down = True
     state.nodes.claims_to_check.update(node.claims)
 
 
-def _node_declared_lost(state: State, event: events.NodeDeclaredLost) -> None:
+def _node_declared_lost(state: State, event: NodeDeclaredLost) -> None:
     node = state.nodes.by_name[event.node]
     node.down = True
     if not node.drained:
         node.why = f"declared lost by {event.by}"
 
 
-def _node_drained(state: State, event: events.NodeDrained) -> None:
+def _node_drained(state: State, event: NodeDrained) -> None:
     node = state.nodes.by_name[event.node]
     if event.empty_by is None:
         node.drained, node.why, node.since, node.timed_drain = True, event.why, event.at, None
@@ -88,7 +101,7 @@ def _node_drained(state: State, event: events.NodeDrained) -> None:
     state.nodes.refresh(node)
 
 
-def _drain_began(state: State, event: events.DrainBegan) -> None:
+def _drain_began(state: State, event: DrainBegan) -> None:
     node = state.nodes.by_name[event.node]
     assert node.timed_drain is not None
     node.drained, node.why, node.since = True, node.timed_drain.why, event.at
@@ -97,7 +110,7 @@ def _drain_began(state: State, event: events.DrainBegan) -> None:
     state.nodes.refresh(node)
 
 
-def _node_resumed(state: State, event: events.NodeResumed) -> None:
+def _node_resumed(state: State, event: NodeResumed) -> None:
     node = state.nodes.by_name[event.node]
     if node.drained:
         node.drained, node.why, node.since = False, "", event.at
@@ -106,7 +119,7 @@ def _node_resumed(state: State, event: events.NodeResumed) -> None:
     state.nodes.refresh(node)
 
 
-def _gpu_health_recorded(state: State, event: events.GpuHealthRecorded) -> None:
+def _gpu_health_recorded(state: State, event: GpuHealthRecorded) -> None:
     node = state.nodes.by_name[event.node]
     node.health[event.uuid] = GpuCondition(
         GpuHealth(event.health), event.why, event.needs, event.falls, event.good, event.at, event.due
@@ -115,16 +128,16 @@ def _gpu_health_recorded(state: State, event: events.GpuHealthRecorded) -> None:
 
 
 APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
-    events.NodeAdded: _node_added,
-    events.NodeRemoved: _node_removed,
-    events.HostKeyPinned: _host_key_pinned,
-    events.NodeMarked: _node_marked,
-    events.NodeJoined: _node_joined,
-    events.NodeWentAway: _node_went_away,
-    events.NodeWentDown: _node_went_down,
-    events.NodeDeclaredLost: _node_declared_lost,
-    events.NodeDrained: _node_drained,
-    events.DrainBegan: _drain_began,
-    events.NodeResumed: _node_resumed,
-    events.GpuHealthRecorded: _gpu_health_recorded,
+    NodeAdded: _node_added,
+    NodeRemoved: _node_removed,
+    HostKeyPinned: _host_key_pinned,
+    NodeMarked: _node_marked,
+    NodeJoined: _node_joined,
+    NodeWentAway: _node_went_away,
+    NodeWentDown: _node_went_down,
+    NodeDeclaredLost: _node_declared_lost,
+    NodeDrained: _node_drained,
+    DrainBegan: _drain_began,
+    NodeResumed: _node_resumed,
+    GpuHealthRecorded: _gpu_health_recorded,
 }

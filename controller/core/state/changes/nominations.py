@@ -9,13 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 from controller.core.cluster.nodes import Node
-from controller.core.model import events
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.nominations import (
+    MovePlanned,
+    MoveUndone,
+    PreemptionDropped,
+    PreemptionPlanned,
+    Victim,
+)
 from controller.core.model.job import Job, Move
 from controller.core.state.state import State
 from wire.names import JobState, Reason
 
 
-def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
+def _preemption_planned(state: State, event: PreemptionPlanned) -> None:
     job = state.jobs[event.job]
     state.queue.remove(job.id)
     job.claim, job.claim_quality, job.stop_by = event.allocations, event.quality, event.by
@@ -78,7 +85,7 @@ def departing_jobs(state: State, node: Node, without: int = 0) -> dict[int, int]
     return found
 
 
-def _preemption_dropped(state: State, event: events.PreemptionDropped) -> None:
+def _preemption_dropped(state: State, event: PreemptionDropped) -> None:
     job = state.jobs[event.job]
     if job.claim:
         unclaim(state, job)
@@ -87,7 +94,7 @@ def _preemption_dropped(state: State, event: events.PreemptionDropped) -> None:
         state.enqueue(job)
 
 
-def _move_planned(state: State, event: events.MovePlanned) -> None:
+def _move_planned(state: State, event: MovePlanned) -> None:
     job = state.jobs[event.job]
     origin = tuple(member.allocation for member in job.running)
     to = tuple(allocation.node for allocation in event.allocations)
@@ -108,12 +115,12 @@ def _move_planned(state: State, event: events.MovePlanned) -> None:
     _keep_place(state, job, event.allocations, event.quality)
 
 
-def _keep_place(state: State, job: Job, allocations: tuple[events.Allocation, ...], quality: int) -> None:
+def _keep_place(state: State, job: Job, allocations: tuple[Allocation, ...], quality: int) -> None:
     """Keep the allocations to which a job is moved until the job starts there. Resources that the job already
     holds on these nodes are not counted a second time.
     """
     job.claim, job.claim_quality = allocations, quality
-    job.claim_from = (events.Victim(job.id, 0.0, job.attempt),)
+    job.claim_from = (Victim(job.id, 0.0, job.attempt),)
     for allocation in allocations:
         state.nodes.claim(job.id, allocation, [job.id])
         if job.ask.part.social:
@@ -123,7 +130,7 @@ def _keep_place(state: State, job: Job, allocations: tuple[events.Allocation, ..
         state.licences.take(job.ask.licences)
 
 
-def _move_undone(state: State, event: events.MoveUndone) -> None:
+def _move_undone(state: State, event: MoveUndone) -> None:
     job = state.jobs[event.job]
     if job.claim:
         unclaim(state, job)
@@ -146,8 +153,8 @@ def wait_for_place(state: State, job: Job, at: float) -> None:
 
 
 APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
-    events.PreemptionPlanned: _preemption_planned,
-    events.PreemptionDropped: _preemption_dropped,
-    events.MovePlanned: _move_planned,
-    events.MoveUndone: _move_undone,
+    PreemptionPlanned: _preemption_planned,
+    PreemptionDropped: _preemption_dropped,
+    MovePlanned: _move_planned,
+    MoveUndone: _move_undone,
 }

@@ -6,7 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from controller.core.model import events
+from controller.core.model.events.queued import (
+    DeadlineAtRisk,
+    DependencyDecided,
+    GateClosed,
+    GateOpened,
+    JobEdited,
+    JobHeld,
+    JobPromoted,
+    JobQueued,
+    JobRelaxed,
+    JobReleased,
+    PriorityInherited,
+    StartEstimated,
+    WaitAlarmed,
+)
 from controller.core.model.job import Job
 from controller.core.model.request import without_relaxed
 from controller.core.model.start_estimates import StartEstimate
@@ -16,7 +30,7 @@ from wire.job.spec import JobSpec
 from wire.names import Reason
 
 
-def _job_queued(state: State, event: events.JobQueued) -> None:
+def _job_queued(state: State, event: JobQueued) -> None:
     job = Job(
         id=event.job,
         spec=event.spec,
@@ -41,7 +55,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
         state.enqueue(job)
 
 
-def _job_held(state: State, event: events.JobHeld) -> None:
+def _job_held(state: State, event: JobHeld) -> None:
     job = state.jobs[event.job]
     job.held, job.reason = True, Reason.HELD
     job.operator_hold = event.by if event.operator else ""
@@ -50,13 +64,13 @@ def _job_held(state: State, event: events.JobHeld) -> None:
     state.queue.remove(job.id)
 
 
-def _job_released(state: State, event: events.JobReleased) -> None:
+def _job_released(state: State, event: JobReleased) -> None:
     job = state.jobs[event.job]
     job.held, job.reason, job.operator_hold = False, Reason.NEW, ""
     admit(state, job, event.at)
 
 
-def _job_edited(state: State, event: events.JobEdited) -> None:
+def _job_edited(state: State, event: JobEdited) -> None:
     job = state.jobs[event.job]
     moves = (event.spec.project, event.spec.queue) != (job.spec.project, job.spec.queue)
     needed = job.latest_start, job.ask
@@ -96,7 +110,7 @@ def _extend_limit(state: State, job: Job, spec: JobSpec) -> None:
     state.nodes.status_version += 1
 
 
-def _job_relaxed(state: State, event: events.JobRelaxed) -> None:
+def _job_relaxed(state: State, event: JobRelaxed) -> None:
     job = state.jobs[event.job]
     state.queue.remove(job.id)
     job.ask = state.ask(without_relaxed(job.spec, job.from_queue), job.user)
@@ -104,7 +118,7 @@ def _job_relaxed(state: State, event: events.JobRelaxed) -> None:
     state.enqueue(job)
 
 
-def _job_promoted(state: State, event: events.JobPromoted) -> None:
+def _job_promoted(state: State, event: JobPromoted) -> None:
     job = state.jobs[event.job]
     state.queue.remove(job.id)
     promoted = event.priority - job.spec.priority
@@ -112,7 +126,7 @@ def _job_promoted(state: State, event: events.JobPromoted) -> None:
     state.enqueue(job)
 
 
-def _priority_inherited(state: State, event: events.PriorityInherited) -> None:
+def _priority_inherited(state: State, event: PriorityInherited) -> None:
     job = state.jobs[event.job]
     before = job.priority
     job.wait = replace(job.wait, inherited=event.priority)
@@ -121,22 +135,22 @@ def _priority_inherited(state: State, event: events.PriorityInherited) -> None:
         state.enqueue(job)
 
 
-def _deadline_at_risk(state: State, event: events.DeadlineAtRisk) -> None:
+def _deadline_at_risk(state: State, event: DeadlineAtRisk) -> None:
     job = state.jobs[event.job]
     job.wait = replace(job.wait, doubted=event.doubted)
 
 
-def _wait_alarmed(state: State, event: events.WaitAlarmed) -> None:
+def _wait_alarmed(state: State, event: WaitAlarmed) -> None:
     job = state.jobs[event.job]
     job.wait = replace(job.wait, alarmed=True)
 
 
-def _start_estimated(state: State, event: events.StartEstimated) -> None:
+def _start_estimated(state: State, event: StartEstimated) -> None:
     job = state.jobs[event.job]
     job.foreseen = (*job.foreseen, StartEstimate(event.kind, event.at, event.start))
 
 
-def _dependency_decided(state: State, event: events.DependencyDecided) -> None:
+def _dependency_decided(state: State, event: DependencyDecided) -> None:
     job = state.jobs[event.job]
     if event.met:
         job.wait = replace(job.wait, met=(*job.wait.met, event.index))
@@ -144,13 +158,13 @@ def _dependency_decided(state: State, event: events.DependencyDecided) -> None:
         job.wait = replace(job.wait, lost=(*job.wait.lost, event.index))
 
 
-def _gate_closed(state: State, event: events.GateClosed) -> None:
+def _gate_closed(state: State, event: GateClosed) -> None:
     job = state.jobs[event.job]
     job.wait = replace(job.wait, gates=with_gate(job.wait.gates, event.gate))
     state.queue.remove(job.id)
 
 
-def _gate_opened(state: State, event: events.GateOpened) -> None:
+def _gate_opened(state: State, event: GateOpened) -> None:
     job = state.jobs[event.job]
     job.wait, job.detail = replace(job.wait, gates=without_gate(job.wait.gates, event.gate)), ""
     admit(state, job, event.at)
@@ -168,17 +182,17 @@ def admit(state: State, job: Job, now: float) -> None:
 
 
 APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
-    events.JobQueued: _job_queued,
-    events.JobHeld: _job_held,
-    events.JobReleased: _job_released,
-    events.DependencyDecided: _dependency_decided,
-    events.JobEdited: _job_edited,
-    events.JobRelaxed: _job_relaxed,
-    events.JobPromoted: _job_promoted,
-    events.DeadlineAtRisk: _deadline_at_risk,
-    events.WaitAlarmed: _wait_alarmed,
-    events.StartEstimated: _start_estimated,
-    events.PriorityInherited: _priority_inherited,
-    events.GateClosed: _gate_closed,
-    events.GateOpened: _gate_opened,
+    JobQueued: _job_queued,
+    JobHeld: _job_held,
+    JobReleased: _job_released,
+    DependencyDecided: _dependency_decided,
+    JobEdited: _job_edited,
+    JobRelaxed: _job_relaxed,
+    JobPromoted: _job_promoted,
+    DeadlineAtRisk: _deadline_at_risk,
+    WaitAlarmed: _wait_alarmed,
+    StartEstimated: _start_estimated,
+    PriorityInherited: _priority_inherited,
+    GateClosed: _gate_closed,
+    GateOpened: _gate_opened,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from operator import attrgetter
 
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.sim.job_results import SimulatedJob
 from controller.sim.report.run import ReportRun
 from wire.agent.frames import NodeFacts

@@ -7,7 +7,7 @@ import pytest
 from controller.core.accounting import wait_alarms
 from controller.core.accounting.wait_alarms import LEAST_S, RECENT, WaitAlarms, kind_of
 from controller.core.model import inputs
-from controller.core.model.events import WaitAlarmed
+from controller.core.model.events.queued import WaitAlarmed
 from controller.core.model.inputs import NoteLongWait
 from tests.engine_harness import EngineHarness, spec
 

@@ -12,7 +12,7 @@ from controller.core.backfill.deadline_guard import deadline_reservation
 from controller.core.explain.why_pending import reason_of
 from controller.core.framework.interfaces import Backfill, DeadlinePolicy
 from controller.core.model import inputs
-from controller.core.model.events import DeadlineAtRisk
+from controller.core.model.events.queued import DeadlineAtRisk
 from controller.core.model.job import NEVER
 from controller.core.state.job_and_node_rows import job_row, load_job
 from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy

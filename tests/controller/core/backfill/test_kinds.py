@@ -8,7 +8,7 @@ import pytest
 
 from controller.config import ConfigRefused, load
 from controller.core.framework.interfaces import Backfill
-from controller.core.model.events import PluginFailed
+from controller.core.model.events.controller import PluginFailed
 from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy
 from controller.registry import build_pipeline, installed_plugins
 from tests.engine_harness import BACKFILLS, EngineHarness, spec

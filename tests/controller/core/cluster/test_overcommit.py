@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.core.engine import Engine
-from controller.core.model.events import Overcommit
+from controller.core.model.events.nodes import Overcommit
 from controller.core.model.inputs import Refusal, Submit
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.spec import qos_class, spec_problems

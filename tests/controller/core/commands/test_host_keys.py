@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.core.model import inputs
-from controller.core.model.events import HostKeyPinned
+from controller.core.model.events.nodes import HostKeyPinned
 from controller.core.state.other_rows import changed_notes, load_notes
 from controller.core.state.state import State
 from tests.engine_harness import PIPELINE, EngineHarness

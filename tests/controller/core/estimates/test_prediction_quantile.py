@@ -11,7 +11,7 @@ import pytest
 
 from controller.core.estimates.runtime_prediction import PredictionConfig, PredictionScore
 from controller.core.model import inputs
-from controller.core.model.events import JobQueued
+from controller.core.model.events.queued import JobQueued
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.frames import AttemptStatus
 

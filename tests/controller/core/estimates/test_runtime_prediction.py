@@ -17,7 +17,7 @@ from controller.core.estimates.runtime_prediction import (
 from controller.core.forecast.forecast import forecast, fork, with_run_times
 from controller.core.framework.interfaces import Backfill
 from controller.core.model import inputs
-from controller.core.model.events import PredictionOutlived
+from controller.core.model.events.attempts import PredictionOutlived
 from controller.core.model.job import NEVER
 from controller.core.model.rows import NoteRow
 from controller.core.state.other_rows import load_notes

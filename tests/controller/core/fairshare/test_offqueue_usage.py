@@ -10,7 +10,7 @@ from controller.core.fairshare import offqueue_usage
 from controller.core.fairshare.offqueue_usage import offqueue_inputs
 from controller.core.fairshare.share_tree import FairshareConfig
 from controller.core.model import inputs
-from controller.core.model.events import OffQueueProcessEnded, OffQueueProcessStarted
+from controller.core.model.events.tenants import OffQueueProcessEnded, OffQueueProcessStarted
 from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSeen
 from controller.core.model.rows import NoteRow
 from controller.core.state.other_rows import changed_notes, load_notes

@@ -12,7 +12,7 @@ from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.framework.profiles import Profile
 from controller.core.model import inputs
-from controller.core.model.events import JobPlaced
+from controller.core.model.events.attempts import JobPlaced
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.quotas import QuotaConfig
 from controller.core.state.apply import apply

@@ -8,7 +8,8 @@ import pytest
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
-from controller.core.model.events import DependencyDecided, GateOpened, JobEnded
+from controller.core.model.events.attempts import JobEnded
+from controller.core.model.events.queued import DependencyDecided, GateOpened
 from controller.core.model.wait_state import WaitRules
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.frames import AttemptStatus, Checkpoint

@@ -7,7 +7,7 @@ import pytest
 from controller.core.invariants import find_violations
 from controller.core.lifecycle.attempt_reports import merge_member_reports
 from controller.core.model import inputs
-from controller.core.model.events import MembersExited, MembersStarted
+from controller.core.model.events.attempts import MembersExited, MembersStarted
 from controller.core.model.inputs import AgentReported, Input, MembersReported
 from controller.core.state.job_and_node_rows import job_row, node_row
 from controller.core.state.other_rows import all_notes

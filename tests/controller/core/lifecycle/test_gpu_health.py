@@ -20,7 +20,8 @@ from controller.core.cluster.gpu_health import (
 )
 from controller.core.engine import Engine
 from controller.core.model import inputs
-from controller.core.model.events import GpuHealthRecorded, event_of
+from controller.core.model.events.kinds import event_of
+from controller.core.model.events.nodes import GpuHealthRecorded
 from controller.core.state.job_and_node_rows import node_row, restore_state
 from controller.core.state.state import State
 from tests.engine_harness import PIPELINE, EngineHarness, spec

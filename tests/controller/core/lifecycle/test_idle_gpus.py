@@ -8,7 +8,7 @@ import pytest
 
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.model import inputs
-from controller.core.model.events import IdleEnded, IdleNoted
+from controller.core.model.events.attempts import IdleEnded, IdleNoted
 from controller.core.state.job_and_node_rows import job_row, load_job
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.frames import AttemptStatus, Note, Stop

@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
-from controller.core.model.events import EndWarned
+from controller.core.model.events.attempts import EndWarned
 from controller.core.model.job import NEVER
 from controller.core.model.time_limits import TimeLimitRules
 from tests.engine_harness import PIPELINE, EngineHarness, spec

@@ -9,7 +9,7 @@ import pytest
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.lifecycle.priority_inheritance import inherited_text
 from controller.core.model import inputs
-from controller.core.model.events import PriorityInherited
+from controller.core.model.events.queued import PriorityInherited
 from controller.core.model.wait_state import WaitRules
 from controller.core.queue.order import Order
 from controller.plugins.orders.aging import AgingOrder

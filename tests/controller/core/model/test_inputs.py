@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from controller.core.model import events, inputs
-from controller.core.model.events import KINDS
+from controller.core.model import inputs
+from controller.core.model.events.attempts import (
+    AttemptExited,
+    AttemptStarted,
+    Exit,
+    MembersExited,
+    MembersStarted,
+)
+from controller.core.model.events.kinds import KINDS
+from controller.core.model.events.nodes import NodeJoined
 from controller.core.model.inputs import Input
 from controller.sim.replay.input_traces import FOLLOW, WAYS, traced
 from tests.engine_harness import EngineHarness
@@ -26,13 +34,13 @@ def test_every_event_is_a_replay_source_or_follows_from_one() -> None:
 def test_every_field_of_agent_events_is_replayed() -> None:
     """A new field of these events must be passed on in agents.py."""
     fields_by_event = {
-        events.AttemptStarted: "job at attempt node pid",
-        events.AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint use",
-        events.MembersStarted: "job at attempt pids",
-        events.MembersExited: "job at attempt exits",
-        events.Exit: "code signal why cpu_s max_rss_mib checkpoint use",
+        AttemptStarted: "job at attempt node pid",
+        AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint use",
+        MembersStarted: "job at attempt pids",
+        MembersExited: "job at attempt exits",
+        Exit: "code signal why cpu_s max_rss_mib checkpoint use",
         # Overcommit is not reported: it comes from the configuration.
-        events.NodeJoined: "node at facts boot_id version overcommit",
+        NodeJoined: "node at facts boot_id version overcommit",
     }
     for kind, names in fields_by_event.items():
         assert [field.name for field in fields(kind)] == names.split()

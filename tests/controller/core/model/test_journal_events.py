@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.model.events import JOURNAL_NAMES, KINDS, body_of, event_of, kind_of
+from controller.core.model.events.kinds import JOURNAL_NAMES, KINDS, body_of, event_of, kind_of
 
 FROZEN: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "frozen_events.json").read_text())
 """One entry of each kind, written before classes were renamed. Add new kinds; never change an entry."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
-from controller.core.model.events import StartEstimated
+from controller.core.model.events.queued import StartEstimated
 from controller.core.model.start_estimates import (
     LATEST,
     LIKELY,

@@ -8,7 +8,7 @@ import pytest
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
-from controller.core.model.events import JobRequeued, StopRequested
+from controller.core.model.events.attempts import JobRequeued, StopRequested
 from controller.core.pipeline.pipeline import Pipeline
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
 from wire.job.affinity import parse_preference, parse_taint, parse_term, parse_toleration

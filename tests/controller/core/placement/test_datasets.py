@@ -11,7 +11,8 @@ from controller.config import Config, load_text
 from controller.core.cluster.dataset_reads import MOST_DATASETS, DatasetPolicy, DatasetReads
 from controller.core.engine import Engine
 from controller.core.model import inputs
-from controller.core.model.events import Event, JobPlaced
+from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.events.event import Event
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from controller.sim.cluster import nodes_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.model.events import Allocation
+from controller.core.model.allocation import Allocation
 from controller.core.model.inputs import Submit
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.placement.placer import Placement

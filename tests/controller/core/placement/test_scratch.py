@@ -11,7 +11,7 @@ from controller.core.forecast.forecast import fork
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
-from controller.core.model.events import PreemptionPlanned
+from controller.core.model.events.nominations import PreemptionPlanned
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec

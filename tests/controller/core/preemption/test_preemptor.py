@@ -10,7 +10,8 @@ from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.invariants import find_violations
 from controller.core.model import inputs
-from controller.core.model.events import JobPlaced, JobPreempted, PreemptionDropped, PreemptionPlanned
+from controller.core.model.events.attempts import JobPlaced, JobPreempted
+from controller.core.model.events.nominations import PreemptionDropped, PreemptionPlanned
 from controller.core.preemption.fairshare_reclaim import pending_transfers
 from controller.core.quota.queue_rules import EXEMPT_QUOTA
 from controller.plugins.backfill.kinds import Conservative

@@ -11,14 +11,8 @@ from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.invariants import find_violations
 from controller.core.model import inputs
-from controller.core.model.events import (
-    MovePlanned,
-    MoveUndone,
-    PreemptionPlanned,
-    body_of,
-    event_of,
-    kind_of,
-)
+from controller.core.model.events.kinds import body_of, event_of, kind_of
+from controller.core.model.events.nominations import MovePlanned, MoveUndone, PreemptionPlanned
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.codec import encode

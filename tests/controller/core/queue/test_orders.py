@@ -10,7 +10,8 @@ from controller.core.fairshare.share_tree import FairshareConfig
 from controller.core.framework.interfaces import Backfill
 from controller.core.framework.order_chain import chain_orders
 from controller.core.model import inputs
-from controller.core.model.events import JobPlaced, body_of, event_of, kind_of
+from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.events.kinds import body_of, event_of, kind_of
 from controller.core.queue.order import Order
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quotas import QuotaConfig

@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
-from controller.core.model.events import BudgetReached
+from controller.core.model.events.tenants import BudgetReached
 from controller.core.quota.budgets import Budget, BudgetAction, BudgetRules, BudgetStanding, Calendar
 from controller.core.quota.quotas import QuotaConfig
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state

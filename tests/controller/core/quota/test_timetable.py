@@ -12,7 +12,8 @@ from controller.config import ConfigRefused, load_text
 from controller.core.engine import Engine
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
-from controller.core.model.events import Event, HoursChanged
+from controller.core.model.events.event import Event
+from controller.core.model.events.tenants import HoursChanged
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State

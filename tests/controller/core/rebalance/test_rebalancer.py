@@ -10,8 +10,8 @@ import pytest
 from controller.core.framework.interfaces import PreemptionGuards, WeightedScorer
 from controller.core.invariants import find_violations
 from controller.core.model import inputs
-from controller.core.model.events import (
-    JobPlaced,
+from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.events.nominations import (
     MovePlanned,
     MoveUndone,
     PreemptionDropped,

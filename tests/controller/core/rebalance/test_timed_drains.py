@@ -9,7 +9,9 @@ import pytest
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
-from controller.core.model.events import DrainBegan, EndWarned, MovePlanned
+from controller.core.model.events.attempts import EndWarned
+from controller.core.model.events.nodes import DrainBegan
+from controller.core.model.events.nominations import MovePlanned
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quotas import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.core.cluster.nodes import JUST_STARTED
 from controller.core.engine import Engine
 from controller.core.model import inputs
-from controller.core.model.events import NodeWentAway
+from controller.core.model.events.nodes import NodeWentAway
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
 from controller.core.state.state import State

@@ -1,0 +1,44 @@
+"""Events about the controller: its configuration, its journal and its plugins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.core.model.events.event import ClusterEvent
+from controller.core.model.events.nodes import Overcommit
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigApplied(ClusterEvent):
+    """The controller uses another configuration from now on."""
+
+    digest: str
+    by: str
+    changed: tuple[str, ...] = ()
+    """The changed keys without values, because every user may read events and values may be secret."""
+    policy: str = ""
+    """The tables of scheduler.toml that affect scheduling decisions, as JSON."""
+    overcommit: Overcommit | None = None
+    """The new overcommit factors of all nodes; None: unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSealed(ClusterEvent):
+    """The journal entries up to number `through` are deleted. `digest` is the hash of entry `through`."""
+
+    through: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginFailed(ClusterEvent):
+    """A plugin raised an exception or returned an invalid value. The plugin is not called again in this
+    scheduling cycle.
+
+    With `given_up` the plugin is not called until the controller restarts.
+    """
+
+    kind: str
+    name: str
+    why: str
+    given_up: bool

@@ -1,0 +1,68 @@
+"""The registry of events: for each kind of journal entry its class, and how the journal writes it."""
+
+from __future__ import annotations
+
+import json
+from types import ModuleType
+from typing import Any
+
+from controller.core.model.events import (
+    attempts,
+    controller,
+    nodes,
+    nominations,
+    queued,
+    reservations,
+    services,
+    tenants,
+)
+from controller.core.model.events.event import Event
+from wire.codec import decode, dumps, encode
+
+JOURNAL_NAMES = {
+    "OffQueueProcessStarted": "StrangerCame",
+    "OffQueueProcessEnded": "StrangerLeft",
+    "DeadlineAtRisk": "DeadlineDoubted",
+}
+"""The renamed event classes, each with the old name that the journal, the API and saved traces still use."""
+
+MODULES: tuple[ModuleType, ...] = (
+    queued,
+    attempts,
+    nominations,
+    nodes,
+    tenants,
+    reservations,
+    services,
+    controller,
+)
+"""The modules of events. Each class in them that derives from Event is one kind of event."""
+
+_KIND_OF: dict[type[Any], str] = {
+    event: JOURNAL_NAMES.get(name, name)
+    for module in MODULES
+    for name, event in vars(module).items()
+    if isinstance(event, type) and issubclass(event, Event) and event.__bases__ != (object,)
+}
+KINDS: dict[str, type[Any]] = {kind: event for event, kind in _KIND_OF.items()}
+"""For each kind of journal entry the class of its events."""
+
+
+def kind_of(event: Event) -> str:
+    """Return the name that identifies the kind of the event in the journal: the name of its class, or the
+    former name if the class was renamed.
+    """
+    return _KIND_OF[type(event)]
+
+
+def body_of(event: Event) -> str:
+    """Return the event as JSON, for the body of its journal entry."""
+    return dumps(encode(event))
+
+
+def event_of(kind: str, body: str) -> Event:
+    """Return the event of a journal entry. Raises KeyError for an unknown kind, and Malformed for an invalid
+    body.
+    """
+    event: Event = decode(KINDS[kind], json.loads(body))
+    return event

@@ -1,0 +1,142 @@
+"""Events about nodes, hosts and GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.core.model.events.event import ClusterEvent, NodeEvent
+from wire.agent.frames import NodeFacts
+from wire.cluster.hosts import HostSpec
+from wire.job.affinity import Taint
+from wire.names import GpuHealth
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdded(NodeEvent):
+    """A node was added, or its configuration was changed. `host` and `by` are set if an operator made the
+    change, and empty if the change comes from scheduler.toml.
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    host: HostSpec | None = None
+    by: str = ""
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved(NodeEvent):
+    """The node was removed from the cluster. When this happened, no job held resources on the node."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMarked(NodeEvent):
+    """An operator set or removed labels or taints of the node. A label or taint with the value None is
+    removed. The key of a taint is `key:Effect`.
+    """
+
+    by: str
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    taints: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Overcommit:
+    """The overcommit factors of a node for CPU and memory. Example: with a CPU factor of 2, jobs may hold 128
+    CPUs on a node that has 64.
+    """
+
+    cpu: float = 1.0
+    memory: float = 1.0
+
+    def of(self, facts: NodeFacts) -> tuple[int, int]:
+        """Return (CPU in 1/1000 CPU, memory in MiB) that jobs may hold on a node with hardware `facts`."""
+        return round(facts.cpu_milli * self.cpu), round(facts.memory_mib * self.memory)
+
+
+AS_IT_IS = Overcommit()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJoined(NodeEvent):
+    """An agent connected and sent its hello. The event has the hardware of the node and the overcommit
+    factors.
+    """
+
+    facts: NodeFacts
+    boot_id: str
+    version: str = ""
+    overcommit: Overcommit = AS_IT_IS
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWentAway(NodeEvent):
+    """The connection to the agent of the node is lost. Running jobs continue; no job is placed on the
+    node.
+    """
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWentDown(NodeEvent):
+    """The node has been disconnected for longer than `down_after_s` seconds. Backfill and forecasts no longer
+    plan starts on the node.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDeclaredLost(NodeEvent):
+    """An operator declared that no process runs on the node any more. The jobs on it count as lost: they end
+    or are queued again.
+    """
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained(NodeEvent):
+    """The node was drained: no job is placed on it any more. Running jobs continue.
+
+    With `empty_by` (a timed drain), jobs that end before that time may still start, and jobs that would still
+    run at that time are moved or ended.
+    """
+
+    why: str
+    by: str
+    empty_by: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrainBegan(NodeEvent):
+    """The time `empty_by` of a timed drain (NodeDrained) has come. No job is placed on the node any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResumed(NodeEvent):
+    """The drain of the node was ended: jobs are placed on it again."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHealthRecorded(NodeEvent):
+    uuid: str
+    health: GpuHealth
+    why: str = ""
+    needs: str = ""
+    falls: int = 0
+    good: int = 0
+    due: float = 0.0
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostKeyPinned(ClusterEvent):
+    """The SSH host key of a node was pinned. Removing the node removes the key."""
+
+    node: str
+    key: str
+    by: str

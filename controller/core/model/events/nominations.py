@@ -1,0 +1,116 @@
+"""Events about nominations: preemptions and moves, for which resources are kept until a job has left them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.core.model.allocation import Allocation
+from controller.core.model.events.event import ClusterEvent, JobEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A job that is preempted for another job. `gpu_hours` is the lost work: the work since the victim's last
+    checkpoint, or since its start.
+    """
+
+    job: int
+    gpu_hours: float
+    attempt: int = 0
+    nodes: tuple[str, ...] = ()
+    """The nodes that an elastic job gives up; empty: the whole job is stopped."""
+    target: tuple[Allocation, ...] = ()
+    quality: int = 0
+    """`target` and `quality` are the placement to which the job is moved. If `target` is empty, the job waits
+    in the queue after it was stopped.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionPlanned(JobEvent):
+    """The job is nominated: `allocations` are kept for the job. It starts there when its victims (the jobs
+    that are preempted for it) have ended.
+
+    `by` is the time by which all victims have ended.
+    """
+
+    allocations: tuple[Allocation, ...]
+    quality: int
+    victims: tuple[Victim, ...]
+    strategy: str
+    by: float
+
+    def leaving(self, node: str) -> list[int]:
+        """Return the ids of the jobs that are preempted on this node."""
+        return [victim.job for victim in self.victims if not victim.nodes or node in victim.nodes]
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionDropped(JobEvent):
+    """The nomination of the job was withdrawn: the allocations are no longer kept for the job, because the
+    job cannot or must not start there any more.
+    """
+
+    why: str
+
+
+PREEMPTION = "preemption"
+"""The `kind` of a move whose job was preempted for another job. The other kinds are those of rebalancing."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlanned(JobEvent):
+    """A running job is moved to other nodes: it was ordered to save a checkpoint and end, and starts again in
+    `allocations` after that.
+
+    `until` is the latest end of the present attempt. The move frees resources for the job `for_job`, or
+    empties the node `node`.
+    """
+
+    attempt: int
+    allocations: tuple[Allocation, ...]
+    quality: int
+    proposal: str
+    kind: str
+    gpu_hours: float
+    until: float
+    for_job: int | None = None
+    node: str = ""
+
+
+def move_cause(kind: str, proposal: str) -> str:
+    """Return the text that names why a job is moved: a preemption, a timed drain, or a rebalancing
+    proposal.
+    """
+    if not proposal:
+        return PREEMPTION if kind == PREEMPTION else f"{kind} of its node"
+    return f"rebalancing {proposal}"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveUndone(JobEvent):
+    """The move of the job has failed or was cancelled. The job's former `allocations` are kept for it, so
+    that it can start there again. If `allocations` is empty, the job waits in the queue.
+    """
+
+    attempt: int
+    why: str
+    allocations: tuple[Allocation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancePlanned(ClusterEvent):
+    """The rebalancer decided to move jobs to other nodes: to start a waiting job, to empty a node, to gather
+    free GPUs on one node, or to balance the load.
+    """
+
+    proposal: str
+    kind: str
+    by: str
+    moves: tuple[int, ...]
+    gpu_hours: float
+    """The work that the moves lose, in GPU-hours."""
+    worth: float
+    """The gain from the moves, in GPU-hours."""
+    for_job: int | None = None
+    node: str = ""

@@ -1,0 +1,27 @@
+"""Events about services: the orders of operators to restart or scale a service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.core.model.events.event import ClusterEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRestarted(ClusterEvent):
+    """An operator ordered a restart of all replicas of a service, one after the other."""
+
+    service: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceScaled(ClusterEvent):
+    """An operator set the number of replicas of a service. `declared` is the number in scheduler.toml at that
+    time. With `replicas` None, the number in scheduler.toml applies again.
+    """
+
+    service: str
+    replicas: int | None
+    declared: int
+    by: str

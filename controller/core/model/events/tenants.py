@@ -1,0 +1,86 @@
+"""Events about tenants: quotas, budgets, shares and processes outside of jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.core.model.events.event import ClusterEvent
+from wire.cluster.quota import Quota
+
+
+@dataclass(frozen=True, slots=True)
+class OffQueueProcessStarted(ClusterEvent):
+    """A user has started a process outside of any job on a GPU, and is charged `rate` billing units per
+    hour.
+    """
+
+    node: str
+    uuid: str
+    user: str
+    pid: int
+    command: str
+    rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OffQueueProcessEnded(ClusterEvent):
+    """The user has no more processes on this GPU outside of jobs."""
+
+    node: str
+    uuid: str
+    user: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSet(ClusterEvent):
+    """An operator set a quota, which overrides the configuration."""
+
+    scope: str
+    name: str
+    quota: Quota
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUnset(ClusterEvent):
+    """The quota that an operator had set for a tenant was removed, so that the configuration applies
+    again.
+    """
+
+    scope: str
+    name: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReached(ClusterEvent):
+    """A project has used `percent` % of its budget for the month."""
+
+    project: str
+    month: str
+    percent: int
+    used: str
+    """The use and the budget, such as `4,000 of 5,000 GPU-hours`."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoursChanged(ClusterEvent):
+    """From now on, the quotas and weights of these tables [hours.NAME] are in force, in the order of
+    scheduler.toml; empty: those of [quota] and [fair_share] alone.
+    """
+
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSet(ClusterEvent):
+    """The weight or the limits of the share of an organisation, project or user (`project/user`) were set.
+    None means unchanged.
+    """
+
+    share: str
+    weight: float | None
+    by: str
+    soft: float | None = None
+    hard: float | None = None
