@@ -13,7 +13,7 @@ from controller.core.explain.blockers import deadline_texts, limit_blocker
 from controller.core.forecast.forecast import forecast, with_run_times
 from controller.core.model.inputs import Edit, Input, Preempt, SetQuota
 from controller.core.model.job import NEVER, Job
-from controller.core.quota.quotas import LimitExceeded
+from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.usage_counters import GPU, RUNNING
 from controller.questions.engine_copy import EngineCopy
 from wire.cluster.quota import Limits, Quota

@@ -39,7 +39,7 @@ from controller.core.model.time_limits import TimeLimitRules
 from controller.core.model.wait_state import WaitRules
 from controller.core.pipeline.hooks import Hook
 from controller.core.pipeline.pipeline import Pipeline
-from controller.core.quota.quotas import QuotaConfig, Unlimited
+from controller.core.quota.quota_config import QuotaConfig, Unlimited
 from controller.core.rebalance.proposals import RebalanceRules
 from controller.plugins.isolation import isolated
 from controller.plugins.preemption.reclaim_strategies import QuotaReclaimStrategy

@@ -27,7 +27,7 @@ from controller.core.model.request import PerNodeRequest, request_of
 from controller.core.pipeline.hooks import MetricsSource, sample_problem
 from controller.core.preemption.fairshare_reclaim import ReclaimStrategy
 from controller.core.queue.order import DynamicOrder, Order
-from controller.core.quota.quotas import QuotaProvider
+from controller.core.quota.quota_config import QuotaProvider
 from controller.core.state.apply import apply
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State

@@ -20,7 +20,7 @@ from controller.core.model import inputs
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.orders.fair import FairShareOrder
 from controller.plugins.preemption.by_priority import PriorityStrategy

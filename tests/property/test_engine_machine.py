@@ -33,7 +33,7 @@ from controller.core.model.job import NEVER
 from controller.core.model.start_estimates import LATEST, LIKELY
 from controller.core.model.wait_state import WaitRules
 from controller.core.pipeline.reconfigure import state_under
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.core.quota.timetable import HoursTable, Timetable
 from controller.core.quota.week_hours import WeekHours, windows_of
 from controller.core.state.apply import apply

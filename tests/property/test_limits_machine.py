@@ -13,7 +13,7 @@ from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.nominations import MovePlanned
 from controller.core.model.events.queued import JobQueued
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.core.quota.usage_counters import CPU, GPU, GPU_TIME, QUEUED, RUNNING
 from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.quotas.local import (

@@ -30,7 +30,7 @@ from controller.core.placement.placer import Placement, Placer
 from controller.core.preemption.guards import GuardsOf
 from controller.core.preemption.preemptor import Preemptor
 from controller.core.queue.queue import Lane, PositionKey, QueueEntry
-from controller.core.quota.quotas import LimitExceeded
+from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from wire.names import Reason

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from controller.core.backfill.start_limits import StartLimits
 from controller.core.model.job import Job
-from controller.core.quota.quotas import LimitExceeded, limit_name
+from controller.core.quota.limit_exceeded import LimitExceeded, limit_name
 from controller.core.quota.usage_counters import (
     CPU,
     FIRST_MODEL,

@@ -12,7 +12,7 @@ from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.quota.budgets import BudgetSpent
 from controller.core.quota.kept_gpus import GpusKept, KeptGpus
-from controller.core.quota.quotas import LimitExceeded
+from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.usage_counters import GPU_TIME, Amount, TenantKey
 from controller.core.quota.week_hours import HoursClosed
 from controller.core.state.state import State

@@ -9,8 +9,10 @@ from controller.core.cluster.gpu_requirements import milli_by_model
 from controller.core.model.inputs import Refusal
 from controller.core.model.request import ResourceRequest
 from controller.core.placement.placer import Placer, quota_need
+from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.queue_rules import QueueRule
-from controller.core.quota.quotas import LimitExceeded, QuotaConfig, Quotas
+from controller.core.quota.quota_config import QuotaConfig
+from controller.core.quota.quotas import Quotas
 from controller.core.quota.usage_counters import QUEUED, RUNNING, queue_user
 from wire.cluster.quota import SCOPES
 from wire.job.spec import JobSpec

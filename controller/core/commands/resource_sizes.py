@@ -13,7 +13,7 @@ from wire.names import WHOLE_GPU
 
 if TYPE_CHECKING:
     from controller.core.placement.placer import Placer
-    from controller.core.quota.quotas import QuotaConfig
+    from controller.core.quota.quota_config import QuotaConfig
 
 BEST_EFFORT = {"cpu_milli": 100, "memory_mib": 64}
 """The CPU and memory of a best-effort job. They are above zero, so that a node cannot get unlimited many such

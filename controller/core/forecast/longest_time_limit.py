@@ -11,7 +11,7 @@ from controller.core.backfill.cycle import Cycle
 from controller.core.backfill.short_starts import moments_needed
 from controller.core.engine import Engine
 from controller.core.model.job import NEVER, Job
-from controller.core.quota.quotas import LimitExceeded
+from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.usage_counters import GPU_TIME
 
 USABLE_S = 10.0

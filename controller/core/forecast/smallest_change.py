@@ -16,7 +16,7 @@ from controller.core.forecast.trial import StartTrial
 from controller.core.model.inputs import Edit, GpuChecked, Input, Preempt, Release, Resume, ResumeGpu
 from controller.core.model.job import Job
 from controller.core.model.request import without_relaxed
-from controller.core.quota.quotas import LimitExceeded
+from controller.core.quota.limit_exceeded import LimitExceeded
 from wire.codec import encode
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import GpuHealth

@@ -16,7 +16,7 @@ from controller.core.model.services import Service
 from controller.core.model.time_limits import TIME_LIMIT_RULES, TimeLimitRules
 from controller.core.model.wait_state import WAIT_RULES, WaitRules
 from controller.core.pipeline.hooks import Hook, MetricsSource
-from controller.core.quota.quotas import NO_QUOTAS, QuotaConfig
+from controller.core.quota.quota_config import NO_QUOTAS, QuotaConfig
 from controller.core.rebalance.proposals import NO_REBALANCING, RebalanceRules
 
 

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol
 
 from controller.core.cluster.gpu_counts import GpuCounts
 from controller.core.cluster.node_table import names_model
-from controller.core.model.job import NEVER
-from controller.core.model.request import JobDefaults
-from controller.core.quota.budgets import NO_BUDGETS, BudgetRules
-from controller.core.quota.ceilings import Ceilings
-from controller.core.quota.projects import ProjectRules
-from controller.core.quota.queue_rules import NO_QUEUE_RULE, QueueRule
-from controller.core.quota.timetable import NO_TIMETABLE, HoursTable, Timetable
+from controller.core.quota.limit_exceeded import GPU_HOUR, LimitExceeded
+from controller.core.quota.quota_config import NO_QUOTAS, QuotaConfig
+from controller.core.quota.timetable import HoursTable
 from controller.core.quota.usage_counters import (
     CPU,
     FIRST_MODEL,
     GPU,
     GPU_TIME,
-    HOUR_S,
     MEMORY,
     QUEUE_USER,
     QUEUED,
     RUNNING,
-    WEEK_S,
     Amount,
     TenantKey,
     TenantUsage,
@@ -37,167 +30,11 @@ from controller.core.quota.usage_counters import (
 )
 from controller.core.quota.week_hours import HoursClosed
 from wire.cluster.quota import ANY_NAME, NO_LIMITS, SCOPES, UNLIMITED, GpuLimit, Limits, Quota
-from wire.job.spec import JobSpec, gpus_text
-from wire.names import WHOLE_GPU, Reason
-from wire.text import memory, printable
-
-GPU_HOUR = WHOLE_GPU * HOUR_S
+from wire.job.spec import JobSpec
+from wire.names import WHOLE_GPU
 
 AmountLimit = tuple[int, int]
 """(index of the resource in an Amount, limit)."""
-
-
-class QuotaProvider(Protocol):
-    """A plugin that provides quotas. It must be deterministic, because quotas are cached until an operator
-    changes one.
-    """
-
-    name: ClassVar[str]
-
-    def quota(self, scope: str, name: str) -> Quota | None:
-        """Return the quota of a user, project or queue; None if it has none. The name "*" stands for all
-        tenants without their own quota.
-        """
-        ...
-
-    def names(self, scope: str) -> Iterator[str]:
-        """Return the names of all users, of all projects or of all queues that have their own quota, without
-        "*". `scope` is "user", "project" or "queue".
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Unlimited:
-    """The quota provider for a configuration without quotas."""
-
-    name: ClassVar[str] = "unlimited"
-
-    def quota(self, _scope: str, _name: str) -> Quota | None:
-        return None
-
-    def names(self, _scope: str) -> Iterator[str]:
-        return iter(())
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaConfig:
-    """The part of scheduler.toml about queues, projects, quotas, budgets, licences and ceilings (the highest
-    values that users may ask for).
-    """
-
-    queues: Mapping[str, QueueRule] = field(default_factory=dict)
-    provider: QuotaProvider = field(default_factory=Unlimited)
-    window_s: float = WEEK_S
-    licences: Mapping[str, int] = field(default_factory=dict)
-    """The total number of each licence in the cluster, by its name."""
-    defaults: JobDefaults | None = None
-    """CPU and memory of jobs that ask for none; None: one CPU and 1 GiB (used by the simulator)."""
-    ceilings: Ceilings = field(default_factory=Ceilings)
-    """The most that users may ask for. An operator can set higher values."""
-    projects: ProjectRules = field(default_factory=ProjectRules)
-    budgets: BudgetRules = NO_BUDGETS
-    timetable: Timetable = NO_TIMETABLE
-    """The tables [hours.NAME]."""
-    soft_for_s: float = NEVER
-    """A job that has waited longer than this many seconds no longer comes after all others because of a soft
-    limit.
-    """
-
-    def queue(self, name: str) -> QueueRule:
-        """Return the rule of a queue. The rule of a queue without a table limits nothing."""
-        return self.queues.get(name, NO_QUEUE_RULE)
-
-    @property
-    def unlimited(self) -> bool:
-        return (
-            isinstance(self.provider, Unlimited)
-            and not any(rule.limits_starts for rule in self.queues.values())
-            and not any(each.quotas for each in self.timetable.tables)
-        )
-
-
-NO_QUOTAS = QuotaConfig()
-
-
-@dataclass(frozen=True, slots=True)
-class LimitExceeded:
-    """A limit that a job would exceed: the limit of a user, project or queue on one resource (`kind`), with
-    the amounts that are used, requested and allowed.
-    """
-
-    key: TenantKey
-    kind: int
-    used: int
-    asked: int
-    limit: int
-    lent: bool = False
-    share: str = ""
-    """The percentage of the cluster that is the limit, such as "50 % of 48"; empty for a limit in numbers."""
-    model: str = ""
-    """The GPU model that is limited; empty for limits on other resources and on GPUs of all models."""
-    reason: ClassVar[Reason] = Reason.QUOTA
-
-    @property
-    def only_this_job(self) -> bool:
-        """False if the limit also stops all other jobs of the tenant that request the same resources. True if
-        it is a limit on GPU time, under which such a job may start if its time limit is shorter.
-        """
-        return self.kind == GPU_TIME
-
-    def __str__(self) -> str:
-        used, limit = _amount_text(self.kind, self.used), _amount_text(self.kind, self.limit)
-        text = f"{self._name}: {used} of {limit} in use{self._asked}"
-        return f"{text}, with all that projects may lend each other" if self.lent else text
-
-    @property
-    def never_text(self) -> str:
-        """A sentence for users about a job that can never start, because the job alone needs more than the
-        limit.
-        """
-        return f"{self._name} is {_amount_text(self.kind, self.limit)}{self._asked}"
-
-    @property
-    def _name(self) -> str:
-        name = limit_name(self.key, self.kind, self.model)
-        return f"{name} ({self.share})" if self.share else name
-
-    @property
-    def _asked(self) -> str:
-        counted = self.kind in (RUNNING, QUEUED)
-        return "" if counted else f", and this asks for {_amount_text(self.kind, self.asked)}"
-
-
-def limit_name(key: TenantKey, kind: int, model: str = "") -> str:
-    """Return the words that name the limit of a tenant on a resource in a sentence, such as "the quota of
-    user 'ann' on CPUs".
-    """
-    scope, name = key
-    what = f"{printable(model)} GPUs" if model else _NAMES[kind]
-    if scope == QUEUE_USER:
-        queue, _, user = name.partition("/")
-        return f"the limit of user {printable(user)!r} in queue {printable(queue)!r} on {what}"
-    return f"the quota of {scope} {printable(name)!r} on {what}"
-
-
-_NAMES = {
-    CPU: "CPUs",
-    MEMORY: "memory",
-    GPU: "GPUs",
-    RUNNING: "running jobs",
-    QUEUED: "queued jobs",
-    GPU_TIME: "GPU-hours",
-}
-
-
-def _amount_text(kind: int, amount: int) -> str:
-    if kind == CPU:
-        return f"{amount / 1000:g}"
-    if kind == MEMORY:
-        return memory(amount)
-    if kind == GPU or kind >= FIRST_MODEL:
-        return gpus_text(amount / WHOLE_GPU)
-    return f"{amount / GPU_HOUR:.4g}" if kind == GPU_TIME else str(amount)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,9 @@ from controller.core.model.services import MOVE_BEFORE_S, NO_ORDERS, ServiceOrde
 from controller.core.queue.order import DynamicOrder, Order, weighs_queues
 from controller.core.queue.queue import ProfileQueues, Queue
 from controller.core.quota.budgets import Budgets
-from controller.core.quota.quotas import LimitExceeded, QuotaConfig, Quotas
+from controller.core.quota.limit_exceeded import LimitExceeded
+from controller.core.quota.quota_config import QuotaConfig
+from controller.core.quota.quotas import Quotas
 from controller.core.quota.usage_counters import TenantKey, UsageCounters
 from controller.core.reservations.reservations import Reservations
 from controller.core.state.usage_records import usage_rows

@@ -17,7 +17,7 @@ from controller.core.model import inputs
 from controller.core.model.events.kinds import body_of, kind_of
 from controller.core.model.inputs import Accepted
 from controller.core.quota.queue_rules import QueueRule
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.quotas.local import LocalQuotas, ProjectQuotaTable, QuotaTable
 from tests.engine_harness import BACKFILLS, EngineHarness, default_pipeline, facts, spec

@@ -11,7 +11,7 @@ from controller.api.handlers.service.known_names import need_tenant
 from controller.api.server.request import Call
 from controller.api.views.hours import hours_in_force
 from controller.core.model import inputs
-from controller.core.quota.quotas import GPU_HOUR
+from controller.core.quota.limit_exceeded import GPU_HOUR
 from controller.core.quota.usage_counters import (
     CPU,
     FIRST_MODEL,

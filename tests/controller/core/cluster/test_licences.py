@@ -15,7 +15,7 @@ from controller.core.forecast.forecast import forecast, fork
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec

@@ -12,7 +12,7 @@ from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.core.model.time_limits import TimeLimitRules
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import QueueRule
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.quotas.local import LocalQuotas, QuotaTable
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.frames import AttemptStatus, TimeLimit

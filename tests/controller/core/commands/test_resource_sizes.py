@@ -11,7 +11,7 @@ from controller.core.commands.resource_sizes import PROVISIONAL
 from controller.core.model import inputs
 from controller.core.model.request import JobDefaults
 from controller.core.quota.queue_rules import QueueRule
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.spec import JobSpec
 

@@ -14,7 +14,7 @@ from controller.core.framework.profiles import Profile
 from controller.core.model import inputs
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.pipeline.pipeline import Pipeline
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row
 from controller.core.state.state import State

@@ -13,7 +13,7 @@ from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
 from controller.core.model.effects import SendToNode
 from controller.core.model.events.attempts import JobShrunk
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.quotas.local import LocalQuotas, QuotaTable

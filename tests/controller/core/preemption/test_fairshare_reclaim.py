@@ -15,7 +15,7 @@ from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import Backfill, PreemptionGuards, Strategy
 from controller.core.model import inputs
 from controller.core.model.events.nominations import PreemptionPlanned
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.isolation import isolated
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy, QuotaReclaimStrategy

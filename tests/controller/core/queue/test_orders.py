@@ -14,7 +14,7 @@ from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.kinds import body_of, event_of, kind_of
 from controller.core.queue.order import Order
 from controller.core.quota.queue_rules import QueueRule
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.core.state.apply import apply
 from controller.core.state.order_view import priority_points
 from controller.core.state.state import State

@@ -13,7 +13,7 @@ from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.core.model.wait_state import WaitRules
 from controller.core.quota.ceilings import Ceiling, Ceilings
 from controller.core.quota.projects import ProjectRules
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.start_conditions import Dependency, Until

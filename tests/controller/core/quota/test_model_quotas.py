@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.framework.interfaces import Backfill
 from controller.core.model import inputs
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.quotas.local import (
     BorrowTable,

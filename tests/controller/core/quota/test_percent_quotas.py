@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.model import inputs
 from controller.core.model.job import Job
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.quotas.local import (
     BorrowTable,
     LocalQuotas,

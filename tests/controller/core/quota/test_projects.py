@@ -12,7 +12,7 @@ from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.core.quota.projects import ProjectRules, UnknownProjects
 from controller.core.quota.queue_rules import QueueRule
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.quota import Limits, Quota
 

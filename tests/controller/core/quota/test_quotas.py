@@ -13,7 +13,7 @@ from controller.core.framework.interfaces import Backfill
 from controller.core.model import inputs
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import QueueRule
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.core.quota.usage_counters import HOUR_S
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.quotas.local import (

@@ -19,7 +19,7 @@ from controller.core.model.events.nominations import (
     RebalancePlanned,
 )
 from controller.core.model.inputs import Accepted
-from controller.core.quota.quotas import NO_QUOTAS, QuotaConfig
+from controller.core.quota.quota_config import NO_QUOTAS, QuotaConfig
 from controller.core.rebalance.proposals import DEFRAGMENT, DRAIN, LOAD, Proposal, RebalanceRules
 from controller.core.state.job_and_node_rows import job_row
 from controller.core.state.other_rows import all_notes

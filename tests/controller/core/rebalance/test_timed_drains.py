@@ -13,7 +13,7 @@ from controller.core.model.events.attempts import EndWarned
 from controller.core.model.events.nodes import DrainBegan
 from controller.core.model.events.nominations import MovePlanned
 from controller.core.quota.queue_rules import QueueRule
-from controller.core.quota.quotas import QuotaConfig
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy
 from tests.controller.core.services.services import pipeline_with, replicas, service, settle
 from tests.engine_harness import PIPELINE, EngineHarness, spec

@@ -1,0 +1,104 @@
+"""The limit that a job would exceed, and the sentence that says so to users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from controller.core.quota.usage_counters import (
+    CPU,
+    FIRST_MODEL,
+    GPU,
+    GPU_TIME,
+    HOUR_S,
+    MEMORY,
+    QUEUE_USER,
+    QUEUED,
+    RUNNING,
+    TenantKey,
+)
+from wire.job.spec import gpus_text
+from wire.names import WHOLE_GPU, Reason
+from wire.text import memory, printable
+
+GPU_HOUR = WHOLE_GPU * HOUR_S
+
+
+@dataclass(frozen=True, slots=True)
+class LimitExceeded:
+    """A limit that a job would exceed: the limit of a user, project or queue on one resource (`kind`), with
+    the amounts that are used, requested and allowed.
+    """
+
+    key: TenantKey
+    kind: int
+    used: int
+    asked: int
+    limit: int
+    lent: bool = False
+    share: str = ""
+    """The percentage of the cluster that is the limit, such as "50 % of 48"; empty for a limit in numbers."""
+    model: str = ""
+    """The GPU model that is limited; empty for limits on other resources and on GPUs of all models."""
+    reason: ClassVar[Reason] = Reason.QUOTA
+
+    @property
+    def only_this_job(self) -> bool:
+        """False if the limit also stops all other jobs of the tenant that request the same resources. True if
+        it is a limit on GPU time, under which such a job may start if its time limit is shorter.
+        """
+        return self.kind == GPU_TIME
+
+    def __str__(self) -> str:
+        used, limit = _amount_text(self.kind, self.used), _amount_text(self.kind, self.limit)
+        text = f"{self._name}: {used} of {limit} in use{self._asked}"
+        return f"{text}, with all that projects may lend each other" if self.lent else text
+
+    @property
+    def never_text(self) -> str:
+        """A sentence for users about a job that can never start, because the job alone needs more than the
+        limit.
+        """
+        return f"{self._name} is {_amount_text(self.kind, self.limit)}{self._asked}"
+
+    @property
+    def _name(self) -> str:
+        name = limit_name(self.key, self.kind, self.model)
+        return f"{name} ({self.share})" if self.share else name
+
+    @property
+    def _asked(self) -> str:
+        counted = self.kind in (RUNNING, QUEUED)
+        return "" if counted else f", and this asks for {_amount_text(self.kind, self.asked)}"
+
+
+def limit_name(key: TenantKey, kind: int, model: str = "") -> str:
+    """Return the words that name the limit of a tenant on a resource in a sentence, such as "the quota of
+    user 'ann' on CPUs".
+    """
+    scope, name = key
+    what = f"{printable(model)} GPUs" if model else _NAMES[kind]
+    if scope == QUEUE_USER:
+        queue, _, user = name.partition("/")
+        return f"the limit of user {printable(user)!r} in queue {printable(queue)!r} on {what}"
+    return f"the quota of {scope} {printable(name)!r} on {what}"
+
+
+_NAMES = {
+    CPU: "CPUs",
+    MEMORY: "memory",
+    GPU: "GPUs",
+    RUNNING: "running jobs",
+    QUEUED: "queued jobs",
+    GPU_TIME: "GPU-hours",
+}
+
+
+def _amount_text(kind: int, amount: int) -> str:
+    if kind == CPU:
+        return f"{amount / 1000:g}"
+    if kind == MEMORY:
+        return memory(amount)
+    if kind == GPU or kind >= FIRST_MODEL:
+        return gpus_text(amount / WHOLE_GPU)
+    return f"{amount / GPU_HOUR:.4g}" if kind == GPU_TIME else str(amount)

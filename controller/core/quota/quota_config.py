@@ -1,0 +1,90 @@
+"""The tables of scheduler.toml about quotas, queues and budgets, and the interface of quota providers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+from controller.core.model.job import NEVER
+from controller.core.model.request import JobDefaults
+from controller.core.quota.budgets import NO_BUDGETS, BudgetRules
+from controller.core.quota.ceilings import Ceilings
+from controller.core.quota.projects import ProjectRules
+from controller.core.quota.queue_rules import NO_QUEUE_RULE, QueueRule
+from controller.core.quota.timetable import NO_TIMETABLE, Timetable
+from controller.core.quota.usage_counters import WEEK_S
+from wire.cluster.quota import Quota
+
+
+class QuotaProvider(Protocol):
+    """A plugin that provides quotas. It must be deterministic, because quotas are cached until an operator
+    changes one.
+    """
+
+    name: ClassVar[str]
+
+    def quota(self, scope: str, name: str) -> Quota | None:
+        """Return the quota of a user, project or queue; None if it has none. The name "*" stands for all
+        tenants without their own quota.
+        """
+        ...
+
+    def names(self, scope: str) -> Iterator[str]:
+        """Return the names of all users, of all projects or of all queues that have their own quota, without
+        "*". `scope` is "user", "project" or "queue".
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unlimited:
+    """The quota provider for a configuration without quotas."""
+
+    name: ClassVar[str] = "unlimited"
+
+    def quota(self, _scope: str, _name: str) -> Quota | None:
+        return None
+
+    def names(self, _scope: str) -> Iterator[str]:
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaConfig:
+    """The part of scheduler.toml about queues, projects, quotas, budgets, licences and ceilings (the highest
+    values that users may ask for).
+    """
+
+    queues: Mapping[str, QueueRule] = field(default_factory=dict)
+    provider: QuotaProvider = field(default_factory=Unlimited)
+    window_s: float = WEEK_S
+    licences: Mapping[str, int] = field(default_factory=dict)
+    """The total number of each licence in the cluster, by its name."""
+    defaults: JobDefaults | None = None
+    """CPU and memory of jobs that ask for none; None: one CPU and 1 GiB (used by the simulator)."""
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    """The most that users may ask for. An operator can set higher values."""
+    projects: ProjectRules = field(default_factory=ProjectRules)
+    budgets: BudgetRules = NO_BUDGETS
+    timetable: Timetable = NO_TIMETABLE
+    """The tables [hours.NAME]."""
+    soft_for_s: float = NEVER
+    """A job that has waited longer than this many seconds no longer comes after all others because of a soft
+    limit.
+    """
+
+    def queue(self, name: str) -> QueueRule:
+        """Return the rule of a queue. The rule of a queue without a table limits nothing."""
+        return self.queues.get(name, NO_QUEUE_RULE)
+
+    @property
+    def unlimited(self) -> bool:
+        return (
+            isinstance(self.provider, Unlimited)
+            and not any(rule.limits_starts for rule in self.queues.values())
+            and not any(each.quotas for each in self.timetable.tables)
+        )
+
+
+NO_QUOTAS = QuotaConfig()
