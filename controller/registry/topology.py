@@ -136,8 +136,10 @@ def dataset_warnings(config: Config, pipeline: Pipeline) -> Iterator[ConfigProbl
     if not any(each.weight and isinstance(each.scorer, DataScorer) for each in scorers):
         hint = "Add data = 50 to [scheduler.scorers]."
         yield problem_at(config.source, key, "has no effect without the scorer 'data'", hint)
-    elif not section.retention_s and section != DatasetsSection(retention_s=0.0):
-        message = "its other keys have no effect, because retention_s = 0 remembers nothing"
+    elif not section.retention_s:
+        others = section != DatasetsSection(retention_s=0.0)
+        what = "its other keys have" if others else "the scorer 'data' has"
+        message = f"{what} no effect, because retention_s = 0 keeps no reads of data sets"
         yield problem_at(config.source, (*key, "retention_s"), message, "Set a retention.")
 
 

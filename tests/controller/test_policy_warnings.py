@@ -30,6 +30,9 @@ gpus = "simulated:8xH100"
 """Two nodes with 16 GPUs together."""
 
 
+SERVICE = "[services.chat]\nuser = 'svc'\ncommand = ['serve']\n"
+
+
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
@@ -93,7 +96,7 @@ BAD = [
     (
         "dataset_warnings",
         "[queues.default]\ndefault_time_limit_s = 60\n[datasets]\nretention_s = 0\nnodes = 3",
-        "datasets.retention_s: its other keys have no effect, because retention_s = 0 remembers nothing.",
+        "datasets.retention_s: its other keys have no effect, because retention_s = 0 keeps no reads of data",
     ),
     (
         "topology_warnings",
@@ -300,6 +303,54 @@ BAD = [
         "profiles.a.preemption.strategies[0]: the strategy 'priority' preempts no job: no job has a priority "
         "of 101 or more.",
     ),
+    (
+        "dataset_warnings",
+        "[datasets]\nretention_s = 0",
+        "datasets.retention_s: the scorer 'data' has no effect, because retention_s = 0 keeps no reads",
+    ),
+    (
+        "unknown_models",
+        "[budgets]\ngpu_hour_per_model = { H10 = 2.0 }" + NODES,
+        "budgets.gpu_hour_per_model.H10: this price has no effect, because no node has this GPU.",
+    ),
+    (
+        "undeclared_default_projects",
+        "[projects.vision]\n[queues.default]\ndefault_time_limit_s = 60\ndefault_project = 'sandbox'",
+        "queues.default.default_project: there is no project 'sandbox', so jobs without --project are",
+    ),
+    (
+        "undeclared_default_projects",
+        "[scheduler]\nunknown_projects = 'default'\n"
+        "[queues.default]\ndefault_time_limit_s = 60\ndefault_project = 'sandbox'",
+        "queues.default.default_project: there is no project 'sandbox', so jobs without --project go",
+    ),
+    (
+        "refused_services",
+        "[queues.default]\ndefault_time_limit_s = 60\n[queues.web]\nusers = ['ada']\n"
+        + SERVICE
+        + "queue = 'web'",
+        "services.chat.queue: queue 'web' is not for user 'svc', so no replica can start.",
+    ),
+    (
+        "services_without_nodes",
+        SERVICE + "gpus = 9\nnodes = 1" + NODES,
+        "services.chat: a replica needs 9 GPUs, and no node of this file has that. Ask for less",
+    ),
+    (
+        "services_without_nodes",
+        SERVICE + "gpus = 1\ngpu_models = ['A100']" + NODES,
+        "services.chat: a replica needs 1 GPU of model A100, and no node of this file has that.",
+    ),
+    (
+        "services_without_nodes",
+        SERVICE + "replicas = 2\nselect = { pool = 'train' }\nspread = 'require'" + NODES,
+        "services.chat.spread: 'require' puts each of 2 replicas on a node of its own, and 1 node",
+    ),
+    (
+        "restart_delays",
+        SERVICE + "restart_delay_s = 900",
+        "services.chat.restart_delay_s: is more than restart_delay_most_s, so the delay is always 10m00s.",
+    ),
 ]
 
 
@@ -338,6 +389,10 @@ def test_each_check_has_a_test() -> None:
         '[quota]\nreclaim = "preempt"\n[quota.projects.a]\ngpus = 8\nborrow = { gpus = 8 }\n'
         "[quota.projects.b]\ngpus = 8" + NODES,
         '[rebalance]\nmode = "auto"' + NODES,
+        # A replica of 12 GPUs takes 6 GPUs of each of two nodes.
+        SERVICE + "gpus = 12" + NODES,
+        # The number of GPUs is not known before the agents report them.
+        SERVICE + 'gpus = 12\nreplicas = 2\n[nodes.gpu01]\nssh = "gpu01"\n[nodes.gpu02]\nssh = "gpu02"',
         '[preemption]\nstrategies = [{ name = "priority", least = 75, gap = 25 }, "pressure", "fair"]',
     ],
 )

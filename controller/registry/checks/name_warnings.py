@@ -13,7 +13,7 @@ from typing import Any
 from controller.config import Config, ConfigProblem, Key, nearest, problem_at
 from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.pipeline.pipeline import Pipeline
-from controller.core.quota.projects import DEFAULT_PROJECT
+from controller.core.quota.projects import DEFAULT_PROJECT, UnknownProjects
 from wire.cluster.quota import ANY_NAME
 from wire.job.affinity import Operator, Term
 from wire.text import printable
@@ -63,6 +63,25 @@ def misspelt_projects(config: Config, _pipeline: Pipeline) -> Iterator[ConfigPro
             message = f"no other table names {printable(name)!r}"
             hint = f"Did you mean {printable(close[0])!r}? If not, declare it: [projects.{printable(name)}]."
             yield problem_at(config.source, key, message, hint)
+
+
+def undeclared_default_projects(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each `default_project` of a queue that no other table names, because jobs in this
+    project are refused or go to the project "default".
+    """
+    rules = pipeline.rules.projects
+    if rules.unknown is UnknownProjects.OPEN:
+        return
+    refused = rules.unknown is UnknownProjects.REFUSE
+    misspelt = {each.path for each in misspelt_projects(config, pipeline)}
+    for queue, project in rules.queue_defaults.items():
+        key = ("queues", queue, "default_project")
+        if project == DEFAULT_PROJECT or project in rules.declared or key in misspelt:
+            continue
+        what = "are refused" if refused else f"go to project {DEFAULT_PROJECT!r}"
+        message = f"there is no project {printable(project)!r}, so jobs without --project {what}"
+        hint = f"Correct the name, or declare it: [projects.{printable(project)}]."
+        yield problem_at(config.source, key, message, hint)
 
 
 def _before(config: Config, one: tuple[Table, Key], other: tuple[Table, Key]) -> bool:

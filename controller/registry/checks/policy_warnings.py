@@ -15,7 +15,12 @@ from controller.core.quota.projects import DEFAULT_PROJECT
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from controller.registry.budgets import budgets_without_price
-from controller.registry.checks.name_warnings import labels_without_nodes, misspelt_projects, unknown_queues
+from controller.registry.checks.name_warnings import (
+    labels_without_nodes,
+    misspelt_projects,
+    undeclared_default_projects,
+    unknown_queues,
+)
 from controller.registry.checks.policy_summary import (
     cluster_gpus,
     gpu_counts,
@@ -23,6 +28,11 @@ from controller.registry.checks.policy_summary import (
     queue_policies,
     quotas_of,
     uses_shares,
+)
+from controller.registry.checks.service_warnings import (
+    refused_services,
+    restart_delays,
+    services_without_nodes,
 )
 from controller.registry.hours import dead_hours
 from controller.registry.projects import named_projects
@@ -91,8 +101,13 @@ def kept_gpus_above_cluster(config: Config, _pipeline: Pipeline) -> Iterator[Con
 
 
 def unknown_models(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each quota of a GPU model that no node has."""
+    """Yield a warning for each quota and each price of a GPU model that no node has."""
     counts = gpu_counts(config)
+    for model in config.budgets.gpu_hour_per_model if counts is not None else ():
+        if counts is not None and not counts.of_model(model):
+            hint = nearest(model, sorted(counts.by_model))
+            message = "this price has no effect, because no node has this GPU"
+            yield problem_at(config.source, ("budgets", "gpu_hour_per_model", model), message, hint)
     for scope, name, table in _quota_tables(config) if counts is not None else ():
         parts = {"": table, "soft": table.get("soft") or {}, "borrow": table.get("borrow") or {}}
         for part, limits in parts.items():
@@ -279,6 +294,7 @@ Check = Callable[[Config, Pipeline], Iterator[ConfigProblem]]
 CHECKS: tuple[Check, ...] = (
     ignored_weights,
     misspelt_projects,
+    undeclared_default_projects,
     unknown_queues,
     labels_without_nodes,
     quotas_above_cluster,
@@ -298,5 +314,8 @@ CHECKS: tuple[Check, ...] = (
     topology_warnings,
     dataset_warnings,
     dead_hours,
+    refused_services,
+    services_without_nodes,
+    restart_delays,
 )
 """The functions that find warnings."""
