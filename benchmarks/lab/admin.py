@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC
 
 from benchmarks.lab.workload import START_S
+from cli.commands.sim.story.story_commands import NODE
 from cli.commands.sim.story.story_file import StoryFacts, story_of
 from controller.sim.story.story import StoryStep
 
@@ -14,7 +15,7 @@ def admin_story(nodes: Sequence[str], days: float) -> tuple[StoryStep, ...]:
     """Return the commands of the admin in each whole week: nodes three and four are drained, nodes one and
     two reserved. For a cluster of fewer than four nodes, there are no commands.
     """
-    facts = StoryFacts(START_S, UTC, set(nodes), configured=True, services=False)
+    facts = StoryFacts(START_S, UTC, {(NODE, name) for name in nodes}, configured=True)
     return story_of(_lines(nodes, days), "the admin's week", facts)
 
 

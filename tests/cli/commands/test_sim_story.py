@@ -213,14 +213,17 @@ def test_policies_are_compared_under_one_story(
         ("00:05 cancel user:bob", "no job of the log has the user 'bob'", "ada"),
         ("00:05 cancel 7", "the log has no job 7", "of the log"),
         ("00:05 cancel --mine", "has no jobs", "user:NAME"),
-        ("00:05 config apply nothing.toml", "nothing.toml", ""),
+        ("00:05 config apply nothing.toml", "nothing.toml: there is no such file", "absolute path"),
+        ("00:05 service restart chatt", "there is no service 'chatt'. Did you mean 'chat'?", "chat"),
+        ("00:05 reserve cancel fans", "there is no reservation 'fans'", "none"),
         ("00:05 restart\nday 1 00:01 restart", "the time is before that of the line above", "order"),
     ],
 )
 def test_mistakes_name_file_and_line(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, message: str, hint: str
 ) -> None:
-    run("submit,duration,gpus,user\n0,60,8,ada\n", "day 1 00:00 restart\n")
+    chat = "[services.chat]\nuser = 'svc'\ncommand = ['serve']\nreplicas = 0\n" * ("service" in line)
+    run("submit,duration,gpus,user\n0,60,8,ada\n", "day 1 00:00 restart\n", chat)
     story = tmp_path / "a.story"
     story.write_text(f"# A story\nday 1 00:00 restart\n{line}\n")
     words = ["sim", "run", str(tmp_path / "jobs.csv"), "--config", str(tmp_path / "scheduler.toml")]
@@ -230,6 +233,14 @@ def test_mistakes_name_file_and_line(
     assert f"{story}:{wrong}: " in told
     assert message in told
     assert hint in told
+
+
+def test_missing_story_is_named_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    examples = ROOT / "examples"
+    words = ["sim", "run", str(examples / "gpu-jobs.csv"), "--config", str(examples / "lab.toml")]
+    assert main([*words, "--story", "nothing.story"]) == 2
+    told = capsys.readouterr().err
+    assert "nothing.story: there is no such file\n  Check the path given with --story." in told
 
 
 def test_example_story_runs_without_a_refusal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,10 @@ CPUS = 64
 """The CPUs of an added node if --cpus is missing, as in `corral sim run`."""
 Params = Mapping[str, Any]
 
+Named = tuple[str, str]
+"""A kind of object (NODE, SERVICE or RESERVATION) and a name."""
+NODE, SERVICE, RESERVATION = "node", "service", "reservation"
+
 events = application("Events that happen to a simulated cluster.")
 
 
@@ -47,10 +51,10 @@ class ReadCommand:
     """A command of a story, with the names that can be checked before the run."""
 
     command: StoryCommand
-    named: tuple[str, ...] = ()
-    """Nodes that must exist."""
-    added: frozenset[str] = frozenset()
-    """Nodes that exist from now on."""
+    named: tuple[Named, ...] = ()
+    """Nodes, services and reservations that must exist."""
+    added: frozenset[Named] = frozenset()
+    """Nodes, services and reservations that exist from now on."""
     jobs: tuple[str, ...] = ()
     """Words that select jobs."""
 
@@ -184,7 +188,11 @@ def _mark(names: Iterable[str], marks: Any) -> ReadCommand:
 def _on_nodes(kind: Callable[..., Any], choice: NodeChoice, **values: Any) -> ReadCommand:
     from controller.sim.story.commands import OnNodes
 
-    return ReadCommand(OnNodes(choice, kind, values), choice.names)
+    return ReadCommand(OnNodes(choice, kind, values), _each_of(NODE, choice.names))
+
+
+def _each_of(kind: str, names: Iterable[str]) -> tuple[Named, ...]:
+    return tuple((kind, name) for name in names)
 
 
 def _add(params: Params) -> ReadCommand:
@@ -192,7 +200,7 @@ def _add(params: Params) -> ReadCommand:
 
     wanted = requests(params["hosts"], params["hosts_file"], _host(params))
     nodes = {each.name: _facts(each.name, each.host) for each in wanted if each.host is not None}
-    return ReadCommand(AddNodes(nodes), added=frozenset(nodes))
+    return ReadCommand(AddNodes(nodes), added=frozenset(_each_of(NODE, nodes)))
 
 
 def _host(params: Params) -> HostSpec:
@@ -226,14 +234,14 @@ def _lose(params: Params, *, crash: bool) -> ReadCommand:
     from controller.sim.story.commands import LoseNodes
 
     choice = _choice(params)
-    return ReadCommand(LoseNodes(choice, crash), choice.names)
+    return ReadCommand(LoseNodes(choice, crash), _each_of(NODE, choice.names))
 
 
 def _connect(params: Params) -> ReadCommand:
     from controller.sim.story.commands import ReturnNodes
 
     choice = _choice(params)
-    return ReadCommand(ReturnNodes(choice), choice.names)
+    return ReadCommand(ReturnNodes(choice), _each_of(NODE, choice.names))
 
 
 def _restart(_params: Params) -> ReadCommand:
@@ -246,13 +254,14 @@ def _reserve(params: Params) -> ReadCommand:
     from controller.sim.story.commands import MakeReservation
 
     spec = _group(ReservationFlags, params).spec()
-    return ReadCommand(MakeReservation(spec, params["anyway"]), spec.nodes)
+    added = frozenset({(RESERVATION, spec.name)})
+    return ReadCommand(MakeReservation(spec, params["anyway"]), _each_of(NODE, spec.nodes), added)
 
 
 def _cancel_reservation(params: Params) -> ReadCommand:
     from controller.core.model import inputs
 
-    return _give(inputs.CancelReservation, params["name"])
+    return _give(inputs.CancelReservation, params["name"], named=RESERVATION)
 
 
 def _share(params: Params) -> ReadCommand:
@@ -279,19 +288,22 @@ def _unset_quota(params: Params) -> ReadCommand:
 def _restart_service(params: Params) -> ReadCommand:
     from controller.core.model import inputs
 
-    return _give(inputs.RestartService, params["name"])
+    return _give(inputs.RestartService, params["name"], named=SERVICE)
 
 
 def _scale_service(params: Params) -> ReadCommand:
     from controller.core.model import inputs
 
-    return _give(inputs.ScaleService, params["name"], params["replicas"])
+    return _give(inputs.ScaleService, params["name"], params["replicas"], named=SERVICE)
 
 
-def _give(kind: Callable[..., Any], *values: Any) -> ReadCommand:
+def _give(kind: Callable[..., Any], *values: Any, named: str = "") -> ReadCommand:
+    """Return a command that gives one input to the engine. If `named` is a kind of object, the first of
+    `values` is the name of an object that must exist.
+    """
     from controller.sim.story.commands import ADMIN, Give
 
-    return ReadCommand(Give(kind(*values, ADMIN)))
+    return ReadCommand(Give(kind(*values, ADMIN)), _each_of(named, values[:1]) if named else ())
 
 
 def _group(kind: type[Any], params: Params) -> Any:
@@ -326,9 +338,13 @@ def _apply_config(params: Params, *, configured: bool = True) -> ReadCommand:
     file: Path | None = params["file"]
     if file is None:
         raise CommandError("no file is named", "Write: config apply new.toml")
+    if not file.is_file():
+        hint = f"Write a path from the present directory, {Path.cwd()}, or an absolute path."
+        raise CommandError(f"{file}: there is no such file", hint)
     config = check_config(file)
     nodes = cluster_of_config(config).nodes if configured else None
-    return ReadCommand(ApplyConfig(config, nodes), added=frozenset(nodes or ()))
+    added = (*_each_of(NODE, nodes or ()), *_each_of(SERVICE, config.services))
+    return ReadCommand(ApplyConfig(config, nodes), added=frozenset(added))
 
 
 _COMMANDS: Mapping[tuple[str, ...], Callable[[Params], ReadCommand]] = {

@@ -13,7 +13,8 @@ Algorithm of `read_story`
    the time of the line above.
 2. Parse the command with the parser of the command line (story_commands.py). Relative times in the command
    count from the time of the line.
-3. Check the names of nodes and the numbers of jobs, as far as they are known before the run.
+3. Check the names of nodes, services and reservations, and the numbers of jobs, as far as they are known
+   before the run.
 
 Every error names the file and the line.
 """
@@ -31,7 +32,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from cli.commands.sim.story.story_commands import command_of
+from cli.commands.sim.story.story_commands import NODE, SERVICE, Named, command_of
 from cli.exit_codes import CommandError
 from cli.registry import nearest
 from wire import amounts
@@ -51,19 +52,20 @@ _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 @dataclass
 class StoryFacts:
-    """What is known before the run: the time of the first submit (`begin_s`), the names of nodes, and the
-    jobs of the log.
-
-    `services` is true if the configuration has services. Their replicas are jobs too, but not in the log.
+    """What is known before the run: the time of the first submit (`begin_s`), the nodes, services and
+    reservations (`named`), and the jobs of the log.
     """
 
     begin_s: float
     zone: tzinfo
-    nodes: set[str]
+    named: set[Named]
     configured: bool
     """Whether the simulated nodes are those of the scheduler.toml."""
-    services: bool
     jobs: Mapping[int, TraceJob] = field(default_factory=dict)
+
+    def names(self, kind: str) -> list[str]:
+        """Return the sorted names of all nodes, services or reservations."""
+        return sorted(name for each, name in self.named if each == kind)
 
 
 def facts_of(work: Iterable[TraceJob], cluster: Cluster, config: Config) -> StoryFacts:
@@ -71,9 +73,8 @@ def facts_of(work: Iterable[TraceJob], cluster: Cluster, config: Config) -> Stor
     return StoryFacts(
         begin_s=min((job.submit_s for job in jobs.values()), default=0.0),
         zone=ZoneInfo(config.scheduler.time_zone),
-        nodes=set(cluster.nodes),
+        named={*((NODE, name) for name in cluster.nodes), *((SERVICE, name) for name in config.services)},
         configured=bool(config.nodes) and set(config.nodes) == set(cluster.nodes),
-        services=bool(config.services),
         jobs=jobs,
     )
 
@@ -84,6 +85,8 @@ def read_story(path: Path, facts: StoryFacts) -> tuple[StoryStep, ...]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
         raise CommandError(f"{path}: the file is not text in UTF-8") from None
+    except FileNotFoundError:
+        raise CommandError(f"{path}: there is no such file", "Check the path given with --story.") from None
     return story_of(lines, str(path), facts)
 
 
@@ -130,15 +133,17 @@ def _command(words: list[str], facts: StoryFacts) -> StoryCommand:
             "there is no command behind the time", "Write one, such as: day 3 08:00 nodes drain gpu01"
         )
     command = command_of(words, configured=facts.configured)
-    unknown = next((each for each in command.named if each not in facts.nodes), None)
+    unknown = next((each for each in command.named if each not in facts.named), None)
     if unknown is not None:
+        kind, name = unknown
+        known = facts.names(kind)
         raise CommandError(
-            f"there is no node {unknown!r}.{nearest(unknown, sorted(facts.nodes))}",
-            f"The nodes at this line: {_few(sorted(facts.nodes))}.",
+            f"there is no {kind} {name!r}.{nearest(name, known)}",
+            f"The {kind}s at this line: {_few(known) or 'none'}.",
         )
     for word in command.jobs:
         _check_jobs(word, facts)
-    facts.nodes |= command.added
+    facts.named |= command.added
     return command.command
 
 
@@ -156,7 +161,8 @@ def _check_jobs(word: str, facts: StoryFacts) -> None:
             number = int(text.partition("_")[0])
         case ArrayElements(array, _):
             number = array
-        case JobsOf() if not facts.services:
+        # The replicas of services are jobs too, but not in the log.
+        case JobsOf() if not facts.names(SERVICE):
             jobs = facts.jobs.values()
             if not any(selection.matches(job.user, job.spec.project, job.spec.name) for job in jobs):
                 known = {_of(job, selection.field) for job in jobs}
