@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Iterator, Mapping, Optional
+from typing import Callable, Iterator, Mapping, Optional
 
 from wire.job.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
 from wire.job.arrays import array_indices
@@ -145,13 +145,10 @@ def qos_class(spec: JobSpec) -> str:
     return "burstable" if beyond else "guaranteed"
 
 
-_USUAL = "command name project queue priority cpu_milli memory_mib gpus nodes time_limit_s hold preemptible"
-_SELDOM = attrgetter(*(each.name for each in fields(JobSpec) if each.name not in _USUAL.split()))
-_AS_USUAL = _SELDOM(JobSpec(command=()))
-"""The default values of the fields that few jobs set. A spec with these values needs no check of these
-fields.
-"""
+Problems = Iterator[tuple[str, str]]
+"""Errors in a JobSpec, each as (field name, sentence for users)."""
 
+_SeldomCheck = tuple[Callable[[JobSpec], object], object, Callable[[JobSpec], Problems]]
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _PROGRAM = "must name a program to run"
 MAX_COMMENT = 1_000
@@ -163,13 +160,14 @@ def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
     name, sentence for users).
     """
     found = list(_usual_problems(spec))
-    if _SELDOM(spec) != _AS_USUAL:
-        # Check the rarely used fields only if the job sets one of them. This saves time for most jobs.
-        found += _seldom_problems(spec)
+    for values, default, check in _SELDOM_CHECKS:
+        # Check rarely used fields only if the job sets one of them. This saves time for most jobs.
+        if values(spec) != default:
+            found += check(spec)
     return found
 
 
-def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+def _usual_problems(spec: JobSpec) -> Problems:
     """Yield the errors in the fields of a JobSpec that most jobs set."""
     if not spec.command or not spec.command[0]:
         yield "command", _PROGRAM
@@ -201,9 +199,7 @@ def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
         yield "time_limit_s", "must be positive and at most ten years"
 
 
-def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield the errors in the fields of a JobSpec that few jobs set."""
-    yield from _unstorable(_seldom_texts(spec))
+def _limit_problems(spec: JobSpec) -> Problems:
     if len(spec.profile or "") > 200:
         yield "profile", "must be at most 200 characters"
     if spec.profile == "":
@@ -227,30 +223,28 @@ def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
         yield "min_runtime_s", "must not be negative, and at most ten years"
     if not 0 <= spec.grace_s <= 3_600:
         yield "grace_s", "must lie between 0 and 3600 seconds"
-    yield from _checkpoint_problems(spec)
+
+
+def _process_problems(spec: JobSpec) -> Problems:
     if len(spec.comment) > MAX_COMMENT:
         yield "comment", f"must be at most {MAX_COMMENT} characters"
     if not 1 <= spec.tasks_per_node <= 1_000:
         yield "tasks_per_node", "must be between 1 and 1000"
     if spec.workdir is not None and not spec.workdir.startswith("/"):
         yield "workdir", "must be an absolute path"
-    yield from image_problems(spec)
-    yield from output_problems(spec)
-    yield from gpu_requirement_problems(spec)
-    yield from licence_problems(spec.licences)
-    yield from job_affinity_problems(spec)
-    yield from affinity_problems(spec.affinity, spec.preferences, spec.tolerations)
+
+
+def _env_problems(spec: JobSpec) -> Problems:
     for key in spec.env:
         if not key or "=" in key:
             yield f"env.{key}", "is not a valid environment variable"
-    if spec.array is not None:
-        try:
-            array_indices(spec.array)
-        except ValueError as error:
-            yield "array", str(error)
-    yield from condition_problems(spec)
-    yield from health_problems(spec)
-    yield from gang_problems(spec)
+
+
+def _array_problems(spec: JobSpec) -> Problems:
+    try:
+        array_indices(spec.array or "")
+    except ValueError as error:
+        yield "array", str(error)
 
 
 def signal_name(text: str) -> str:
@@ -260,7 +254,7 @@ def signal_name(text: str) -> str:
     return name if name in SIGNALS else ""
 
 
-def _checkpoint_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+def _checkpoint_problems(spec: JobSpec) -> Problems:
     for where, text in (("checkpoint_signal", spec.checkpoint_signal), ("warn_signal", spec.warn_signal)):
         if text and not signal_name(text):
             yield where, f"must be one of {', '.join(SIGNALS)}"
@@ -282,7 +276,7 @@ def is_storable(text: str) -> bool:
     return not _UNSTORABLE.search(text)
 
 
-def _unstorable(texts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _unstorable(texts: Iterator[tuple[str, str]]) -> Problems:
     return ((where, "must be Unicode text without NUL") for where, text in texts if not is_storable(text))
 
 
@@ -292,12 +286,14 @@ def _usual_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     yield from (("command", part) for part in spec.command)
 
 
-def _seldom_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield every text in the fields that few jobs set, as (field name, text)."""
-    yield from (("profile", spec.profile or ""),)
-    yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""), ("comment", spec.comment))
-    yield from (("output", spec.output), ("error", spec.error))
-    yield from (("checkpoint_dir", spec.checkpoint_dir or ""),)
+def _single_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Yield the text of each rarely used field that has one text, as (field name, text)."""
+    for name in _SINGLE_TEXTS.split():
+        yield name, getattr(spec, name) or ""
+
+
+def _listed_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Yield every text in the rarely used fields that have several texts, as (field name, text)."""
     yield from (("health", part) for part in (spec.health.command if spec.health is not None else ()))
     yield from (("checkpoint_command", part) for part in spec.checkpoint_command)
     yield from ((f"after[{index}]", each.path) for index, each in enumerate(spec.after))
@@ -305,6 +301,10 @@ def _seldom_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     yield from image_texts(spec)
     yield from (("gpu_models", model) for model in spec.gpu_models)
     yield from affinity_texts(spec.affinity, spec.preferences, spec.tolerations)
+
+
+def _mapped_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Yield every key and value in labels, selector and environment, as (field name, text)."""
     for where, pairs in (("labels", spec.labels), ("selector", spec.selector), ("env", spec.env)):
         for key, value in pairs.items():
             yield f"{where}.{key}", key
@@ -321,3 +321,49 @@ def _whole_or_share(gpus: float) -> bool:
 def gpus_text(gpus: float) -> str:
     """Return a number of GPUs as text, such as 8 or 0.25."""
     return f"{gpus:g}"
+
+
+def _if_set(names: str, check: Callable[[JobSpec], Problems]) -> _SeldomCheck:
+    """Return the check with a function that reads the named fields, and the default values of the fields."""
+    values = attrgetter(*names.split())
+    return values, values(JobSpec(command=())), check
+
+
+_SINGLE_TEXTS = "profile workdir array comment output error checkpoint_dir"
+_LISTED_TEXTS = (
+    "health checkpoint_command after datasets image mounts gpu_models affinity preferences tolerations"
+)
+_SELDOM_CHECKS = (
+    _if_set(_SINGLE_TEXTS, lambda spec: _unstorable(_single_texts(spec))),
+    _if_set(_LISTED_TEXTS, lambda spec: _unstorable(_listed_texts(spec))),
+    _if_set("labels selector env", lambda spec: _unstorable(_mapped_texts(spec))),
+    _if_set(
+        "profile time_min_s scratch_mib cpu_limit_milli memory_limit_mib min_runtime_s grace_s",
+        _limit_problems,
+    ),
+    _if_set(
+        "checkpoint_command checkpoint_signal checkpoint_dir checkpoint_s checkpoint_keep warn_signal warn_s",
+        _checkpoint_problems,
+    ),
+    _if_set("comment tasks_per_node workdir", _process_problems),
+    _if_set("image mounts", image_problems),
+    _if_set("output error open_mode umask", output_problems),
+    _if_set("datasets gpu topology", gpu_requirement_problems),
+    _if_set("licences", lambda spec: licence_problems(spec.licences)),
+    _if_set("labels company", job_affinity_problems),
+    _if_set(
+        "affinity preferences tolerations",
+        lambda spec: affinity_problems(spec.affinity, spec.preferences, spec.tolerations),
+    ),
+    _if_set("env", _env_problems),
+    _if_set("array", _array_problems),
+    _if_set(
+        "begin_at deadline_at start_within_s restart after after_count after_within_s relax relax_after_s",
+        condition_problems,
+    ),
+    _if_set("health", health_problems),
+    _if_set("gang", gang_problems),
+)
+"""The checks of the fields that few jobs set, in the order in which their errors are reported. A check finds
+no error if all its fields have their default values.
+"""

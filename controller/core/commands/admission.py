@@ -59,6 +59,8 @@ def labels_added_by_queue(submitted: JobSpec, admitted: JobSpec) -> tuple[str, .
 
     `submitted` is the job's spec before the rules of the queue were applied, `admitted` the spec after that.
     """
+    if admitted.selector is submitted.selector:
+        return ()
     return tuple(sorted(admitted.selector.keys() - submitted.selector.keys()))
 
 

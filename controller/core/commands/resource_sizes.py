@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from controller.core.cluster.gpu_requirements import gpu_needs_of
-from controller.core.model.request import ResourceRequest, request_of
+from controller.core.model.request import PerNodeRequest, ResourceRequest, request_of
 from wire.job.spec import JobSpec, with_values
 from wire.names import WHOLE_GPU
 
@@ -20,6 +20,7 @@ BEST_EFFORT = {"cpu_milli": 100, "memory_mib": 64}
 jobs.
 """
 
+MAX_CACHED = 4_096
 FIXED_SIZES = {"cpu_milli": 1_000, "memory_mib": 1_024}
 LEFT_PART = 10
 """This divisor leaves one tenth of a node's CPUs and memory for jobs without GPUs. Otherwise, after one small
@@ -65,8 +66,8 @@ class DefaultSizes:
 
     Invariant: with a default of rule 3, a job fits on every node that could hold it without the default. With
     a default of rule 2, it fits on at least one of these nodes.
-    Cost: O(nodes) for the first job with a request after nodes changed, one dictionary lookup for each
-    further job with the same request.
+    Cost: O(nodes) for the first job with a request after nodes changed. For each further job with the same
+    request one dictionary lookup and one copy of the spec.
 
     Example: a node has 8 GPUs, 128 CPUs and 2,000 GiB. `--gpus 2` gets 28 CPUs and 450 GiB. With a second
     node of 4 GPUs, 16 CPUs and 60 GiB, the same job gets 7 CPUs and 27 GiB, and fits on both nodes. With
@@ -75,7 +76,13 @@ class DefaultSizes:
 
     def __init__(self, rules: QuotaConfig) -> None:
         self._rules = rules
-        self._shares: dict[ResourceRequest, tuple[int, _Share | None]] = {}
+        self._layout = -1
+        """The version of the nodes for which the cached results below are valid."""
+        self._sizes: dict[tuple[Hashable, ...], Mapping[str, Any]] = {}
+        self._last: tuple[JobSpec, Placer, JobSpec] | None = None
+        """The last spec, its placer, and the spec with CPU and memory filled in. Replicas of a service are
+        submitted with one spec, and so share the filled spec too.
+        """
         self._provisional: set[int] | None = None
 
     def fill(self, spec: JobSpec, placer: Placer) -> JobSpec:
@@ -84,6 +91,30 @@ class DefaultSizes:
         """
         if spec.cpu_milli and spec.memory_mib:
             return spec
+        if placer.nodes.layout_version != self._layout:
+            self._layout, self._last = placer.nodes.layout_version, None
+            self._sizes.clear()
+        if self._last is None or self._last[0] is not spec or self._last[1] is not placer:
+            sizes = self._sizes_of(spec, placer)
+            if spec.by_default:
+                sizes = {**sizes, "by_default": {**spec.by_default, **sizes["by_default"]}}
+            self._last = spec, placer, with_values(spec, sizes)
+        return self._last[2]
+
+    def _sizes_of(self, spec: JobSpec, placer: Placer) -> Mapping[str, Any]:
+        """Return the missing CPU and memory of the spec, and in `by_default` the source of each. The result
+        is cached for all jobs with an equal request.
+        """
+        limits = spec.cpu_limit_milli, spec.memory_limit_mib
+        asked = placer, request_of(spec), spec.queue, spec.best_effort, limits
+        found = self._sizes.get(asked)
+        if found is None:
+            if len(self._sizes) >= MAX_CACHED:
+                self._sizes.clear()
+            found = self._sizes[asked] = self._find_sizes(spec, placer)
+        return found
+
+    def _find_sizes(self, spec: JobSpec, placer: Placer) -> Mapping[str, Any]:
         found: dict[str, Any] = {}
         notes: dict[str, str] = {}
         for field in FIXED_SIZES:
@@ -94,7 +125,7 @@ class DefaultSizes:
                 # If the job sets a limit for its CPU or memory, reduce the default to the limit, because a
                 # request may not be above its limit.
                 found[name] = min(found[name], limit)
-        return with_values(spec, {**found, "by_default": {**spec.by_default, **notes}})
+        return {**found, "by_default": notes}
 
     def refill(self, spec: JobSpec, placer: Placer, changed: frozenset[str]) -> JobSpec:
         """Return the spec after a user changed the fields named in `changed`. If the default CPU and memory
@@ -173,20 +204,11 @@ class DefaultSizes:
         gpu_milli = gpu_needs_of(part, placer.nodes.columns).max_milli if part.wants_gpus else 0
         if shape is None:
             return gpu_milli or int(part.wants_gpus), None
-        layout = placer.nodes.layout_version
-        known = self._shares.get(probe)
-        if known is None or known[0] != layout:
-            if known is None and len(self._shares) >= 4_096:
-                self._shares.clear()
-            known = self._shares[probe] = (layout, self._find_share(probe, placer, gpu_milli))
-        return gpu_milli, known[1]
+        return gpu_milli, self._find_share(part, placer, gpu_milli)
 
-    def _find_share(self, probe: ResourceRequest, placer: Placer, gpu_milli: int) -> _Share | None:
-        shape = placer.shape(probe)
-        if shape is None:
-            return None
+    def _find_share(self, part: PerNodeRequest, placer: Placer, gpu_milli: int) -> _Share | None:
         nodes, columns = placer.nodes, placer.nodes.columns
-        rows = placer.possible(shape.part).nonzero()[0]
+        rows = placer.possible(part).nonzero()[0]
         if not len(rows):
             # If taints exclude the job from every node, use all nodes, because an operator can remove the
             # taints.
@@ -196,17 +218,17 @@ class DefaultSizes:
         for row in rows:
             cpus, mib = int(columns.cpu_total[row]), int(columns.memory_total[row])
             name = nodes.rows[row].name
-            part, whole = gpu_milli, int(columns.gpu_count[row]) * WHOLE_GPU
+            wanted, whole = gpu_milli, int(columns.gpu_count[row]) * WHOLE_GPU
             if gpu_milli:
                 cpus, mib = cpus - cpus // LEFT_PART, mib - mib // LEFT_PART
             else:
-                part, whole = probe.part.cpu_milli, cpus
+                wanted, whole = part.cpu_milli, cpus
             if not whole:
                 continue
-            cpu = max(1, cpus * min(part, whole) // whole)
+            cpu = max(1, cpus * min(wanted, whole) // whole)
             if cpu > 1_000:  # Round down to whole cores, because jobs are bound to whole cores.
                 cpu -= cpu % 1_000
-            memory = max(1, mib * min(part, whole) // whole)
+            memory = max(1, mib * min(wanted, whole) // whole)
             if memory > 1_024:  # Round down to whole GiB, so that the value is easy to read.
                 memory -= memory % 1_024
             least_cpu = min(least_cpu or (cpu, name), (cpu, name))

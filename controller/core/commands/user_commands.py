@@ -83,7 +83,7 @@ class UserCommands:
         known = self._state.keys.get((given.user, given.key)) if given.key else None
         if known:
             return Accepted(tuple(known))
-        if not is_storable(given.key) or len(given.key) > MAX_KEY:
+        if given.key and (not is_storable(given.key) or len(given.key) > MAX_KEY):
             return Refusal("invalid", f"must be Unicode text of at most {MAX_KEY} characters", "key")
         examined = self._examine(given, now)
         if isinstance(examined, Refusal):

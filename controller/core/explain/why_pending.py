@@ -285,12 +285,14 @@ def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
     Also return None while a node has not connected since the controller started, because its hardware is
     unknown or may have changed.
     """
+    if placer.shape(ask) is not None:
+        return None
     nodes, field = placer.nodes, placer.unsupported_request(ask.part)
     if field is not None:
         return Refusal(
             "never_fits", f"can never be placed: {unfiltered_message(field)}", field, UNFILTERED_HINT
         )
-    if not len(nodes) or nodes.never_connected or placer.shape(ask) is not None:
+    if not len(nodes) or nodes.never_connected:
         return None
     if any(node.reconnect_expected for node in nodes.rows):
         return None

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from controller.core.commands.resource_sizes import PROVISIONAL
+from controller.core.framework.profiles import Profile
 from controller.core.model import inputs
 from controller.core.model.request import JobDefaults
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
 from tests.engine_harness import PIPELINE, EngineHarness, spec
+from wire.job.affinity import parse_term
 from wire.job.spec import JobSpec
 
 GIB = 1024
@@ -107,6 +109,24 @@ def test_default_sizes_are_provisional_until_the_first_node_joins() -> None:
         assert (each.job(job).spec.cpu_milli, each.job(job).spec.memory_mib) == (14_000, 230 * GIB)
         assert each.job(stated).spec.memory_mib == GIB
         assert [start.cpu_milli for start in each.tick()] == [14_000, 2_000]
+
+
+def test_equal_jobs_of_two_profiles_get_shares_of_the_nodes_of_their_own_profile() -> None:
+    left = Profile("left", PIPELINE, nodes=(parse_term("node in gpu01"),), queues=("left",))
+    right = Profile("right", PIPELINE, nodes=(parse_term("node in gpu02"),), queues=("right",))
+    rules = replace(PIPELINE.rules, defaults=JobDefaults())
+    harness = EngineHarness(replace(PIPELINE, rules=rules, profiles=(left, right)))
+    harness.join("gpu01", **BIG)
+    harness.join("gpu02", **SMALL)
+    assert size_of(harness, spec(1, queue="left")) == (14, 230)
+    assert size_of(harness, spec(1, queue="right")) == (3, 14)
+
+
+def test_spec_that_is_submitted_again_gets_the_sizes_of_the_nodes_of_that_time() -> None:
+    harness, asked = harness_of(BIG), spec(1)
+    assert size_of(harness, asked) == (14, 230)
+    harness.join("gpu02", **SMALL)
+    assert size_of(harness, asked) == (3, 14)
 
 
 def test_edit_recomputes_default_sizes() -> None:
