@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import ge
 
 from controller.core.cluster.gpu_requirements import GpuNeeds
 from controller.core.cluster.node_table import ABSENT, NodeTable
@@ -53,12 +54,21 @@ class FreeResources:
     def copy(self) -> FreeResources:
         return FreeResources(self.cpu_milli, self.memory_mib, self.gpus.copy(), self.models, self.scratch_mib)
 
+    def covers(self, other: FreeResources) -> bool:
+        """Return whether at least as much of each resource is free as in the other object."""
+        return (
+            self.cpu_milli >= other.cpu_milli
+            and self.memory_mib >= other.memory_mib
+            and self.scratch_mib >= other.scratch_mib
+            and all(map(ge, self.gpus, other.gpus))
+        )
+
     def minimum(self, other: FreeResources) -> FreeResources:
         """Return for each resource the smaller amount of the two objects."""
         return FreeResources(
             min(self.cpu_milli, other.cpu_milli),
             min(self.memory_mib, other.memory_mib),
-            [min(pair) for pair in zip(self.gpus, other.gpus, strict=True)],
+            list(map(min, self.gpus, other.gpus)),
             self.models,
             min(self.scratch_mib, other.scratch_mib),
         )

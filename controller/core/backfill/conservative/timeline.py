@@ -69,11 +69,20 @@ class Segment:
 class NodeTimeline(Timeline[Segment]):
     """The resources that running jobs and reservations leave free on one node, over time."""
 
-    __slots__ = ("node",)
+    __slots__ = ("_dips", "_fits", "node")
 
     def __init__(self, node: Node, now: float, free: FreeResources) -> None:
         super().__init__([now], [Segment(free)])
         self.node = node
+        self._forget_caches()
+
+    def _forget_caches(self) -> None:
+        self._fits: dict[PerNodeRequest, bytes] = {}
+        """By request: one byte for each segment, which is 1 if the request fits in the segment."""
+        self._dips: list[int] | None = None
+        """The indices of the segments in which less of some resource is free than in the segment before. None
+        if they have not been computed since the timeline changed.
+        """
 
     def copy(self, node: Node) -> NodeTimeline:
         """Return a copy that refers to `node`, the same node in another copy of the cluster state."""
@@ -84,6 +93,7 @@ class NodeTimeline(Timeline[Segment]):
     def append(self, moment: float, free: FreeResources) -> None:
         """Set the free resources from `moment` on, which must be later than all times in the timeline."""
         if free != self.values[-1].free:
+            self._forget_caches()
             self.times.append(moment)
             self.values.append(Segment(free))
 
@@ -91,6 +101,7 @@ class NodeTimeline(Timeline[Segment]):
         """Add an allocation to the free resources (`sign` 1), or subtract it (-1), from `start` to `end`."""
         if end <= start:
             return
+        self._forget_caches()
         first, last = self.cut(start), self.cut(end)
         for at in range(first, last):
             free = self.values[at].free.copy()
@@ -99,6 +110,12 @@ class NodeTimeline(Timeline[Segment]):
         for at in (last, first):  # Merge neighbouring segments that have become equal.
             if 0 < at < len(self.times) and self.values[at].free == self.values[at - 1].free:
                 del self.times[at], self.values[at]
+
+    def forget_past(self, now: float) -> bool:
+        dropped = super().forget_past(now)
+        if dropped:
+            self._forget_caches()
+        return dropped
 
     def least(self, since: float, duration: float) -> FreeResources:
         """Return the resources that stay free from `since` to `since + duration`."""
@@ -119,29 +136,65 @@ class NodeTimeline(Timeline[Segment]):
 
         Also return the resources that stay free while the job runs. None if there is no such time. A job
         keeps the same GPUs until it ends, so the GPUs of a request must be free in all segments.
+
+        1. Go to the next segment in which the request fits, and from there to the next one in which it does
+           not fit. If this one begins while the job would run, go on behind it.
+        2. Find the resources that stay free in all segments between them (`_least_fitting`). If the request
+           does not fit in these, start one segment later.
         """
-        times, values, count, row = self.times, self.values, len(self.times), self.node.row
+        times, fits = self.times, self._fits.get(part)
+        if fits is None:
+            fits = self._fits[part] = self._fitting_segments(part, needs)
         at, start = self.index_at(since), since
-        while True:
-            least, until, end = values[at].free, at, start + duration
-            while True:
-                segment = values[until]
-                fits = segment.fits.get(part)
-                if fits is None:
-                    fits = segment.fits[part] = segment.free.fits(part, needs, row)
-                if not fits:
-                    break
-                if until > at and needs.count:
-                    least = least.minimum(segment.free)
-                    if not least.fits(part, needs, row):
-                        break
-                until += 1
-                if until == count or times[until] >= end:
-                    return start, least
-            at = at + 1 if fits else until + 1
-            if at >= count:
-                return None
+        if not fits[at]:
+            at = fits.find(1, at)
             start = times[at]
+        while at >= 0:
+            too_full = fits.find(0, at)
+            if too_full >= 0 and times[too_full] < start + duration:
+                at = fits.find(1, too_full)
+            else:
+                least = self._least_fitting(part, needs, at, start + duration)
+                if least is not None:
+                    return start, least
+                at = fits.find(1, at + 1)
+            start = times[at]
+        return None
+
+    def _fitting_segments(self, part: PerNodeRequest, needs: GpuNeeds) -> bytes:
+        row, found = self.node.row, bytearray()
+        for segment in self.values:
+            fits = segment.fits.get(part)
+            if fits is None:
+                fits = segment.fits[part] = segment.free.fits(part, needs, row)
+            found.append(fits)
+        return bytes(found)
+
+    def _least_fitting(
+        self, part: PerNodeRequest, needs: GpuNeeds, at: int, end: float
+    ) -> FreeResources | None:
+        """Return the resources that stay free from segment `at` until `end`, or those of the segment `at` if
+        the request has no GPUs. None if the request does not fit in them.
+
+        Only the segments in `_dips` are compared, because all other segments have at least as much free as
+        the segment before them.
+        """
+        least = self.values[at].free
+        if not needs.count:
+            return least
+        if self._dips is None:
+            self._dips = [
+                later
+                for later in range(1, len(self.values))
+                if not self.values[later].free.covers(self.values[later - 1].free)
+            ]
+        for dip in self._dips[bisect_right(self._dips, at) :]:
+            if self.times[dip] >= end:
+                break
+            least = least.minimum(self.values[dip].free)
+            if not least.fits(part, needs, self.node.row):
+                return None
+        return least
 
 
 class LicenceTimeline(Timeline[int]):
