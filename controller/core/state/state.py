@@ -79,6 +79,8 @@ class State:
         """`[scheduler] gang_after_s`: gangs that have waited longer come first; None: never."""
         self.releases: list[tuple[float, int]] = []
         """(expected end, job) of every job that is placed or nominated, the soonest end first."""
+        self._assumed_releases: list[tuple[float, int]] = []
+        """The entries of `releases` of jobs without a time limit. Their ends are only assumed."""
         self.claims: dict[int, None] = {}
         """Nominated jobs, in the order of their nominations."""
         self.shortenable: set[int] = set()
@@ -337,23 +339,27 @@ class State:
 
     def add_release(self, job: Job) -> None:
         """Add the expected end of a placed or nominated job to the sorted list `releases`."""
-        insort(self.releases, (job.expected_end, job.id))
+        release = (job.expected_end, job.id)
+        insort(self.releases, release)
+        if job.limit == NEVER:
+            insort(self._assumed_releases, release)
 
     def remove_release(self, job: Job) -> None:
         """Remove the job from the sorted list `releases`. Call it before the job's expected end changes,
         because the end is the sort key.
         """
         release = (job.expected_end, job.id)
-        at = bisect_left(self.releases, release)
-        if at < len(self.releases) and self.releases[at] == release:
-            del self.releases[at]
+        for releases in (self.releases, self._assumed_releases):
+            at = bisect_left(releases, release)
+            if at < len(releases) and releases[at] == release:
+                del releases[at]
 
     def assumes_ends(self, by: float) -> bool:
         """Return whether at least one running job without a time limit is planned to end at or before the
         time `by`.
         """
-        ending = takewhile(lambda each: each[0] <= by, self.releases)
-        return any(self.jobs[job].limit == NEVER and self.jobs[job].stop_by is None for _, job in ending)
+        ending = takewhile(lambda each: each[0] <= by, self._assumed_releases)
+        return any(self.jobs[job].stop_by is None for _, job in ending)
 
     def released_by(self, job: Job) -> list[Allocation]:
         """Return the allocations that other jobs can use after the end of this job: all of its allocations
