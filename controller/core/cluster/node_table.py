@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,19 @@ class NodeTable:
             self.row_cache.update((labels.get("node", ""), row) for row, labels in enumerate(self.labels))
         return self.row_cache
 
+    def copy(self) -> NodeTable:
+        """Return a copy with its own columns. It has no functions that read other values of the nodes yet
+        (`Nodes` sets them).
+        """
+        return replace(
+            self,
+            **{name: getattr(self, name).copy() for name in _COPIED},
+            dataset_reads=None,
+            job_affinity=None,
+            gpu_topology=None,
+            gpu_value=None,
+        )
+
     def domain(self, label: str) -> Ints:
         """Return one number for each node: the same number for nodes with the same value of the label, and -1
         for nodes without the label.
@@ -119,6 +132,14 @@ class NodeTable:
         return [
             code for code, model in enumerate(self.models) if any(names_model(name, model) for name in names)
         ]
+
+
+_COPIED = tuple(
+    each.name
+    for each in fields(NodeTable)
+    if each.name not in ("dataset_reads", "job_affinity", "gpu_topology", "gpu_value")
+)
+"""The fields of NodeTable that are arrays, lists or dictionaries."""
 
 
 def either_mask(one: Bools | None, other: Bools | None) -> Bools | None:

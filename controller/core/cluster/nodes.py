@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -77,6 +78,13 @@ class Node:
     last_placement: int = 0
     """The number of the node's last placement, counted from the controller's start; 0 for none."""
     marks: NodeOverrides = field(default_factory=NodeOverrides)
+
+    def copy(self) -> Node:
+        """Return a copy with its own jobs and nominations."""
+        other = copy(self)
+        other.labels, other.health = dict(self.labels), dict(self.health)
+        other.held, other.claims, other.leaving = dict(self.held), dict(self.claims), dict(self.leaving)
+        return other
 
     @property
     def effective_labels(self) -> dict[str, str]:
@@ -235,20 +243,17 @@ class Nodes:
     def copy(self) -> Nodes:
         """Return a copy with all allocations and nominations. Callers try placements on the copy."""
         other = Nodes()
-        other.copy_empty(self)
-        for node in self.rows:
-            copied = other.by_name[node.name]
-            copied.held, copied.claims, copied.leaving = (
-                dict(node.held),
-                dict(node.claims),
-                dict(node.leaving),
-            )
-        other.datasets = self.datasets
-        other.layout_version, other.demand, other.job_affinity = (
-            self.layout_version,
-            self.demand,
-            self.job_affinity.copy(),
-        )
+        other._rows = [node.copy() for node in self.rows]
+        other.by_name = {node.name: node for node in other._rows}
+        other.removed, other.never_connected = set(self.removed), self.never_connected
+        other._placements, other.gpu_counts = self._placements, GpuCounts(self.gpu_counts.by_model)
+        other.datasets, other.demand = self.datasets, self.demand
+        other.job_affinity = self.job_affinity.copy()
+        # Copy the node table as well. To compute the table again would take most of the time of the copy.
+        other._columns = self.columns.copy()
+        other._bind_columns()
+        other.layout_version = self.layout_version
+        other._gpu_topology, other._gpu_topology_at = self._gpu_topology, self._gpu_topology_at
         return other
 
     def insert(self, node: Node) -> None:
@@ -440,16 +445,18 @@ class Nodes:
         self._rows = sorted(self.by_name.values(), key=lambda node: node.name)
         width = max((len(node.facts.gpus) for node in self._rows), default=0)
         self._columns = empty_table(len(self._rows), width)
-        self._columns.gpu_value = self.gpu_value
-        self._columns.gpu_topology = self.gpu_topology
-        # `self.job_affinity` is read at each call, because `Nodes.copy` replaces the object after the table
-        # was built.
-        self._columns.job_affinity = lambda: self.job_affinity
-        self._columns.dataset_reads = lambda: self.datasets
+        self._bind_columns()
         for row, node in enumerate(self._rows):
             node.row = row
             self._write(node)
         self._stale = False
+
+    def _bind_columns(self) -> None:
+        """Let the node table read the other values that plugins may use from these nodes."""
+        self._columns.gpu_value = self.gpu_value
+        self._columns.gpu_topology = self.gpu_topology
+        self._columns.job_affinity = lambda: self.job_affinity
+        self._columns.dataset_reads = lambda: self.datasets
 
     def rebuilt_columns(self) -> NodeTable:
         """Return a node table computed from nodes and allocations alone. Tests compare it with the table that
