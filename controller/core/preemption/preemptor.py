@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from controller.core.cluster.free_resources import free_on
+from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import ABSENT, Bools, either_mask
 from controller.core.framework.interfaces import PreemptionGuards, Strategy
 from controller.core.model.events.nominations import PreemptionPlanned, Victim
@@ -122,7 +124,7 @@ class Preemptor:
         self._sync(now)
         # Exclude nodes that the job may not use (step 2 of the class docstring).
         barred = self.barred(job, shape, now, reserved)
-        ending = self._ending(job, now, barred)
+        ending = self._ending(job, shape, now, barred)
         if ending is not None:
             self.retry_at = ending[1]
             return None
@@ -151,13 +153,17 @@ class Preemptor:
         if shape is None or not self._searches:
             return [], NEVER
         self._sync(now)
-        return self._ending(job, now, self.barred(job, shape, now, reserved)) or ([], NEVER)
+        return self._ending(job, shape, now, self.barred(job, shape, now, reserved)) or ([], NEVER)
 
-    def _ending(self, job: Job, now: float, barred: Bools | None) -> tuple[list[Job], float] | None:
+    def _ending(
+        self, job: Job, shape: Shape, now: float, barred: Bools | None
+    ) -> tuple[list[Job], float] | None:
         ids = self._searches[0].ending(now) if self._searches else []
         if not ids:
             return None
         jobs = [self._state.jobs[each] for each in ids]
+        if not self._may_fit_after(jobs, shape):
+            return None  # Return before the nodes are copied, which is slow.
         ends = sorted((likely_ends(each, self.guards_of(each)).at(now), each.id) for each in jobs)
         nodes = self._state.nodes.copy()
         placer = Placer(nodes, self._placer.pipeline)
@@ -168,6 +174,28 @@ class Preemptor:
                 chosen = {allocation.node for allocation in placement.allocations}
                 return [each for each in jobs if not chosen.isdisjoint(each.members)], at
         return None
+
+    def _may_fit_after(self, ending: Iterable[Job], shape: Shape) -> bool:
+        """Return False if too few nodes have enough free resources for the request even when all jobs in
+        `ending` have ended. True means that the request may fit then.
+        """
+        nodes, ranking = self._state.nodes, self._placer.ranking(shape.part)
+        needs = gpu_needs_of(shape.part, nodes.columns)
+        fitting = ranking.count
+        left: dict[str, list[int]] = {}
+        for each in ending:
+            for member in each.running:
+                left.setdefault(member.allocation.node, []).append(each.id)
+        for name, jobs in left.items():
+            node = nodes.by_name[name]
+            if ranking.fits[node.row]:
+                continue
+            free = free_on(nodes, node.row)
+            for number in jobs:
+                free.add(node, node.held[number], 1)
+            # On a node with nominations, the end of a job may free more than the job holds.
+            fitting += bool(node.claims) or free.fits(shape.part, needs, node.row)
+        return fitting >= shape.nodes
 
     def barred(self, job: Job, shape: Shape, now: float, reserved: Bools | None) -> Bools | None:
         """Return True for each node that must not be used for the waiting job: nodes in `reserved`, and nodes

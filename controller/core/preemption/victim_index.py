@@ -10,7 +10,7 @@ import numpy as np
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import ABSENT, ALL_ROWS, Bools, Floats, Ints, Rows
 from controller.core.framework.interfaces import Strategy
-from controller.core.model.job import NEVER, NO_JOB, Job
+from controller.core.model.job import NEVER, NO_JOB
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer
 from controller.core.placement.ranking import filters_for, rows_passing
@@ -26,6 +26,10 @@ _COLUMNS = (
 """The arrays of VictimIndex. Each has one row per node and one column per job on the node."""
 _FIRST_WIDTH = 8
 _TOO_MUCH = 1 << 40
+_EARLY_S = 1.0
+"""Seconds by which the nodes of jobs that are likely to end soon are read early, so that rounded times cannot
+hide such a job.
+"""
 
 
 class VictimIndex:
@@ -60,6 +64,13 @@ class VictimIndex:
         """A heap of (likely end of a job, row of its node). After the likely end the job may be preempted
         again.
         """
+        self._ending_from: list[tuple[float, float, int]] = []
+        """A heap of (time from which a job is spared, its likely end, row of its node)."""
+        self._ending_rows: dict[int, float] = {}
+        """The nodes, by row, that may have a job which is spared now, and the time until which they may."""
+        self._has_free_gpu: Bools = np.zeros(0, dtype=np.bool_)
+        """True for each node that accepts jobs and on which at least a part of a GPU is free."""
+        self._nodes_with_free_gpu = 0
         self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
         self.groups: dict[Hashable, int] = {}
         """The number in the matrix `group` that stands for each group (tenant or project) of the reclaim
@@ -106,6 +117,7 @@ class VictimIndex:
             rows_of_jobs = {by_name[name].row for job in changed if job in jobs for name in jobs[job].members}
             for row in sorted(rows_of_jobs.union(rows)):
                 self._write_row(row, now)
+                self._note_free_gpu(row)
                 self.changed_rows.append(row)
             for due in (self._becoming_preemptible, self._outliving):
                 while due and due[0][0] <= now:
@@ -124,24 +136,44 @@ class VictimIndex:
         self._resize(len(rows), max((len(node.held) for node in rows), default=0) + 1)
         self._becoming_preemptible.clear()
         self._outliving.clear()
+        self._ending_from.clear()
+        self._ending_rows.clear()
         self.changed_rows.clear()
         self.rebuilds += 1
         for row in range(len(rows)):
             self._write_row(row, now)
+        columns = self._state.nodes.columns
+        self._has_free_gpu = columns.open & (columns.gpu_free > 0).any(axis=1)
+        self._nodes_with_free_gpu = int(np.count_nonzero(self._has_free_gpu))
+
+    @property
+    def any_gpu_free(self) -> bool:
+        """True if at least a part of a GPU is free on a node that accepts jobs, as of the last `sync`."""
+        return self._nodes_with_free_gpu > 0
+
+    def _note_free_gpu(self, row: int) -> None:
+        columns = self._state.nodes.columns
+        free = bool(columns.open[row]) and max(columns.gpu_free[row].tolist(), default=0) > 0
+        self._nodes_with_free_gpu += free - int(self._has_free_gpu[row])
+        self._has_free_gpu[row] = free
 
     def _write_row(self, row: int, now: float) -> None:
         jobs, node = self._state.jobs, self._state.nodes.rows[row]
+        guards_of = {
+            number: guards
+            for number in node.held
+            if is_preemptible(job := jobs[number], guards := self._guards_of(job))
+            and not job.members[node.name].leaving
+        }
         found = sorted(
-            (not jobs[job].spec.saves, -jobs[job].unsaved_since, job)
-            for job in node.held
-            if self._preemptible(jobs[job], node.name)
+            (not jobs[number].spec.saves, -jobs[number].unsaved_since, number) for number in guards_of
         )
         if len(found) > self.job.shape[1]:
             self._widen(2 * len(found))
         self.job[row] = NO_JOB
         for at, (loses, _, number) in enumerate(found):
             job, allocation = jobs[number], node.held[number]
-            guards = self._guards_of(job)
+            guards = guards_of[number]
             ready, ends = preemptible_from(job, guards), likely_ends(job, guards)
             self.job[row, at] = number
             self.gpu[row, at] = sum(gpu.milli for gpu in allocation.gpus)
@@ -163,6 +195,25 @@ class VictimIndex:
             for end in (ends.predicted, ends.limit):
                 if now < end < NEVER:
                     heapq.heappush(self._outliving, (end, row))
+                    heapq.heappush(self._ending_from, (end - ends.spare_s, end, row))
+
+    def ending_jobs(self, now: float) -> list[int]:
+        """Return the ids of the running jobs that are not preempted now because they are likely to end soon,
+        lowest first.
+
+        Only the nodes on which the time to spare a job has begun (`_ending_from`) and is not over are read.
+        """
+        due, begun = self._ending_from, self._ending_rows
+        while due and due[0][0] <= now + _EARLY_S:
+            _, end, row = heapq.heappop(due)
+            begun[row] = max(end, begun.get(row, end))
+        for row in [row for row, until in begun.items() if until <= now]:
+            del begun[row]
+        if not begun:
+            return []
+        rows = np.array(sorted(begun), dtype=np.intp)
+        jobs = self.job[rows]
+        return sorted(set(jobs[self.ending(rows, now) & (jobs != NO_JOB)].tolist()))
 
     def ending(self, rows: Rows, now: float) -> Bools:
         """Return a matrix with True for each job that is not preempted now because it is likely to end soon.
@@ -177,9 +228,6 @@ class VictimIndex:
         for name in _COLUMNS:
             old = getattr(self, name)
             setattr(self, name, np.pad(old, ((0, 0), (0, width - old.shape[1]))))
-
-    def _preemptible(self, job: Job, node: str) -> bool:
-        return not job.members[node].leaving and is_preemptible(job, self._guards_of(job))
 
 
 class LossBounds:

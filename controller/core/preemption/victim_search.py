@@ -10,11 +10,11 @@ import numpy as np
 
 from controller.core.cluster.free_resources import FreeResources, free_on, row_trial
 from controller.core.cluster.gpu_requirements import gpu_needs_of
-from controller.core.cluster.node_table import ALL_ROWS, Bools
+from controller.core.cluster.node_table import Bools
 from controller.core.cluster.nodes import Node
 from controller.core.cluster.topology_domains import TopologyDomains
 from controller.core.framework.interfaces import Strategy
-from controller.core.model.job import NO_JOB, Job
+from controller.core.model.job import Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.one_gpu_model import GpuModelGroups
 from controller.core.placement.placer import Placement, Placer, Shape
@@ -111,8 +111,7 @@ class VictimSearch:
         """Return the ids of the running jobs that are not preempted because they are likely to end soon,
         lowest first.
         """
-        index = self._index
-        return sorted({int(job) for job in index.job[index.ending(ALL_ROWS, now) & (index.job != NO_JOB)]})
+        return self._index.ending_jobs(now)
 
     @property
     def retry_at(self) -> float:
@@ -213,9 +212,9 @@ class VictimSearch:
         row number. Empty if there are too few.
         """
         grouping = self._placer.required_grouping(shape)
-        columns, lost = self._state.nodes.columns, bounds.losses(now)
+        lost = bounds.losses(now)
         losses = lost.copy()
-        if not (columns.open & (columns.gpu_free > 0).any(axis=1)).any():
+        if not self._index.any_gpu_free:
             # Raise the bounds, because no GPU is free: each victim must wait in the queue, which adds to its
             # cost.
             losses += bounds.missing_gpu * REQUEUE_S
@@ -320,11 +319,15 @@ class VictimSearch:
         shape = self._placer.shape(job.ask)
         if shape is None or not may_move(job):
             return True
-        fits = self._placer.ranking(shape.part).fits
+        if not self._state.nodes.may_hold(shape.part):
+            return True
+        ranking = self._placer.ranking(shape.part)
+        fits, count = ranking.fits, ranking.count
         barred = self._state.barred_nodes(job, now) if self._state.bars_nodes else None
         if barred is not None:
             fits = fits & ~barred
-        return int(np.count_nonzero(fits)) - int(fits[node.row]) < shape.nodes
+            count = int(np.count_nonzero(fits))
+        return count - int(fits[node.row]) < shape.nodes
 
     def _all_nodes_up(self, job: int) -> bool:
         """Return whether all nodes of the job are up. No job can be stopped on a node that is down."""

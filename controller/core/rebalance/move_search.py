@@ -62,6 +62,7 @@ class MoveSearch:
         """Running jobs that fit on no other nodes even without that reservation. They are also in `stuck`."""
         self._tries_left = self.MOST_TRIES_IN_ALL
         self._guards = placer.pipeline.guards
+        self._guards_by_queue: dict[str, PreemptionGuards] = {}
         self._trial = TrialPlacements(state.nodes, placer.pipeline)
         self._victims: VictimSearch | None = None
 
@@ -86,7 +87,12 @@ class MoveSearch:
         )
 
     def _guards_of(self, job: Job) -> PreemptionGuards:
-        return guards_in_queue(self._guards, self.state.quotas.rules.queue(job.spec.queue))
+        queue = job.spec.queue
+        known = self._guards_by_queue.get(queue)
+        if known is None:
+            rule = self.state.quotas.rules.queue(queue)
+            known = self._guards_by_queue[queue] = guards_in_queue(self._guards, rule)
+        return known
 
     def movable(self, node: str) -> list[Job]:
         """Return the jobs on a node that may be moved now, the job that loses the least work first."""
