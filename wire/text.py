@@ -42,3 +42,18 @@ def memory(mib: int) -> str:
 def counted(number: float, thing: str) -> str:
     """Return a number with its noun: 1 job, 2 jobs, 0.5 GPUs, 1,000 jobs."""
     return f"{number:,.12g} {thing}{'' if number == 1 else 's'}"
+
+
+def decimal(value: float) -> str:
+    """Return a number with one decimal, or with two significant digits if one decimal would round too much:
+    1,234.5, 2.5, 0.25, 0.04, 0.0. A positive number below 0.001 is shown as <0.001.
+    """
+    size = abs(value)
+    if size >= 1 or not size:
+        return f"{value:,.1f}"
+    return f"{value:.2g}" if size >= 0.001 else "<0.001"
+
+
+def percent(value: float) -> str:
+    """Return a percentage without decimals, or as `decimal` does if it is below 1: 80 %, 0.4 %, 0 %."""
+    return f"{decimal(value) if 0 < value < 1 else f'{value:.0f}'} %"

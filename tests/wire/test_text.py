@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.text import counted, duration, memory, printable
+from wire.text import counted, decimal, duration, memory, percent, printable
 
 
 @given(st.text(st.characters(categories=["C", "Z", "L", "M"]), max_size=300))
@@ -60,3 +60,15 @@ def test_counts_have_singular_and_plural() -> None:
         "1,234 jobs",
     ]
     assert [counted(number, "CPU") for number in (1.0, 0.5)] == ["1 CPU", "0.5 CPUs"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1_234.56, "1,234.6"), (1.25, "1.2"), (0.254, "0.25"), (0.04, "0.04"), (0.0004, "<0.001"), (0, "0.0")],
+)
+def test_small_numbers_are_not_rounded_to_zero(value: float, text: str) -> None:
+    assert decimal(value) == text
+
+
+def test_small_percentages_are_not_rounded_to_zero() -> None:
+    assert [percent(each) for each in (120, 80.4, 1, 0.42, 0)] == ["120 %", "80 %", "1 %", "0.42 %", "0 %"]

@@ -63,7 +63,7 @@ def quota_state(quota: QuotaView) -> str:
         return ""
     found = {"borrows": False, "over": False, "full": False, "over soft": False}
     for each in AMOUNTS:
-        used = getattr(quota.used, each.field) or 0
+        used = quota.counted(each.field)
         hard, soft = (getattr(limits, each.field) for limits in (quota.quota.hard, quota.quota.soft))
         limited = hard not in (None, UNLIMITED)
         found["borrows"] |= limited and used > hard and getattr(quota.quota.borrow, each.field) is not None

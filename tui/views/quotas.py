@@ -103,13 +103,12 @@ def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
     """
 
     def cell(quota: QuotaView) -> Sequence[Piece]:
-        used, hard = getattr(quota.used, amount.field) or 0, getattr(quota.quota.hard, amount.field)
+        counted, hard = quota.counted(amount.field), getattr(quota.quota.hard, amount.field)
         limited = hard not in (None, UNLIMITED)
-        if not limited and not used:
+        if not limited and not counted:
             return [("·", "faint")]
-        shown = "-" if quota.name == ANY_NAME else amount.text(used)
-        full = limited and used >= hard and quota.name != ANY_NAME
-        return [(f"{shown}/{amount.text(hard)}" if limited else shown, "warn" if full else "text")]
+        full = limited and counted >= hard and quota.name != ANY_NAME
+        return [(quota.use_text(amount), "warn" if full else "text")]
 
     return cell
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
-from wire.cluster.quota import ANY_NAME, UNLIMITED, Limits, Quota
+from wire.cluster.quota import ANY_NAME, UNLIMITED, Amount, Limits, Quota
 from wire.cluster.reservation import ReservationSpec
 
 
@@ -145,6 +145,27 @@ class QuotaView:
     policy: tuple[str, ...] = ()
     """For a queue, phrases that describe its policy in scheduler.toml, as in QueueView."""
     budget: str = ""
+    gpu_hours_planned: float = 0.0
+    """GPU-hours that running jobs will use in addition if each runs until its time limit. They count for the
+    limit on GPU-hours. A job without a time limit counts as if it ran for the window of the limit.
+    """
+
+    def counted(self, field: str) -> float:
+        """Return the amount that is compared with the limit `field` of Limits, such as `gpus`."""
+        used: float = getattr(self.used, field) or 0
+        return used + self.gpu_hours_planned if field == "gpu_hours" else used
+
+    def use_text(self, amount: Amount) -> str:
+        """Return the use of one resource and its hard limit, such as 12/16 or 12. GPU-hours with a limit
+        include those that running jobs may still use: 12+30/100.
+        """
+        used, hard = getattr(self.used, amount.field) or 0, getattr(self.quota.hard, amount.field)
+        bound = "" if hard in (None, UNLIMITED) else f"/{amount.text(hard)}"
+        if self.name == ANY_NAME:
+            return f"-{bound}"
+        planned = self.counted(amount.field) - used
+        more = f"+{amount.text(round(planned, 2))}" if bound and planned else ""
+        return f"{amount.text(round(used, 2) if more else used)}{more}{bound}"
 
 
 def model_use_text(view: QuotaView) -> str:

@@ -20,9 +20,7 @@ from wire.api.forecasts import QuotaEdit, WhatIf
 from wire.api.tenants import QuotaView, model_use_text
 from wire.cluster.quota import (
     AMOUNTS,
-    ANY_NAME,
     SCOPES,
-    UNLIMITED,
     Amount,
     GpuLimit,
     Limits,
@@ -167,15 +165,7 @@ def limits_text(quota: Quota) -> str:
 
 def quota_table() -> Table[QuotaView]:
     def cell(word: str) -> Callable[[QuotaView], str]:
-        amount = _AMOUNTS[word]
-
-        def text(view: QuotaView) -> str:
-            limit = getattr(view.quota.hard, amount.field)
-            bound = "" if limit in (None, UNLIMITED) else f"/{amount.text(limit)}"
-            used = "-" if view.name == ANY_NAME else amount.text(getattr(view.used, amount.field))
-            return f"{used}{bound}"
-
-        return text
+        return lambda view: view.use_text(_AMOUNTS[word])
 
     return Table(
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cli.output.formats import Column, Table
 from wire.api.reports import BudgetView
-from wire.text import duration
+from wire.text import decimal, duration, percent
 
 
 def budget_table(now: float) -> Table[BudgetView]:
@@ -15,7 +15,7 @@ def budget_table(now: float) -> Table[BudgetView]:
         [
             Column("PROJECT", lambda each: each.project, least=8),
             Column("MONTH", lambda each: each.month, rank=3),
-            Column("USED", lambda each: f"{each.percent:.0f}%", right=True),
+            Column("USED", lambda each: percent(each.percent).replace(" ", ""), right=True),
             Column("GPU-HOURS", lambda each: _of(each.gpu_hours, each.gpu_hours_limit), rank=1, right=True),
             Column("MONEY", lambda each: _of(each.money, each.money_limit), rank=2, right=True),
             Column("CURRENCY", lambda each: each.currency, rank=6),
@@ -28,4 +28,4 @@ def budget_table(now: float) -> Table[BudgetView]:
 
 
 def _of(used: float, limit: float | None) -> str:
-    return f"{used:,.1f}" if limit is None else f"{used:,.1f}/{limit:,.1f}"
+    return decimal(used) if limit is None else f"{decimal(used)}/{decimal(limit)}"

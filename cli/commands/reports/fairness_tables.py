@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cli.output.formats import Column, Table
 from wire.api.reports import FairnessRow, GpuHoursByCause, WasteReport
-from wire.text import duration
+from wire.text import decimal, duration
 
 
 def fairness_table(by: str) -> Table[FairnessRow]:
@@ -12,16 +12,16 @@ def fairness_table(by: str) -> Table[FairnessRow]:
     return Table(
         [
             Column(by.upper(), lambda each: each.name, least=8),
-            Column("GOT", lambda each: f"{each.got:,.1f}", right=True),
-            Column("ENTITLED", lambda each: f"{each.entitled:,.1f}", right=True),
+            Column("GOT", lambda each: decimal(each.got), right=True),
+            Column("ENTITLED", lambda each: decimal(each.entitled), right=True),
             Column("POINTS", lambda each: f"{each.points:+.1f}", right=True),
-            Column("DEMANDED", lambda each: f"{each.demanded:,.1f}", rank=3, right=True),
+            Column("DEMANDED", lambda each: decimal(each.demanded), rank=3, right=True),
             Column("STARTED", lambda each: f"{each.started:,}", rank=5, right=True),
             Column("WAIT P50", lambda each: _wait(each.wait_p50_s), rank=4, right=True),
             Column("P90", lambda each: _wait(each.wait_p90_s), rank=2, right=True),
             Column("MAX", lambda each: duration(each.wait_max_s), rank=1, right=True),
             Column("WAITS LONGEST", _longest, rank=6),
-            Column("SCAVENGED", lambda each: f"{each.scavenged:,.1f}", rank=7, right=True, wide=True),
+            Column("SCAVENGED", lambda each: decimal(each.scavenged), rank=7, right=True, wide=True),
         ],
         name=lambda each: each.name,
         kind=FairnessRow,
@@ -33,7 +33,7 @@ def waste_table(state: str) -> Table[GpuHoursByCause]:
     return Table(
         [
             Column(state, lambda each: each.cause, least=12),
-            Column("GPU-HOURS", lambda each: f"{each.gpu_hours:,.1f}", right=True),
+            Column("GPU-HOURS", lambda each: decimal(each.gpu_hours), right=True),
             Column("OF ALL", lambda each: f"{each.percent:.1f}%", right=True),
             Column("AVOIDABLE", lambda each: "yes" if each.avoidable else "", rank=2),
             Column("MEANING", lambda each: each.about, rank=1, least=20),
@@ -50,9 +50,9 @@ def waste_sentence(body: WasteReport) -> str:
     if not body.gpu_hours:
         return "No GPU-hours were accounted in this time."
     return (
-        f"Jobs used {body.used:,.1f} of {body.gpu_hours:,.1f} GPU-hours "
-        f"({100 * body.used / body.gpu_hours:.1f} %), {idle:,.1f} were idle, of which {avoidable:,.1f} were "
-        f"avoidable. Work of {lost:,.1f} GPU-hours was lost."
+        f"Jobs used {decimal(body.used)} of {decimal(body.gpu_hours)} GPU-hours "
+        f"({100 * body.used / body.gpu_hours:.1f} %), {decimal(idle)} were idle, of which "
+        f"{decimal(avoidable)} were avoidable. Work of {decimal(lost)} GPU-hours was lost."
     )
 
 

@@ -12,7 +12,7 @@ from controller.core.cluster.node_table import most_specific
 from controller.core.model.job import NEVER, Job, Member
 from controller.core.quota.usage_counters import HOUR_S, ModelsOfNode, no_models
 from wire.names import WHOLE_GPU, Reason
-from wire.text import duration, printable
+from wire.text import decimal, duration, printable
 
 ALERTS = (80, 100)
 """The percentages of a budget at which an event is recorded."""
@@ -149,8 +149,13 @@ class BudgetStanding:
         if self.gpu_hours_limit is not None:
             found.append(f"{self.gpu_hours:,.5g} of {self.gpu_hours_limit:,.5g} GPU-hours")
         if self.money_limit is not None:
-            found.append(f"{self.money:,.2f} of {self.money_limit:,.2f} {self.currency or 'in money'}")
+            money = f"{_money_text(self.money)} of {_money_text(self.money_limit)}"
+            found.append(f"{money} {self.currency or 'in money'}")
         return ", ".join(found)
+
+
+def _money_text(value: float) -> str:
+    return decimal(value) if 0 < value < 0.1 else f"{value:,.2f}"
 
 
 @dataclass(frozen=True, slots=True)

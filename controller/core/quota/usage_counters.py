@@ -205,6 +205,21 @@ class UsageCounters:
         gpu = sum(hold.milli for member in job.members.values() for hold in member.allocation.gpus)
         return round(gpu * min(NEVER if limit_s is None else limit_s, self.window_s))
 
+    def unused_gpu_time(self, jobs: Iterable[Job], now: float) -> dict[TenantKey, int]:
+        """Return, by tenant, the GPU time in 1/1000 GPU-seconds that is counted for these jobs, and that they
+        have not used until `now`, because they may run on until their time limits.
+        """
+        found: dict[TenantKey, int] = {}
+        for job in jobs:
+            counted = self._gpu_time_held.get(job.id)
+            if not counted or job.placed_at is None:
+                continue
+            milli = sum(hold.milli for member in job.running for hold in member.allocation.gpus)
+            unused = max(0, counted - round(milli * max(0.0, now - job.placed_at)))
+            for tenant in self.tenants_of(job.user, job.spec):
+                found[tenant.key] = found.get(tenant.key, 0) + unused
+        return found
+
     def follow_limit(self, job: Job) -> None:
         """Count the GPU time of a running job again, after its time limit or its members have changed."""
         gpu_time = self.held(job, [member.allocation for member in job.members.values()])[GPU_TIME]

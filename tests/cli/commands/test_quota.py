@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,7 +72,12 @@ def test_quota_table_shows_usage_and_limits() -> None:
             gpus_per_model={"H100": GpuLimit(12), "A100": GpuLimit(0)},
         ),
     ]
+    hours = view("user", "ada", Quota(Limits(gpu_hours=100)), gpu_hours=12.5)
+    rows.append(replace(hours, gpu_hours_planned=30.25))
+    rows.append(replace(rows[1], gpu_hours_planned=30.25))
     lines = [line.split() for line in quota_table().lines(rows, None)]
+    assert lines[4][7] == "12.5+30.25/100"
+    assert lines[5] == lines[2], "without a limit, only the GPU-hours that were used are shown"
     assert lines[1] == ["user", "*", "-/8", "-", "-", "-", "-", "-"]
     assert lines[2][:8] == ["project", "vision", "9.5/8", "0", "0M", "3", "0", "0"]
     assert lines[2][8:] == ["borrow.gpus=4", "yes"]

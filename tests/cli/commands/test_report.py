@@ -64,8 +64,10 @@ def test_budget_table_shows_use_and_budget() -> None:
     rows = [
         BudgetView("llm", "2026-11", 80.4, 4020.0, 5000.0, 9000.0, None, "EUR", "stop", 90_000.0),
         BudgetView("vision", "2026-11", 0.0, 0.0, None, 0.0, 250.0, "EUR", "alert", 90_000.0),
+        BudgetView("students", "2026-11", 0.4, 0.0002, 0.05, 0.0, None, "EUR", "alert", 90_000.0),
     ]
     lines = [" ".join(line.split()) for line in budget_table(3_600.0).lines(rows, None)]
     assert lines[0] == "PROJECT MONTH USED GPU-HOURS MONEY CURRENCY THEN ENDS IN"
     assert lines[1] == "llm 2026-11 80% 4,020.0/5,000.0 9,000.0 EUR stop 1d00h"
     assert lines[2] == "vision 2026-11 0% 0.0 0.0/250.0 EUR alert 1d00h"
+    assert lines[3] == "students 2026-11 0.4% <0.001/0.05 0.0 EUR alert 1d00h"

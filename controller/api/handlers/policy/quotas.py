@@ -25,6 +25,7 @@ from controller.core.quota.usage_counters import (
 from wire.api.tenants import QuotaChange, QuotaList, QuotaView
 from wire.cluster.quota import ANY_NAME, SCOPES, GpuLimit, Limits
 from wire.names import WHOLE_GPU
+from wire.text import percent
 
 
 async def listing(call: Call) -> QuotaList:
@@ -39,7 +40,8 @@ async def listing(call: Call) -> QuotaList:
     named = state.quotas.names()
     keys = [*named, *sorted(set(used) - set(named))]
     policies = phrases_by_queue(call)
-    views = tuple(_view(call, key, policies) for key in keys)
+    unused = _unused_gpu_time(call)
+    views = tuple(_view(call, key, policies, unused) for key in keys)
     hours = hours_in_force(state, call.daemon.now())
     return QuotaList(views, state.accounts.window_s, call.daemon.seq, hours)
 
@@ -50,17 +52,28 @@ async def change(call: Call, request: QuotaChange) -> QuotaView:
     await call.daemon.settled()
     await need_tenant(call, scope, name)
     await call.ask(inputs.SetQuota(scope, name, request.quota, call.caller.user))
-    return _view(call, (scope, name), phrases_by_queue(call))
+    return _view(call, (scope, name), phrases_by_queue(call), _unused_gpu_time(call))
 
 
 async def unset(call: Call) -> QuotaView:
     """Remove the limits that operators have set. The limits in scheduler.toml apply again."""
     scope, name = call.path["scope"], call.path["name"]
     await call.ask(inputs.UnsetQuota(scope, name, call.caller.user))
-    return _view(call, (scope, name), phrases_by_queue(call))
+    return _view(call, (scope, name), phrases_by_queue(call), _unused_gpu_time(call))
 
 
-def _view(call: Call, key: TenantKey, policies: Mapping[str, tuple[str, ...]]) -> QuotaView:
+def _unused_gpu_time(call: Call) -> dict[TenantKey, int]:
+    state = call.daemon.state
+    placed = (state.jobs[number] for _, number in state.releases)
+    return state.accounts.unused_gpu_time(placed, call.daemon.now())
+
+
+def _view(
+    call: Call,
+    key: TenantKey,
+    policies: Mapping[str, tuple[str, ...]],
+    unused_gpu_time: Mapping[TenantKey, int],
+) -> QuotaView:
     state, now = call.daemon.state, call.daemon.now()
     scope, name = key
     account = state.accounts.by_key.get(key)
@@ -68,6 +81,7 @@ def _view(call: Call, key: TenantKey, policies: Mapping[str, tuple[str, ...]]) -
     amounts = [0] * (FIRST_MODEL + len(models))
     if account is not None and name != ANY_NAME:
         amounts = [account.amount(place, now, state.accounts.window_s) for place in range(len(amounts))]
+    unused = unused_gpu_time.get(key, 0)
     quota = state.quotas.quota(key)
     limited = {
         model.casefold() for part in (quota.hard, quota.soft, quota.borrow) for model in part.gpus_per_model
@@ -83,10 +97,13 @@ def _view(call: Call, key: TenantKey, policies: Mapping[str, tuple[str, ...]]) -
         amounts[GPU] / WHOLE_GPU,
         amounts[RUNNING],
         amounts[QUEUED],
-        round(amounts[GPU_TIME] / GPU_HOUR, 3),
+        round((amounts[GPU_TIME] - unused) / GPU_HOUR, 6),
         gpus_per_model=of_models,
     )
     policy = policies.get(name, ()) if scope == "queue" else ()
     standing = state.budgets.standing(name, now) if scope == "project" else None
-    budget = "" if standing is None else f"{100 * standing.part:.0f} % of {standing.month}: {standing.text}"
-    return QuotaView(scope, name, quota, used, key in state.quotas.edits, policy, budget)
+    budget = ""
+    if standing is not None:
+        budget = f"{percent(100 * standing.part)} of {standing.month}: {standing.text}"
+    planned = round(unused / GPU_HOUR, 6)
+    return QuotaView(scope, name, quota, used, key in state.quotas.edits, policy, budget, planned)

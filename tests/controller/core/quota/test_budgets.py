@@ -67,6 +67,11 @@ def test_use_is_counted_from_the_start_to_the_end_of_each_member() -> None:
     assert standing(harness).text == "120 of 1,000 GPU-hours, 280.00 of 5,000.00 EUR"
 
 
+def test_small_amounts_of_money_are_not_shown_as_zero() -> None:
+    found = BudgetStanding("vision", "2026-11", 0.0, 0.0, 0.002, None, 0.04, "EUR")
+    assert found.text == "0.002 of 0.04 EUR"
+
+
 def test_alerts_come_when_the_part_is_reached_and_once_a_month() -> None:
     harness = harness_of(vision=Budget(gpu_hours=100))
     job = run(harness, 2)
