@@ -30,8 +30,8 @@ from agent.isolation import cgroup_detection, container_runtimes, scratch
 from agent.isolation.container_watch import ContainerWatch
 from agent.supervisor import process_tree
 from wire import VERSION, gpudescription
-from wire.agent.frames import Hello, NodeFacts
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
+from wire.agent.reports import Hello, NodeFacts
 from wire.codec import decode
 
 NO_RUNTIME = "none: neither podman, docker nor apptainer works here"

@@ -38,23 +38,17 @@ from agent.supervisor import log_rotation, process_tree
 from agent.supervisor.fork_server_client import ForkServerClient
 from agent.supervisor.supervisor_watch import HAS_PIDFD, SupervisorWatch
 from agent.supervisor.task_process import write_notice
-from wire.agent.frames import (
-    AgentFrame,
-    AttemptStatus,
+from wire.agent.frames import AgentFrame
+from wire.agent.job_policy import JobPolicy
+from wire.agent.orders import (
     CheckGpu,
     CloseShell,
     Go,
-    GpuProcess,
-    GpuReport,
-    GpuSample,
-    Hello,
     Leave,
     Note,
     OpenShell,
     Ping,
-    Pong,
     ReadLog,
-    Report,
     ResetGpu,
     ResizeShell,
     Settle,
@@ -66,7 +60,7 @@ from wire.agent.frames import (
     StopReading,
     TimeLimit,
 )
-from wire.agent.job_policy import JobPolicy
+from wire.agent.reports import AttemptStatus, GpuProcess, GpuReport, GpuSample, Hello, Pong, Report
 
 AUDIT_INTERVAL_S = 60.0 if HAS_PIDFD else 1.0
 """Seconds between two checks that all supervisors still run. Without pidfd, only this check detects that a

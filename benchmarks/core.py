@@ -16,7 +16,7 @@ from controller.core.model.inputs import Accepted, AgentReported, Cancel, Submit
 from controller.core.state.apply import apply
 from controller.core.state.state import State
 from controller.registry import build_pipeline
-from wire.agent.frames import AttemptStatus, GpuFacts, NodeFacts
+from wire.agent.reports import AttemptStatus, GpuFacts, NodeFacts
 from wire.job.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
 

@@ -19,7 +19,9 @@ from pathlib import Path
 
 import asyncssh
 
-from wire.agent.frames import GpuFacts, Hello, Leave, NodeFacts, Ping, Pong, pack, unpack
+from wire.agent.frames import pack, unpack
+from wire.agent.orders import Leave, Ping
+from wire.agent.reports import GpuFacts, Hello, NodeFacts, Pong
 
 BYTES = 120
 """Offset of the field bytes_acked in the struct tcp_info of Linux. The field bytes_received follows."""

@@ -33,7 +33,8 @@ from controller.core.model.rows import Batch
 from controller.core.state.job_and_node_rows import job_row
 from controller.daemon.store_threads import entry_of
 from controller.store.store import Store
-from wire.agent.frames import GpuHold, GpuUse
+from wire.agent.orders import GpuHold
+from wire.agent.reports import GpuUse
 from wire.http.transport import Refused, Transport, Unreachable
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason

@@ -37,7 +37,8 @@ from controller.plugins.scorers.preferences import (
     TaintScorer,
 )
 from controller.plugins.scorers.resource_use import FitScorer, LoadScorer
-from wire.agent.frames import AttemptStatus, GpuFacts, Hello, NodeFacts, Start, Stop
+from wire.agent.orders import Start, Stop
+from wire.agent.reports import AttemptStatus, GpuFacts, Hello, NodeFacts
 from wire.api.reasons import Why
 from wire.job.spec import JobSpec
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Union
 
 from agent.attempts.spool import AttemptKey
-from wire.agent.frames import AttemptStatus, Report, Start, Stop
+from wire.agent.orders import Start, Stop
+from wire.agent.reports import AttemptStatus, Report
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from agent.attempts.actions import (
 )
 from agent.attempts.spool import AttemptKey, SpooledAttempt, apply_fact
 from agent.gpus.process_owners import GpuHolder, simulated_load
-from wire.agent.frames import AttemptStatus, Checkpoint, Go, Report, Settle, Start, Stop
+from wire.agent.orders import Go, Settle, Start, Stop
+from wire.agent.reports import AttemptStatus, Checkpoint, Report
 
 NODE_UNFIT = "node_unfit"
 """First word of the reason if the host could not start an attempt. The controller then tries another node."""

@@ -6,7 +6,7 @@ from typing import Callable, Sequence
 
 from agent.attempts.spool import AttemptKey
 from agent.host.facts import HostFacts
-from wire.agent.frames import Start
+from wire.agent.orders import Start
 
 
 class CpuAllocator:

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from agent.supervisor.process_tree import spool_variable
-from wire.agent.frames import Start
+from wire.agent.orders import Start
 
 if TYPE_CHECKING:
     from agent.attempts.start_order import UnixAccount

@@ -32,7 +32,9 @@ from agent.attempts.attempt_record import UnreadableRecord
 from agent.host import cluster_ownership
 from agent.supervisor import process_marks
 from wire import trusted_paths
-from wire.agent.frames import AttemptStatus, Checkpoint, Start, Stop, Usage, pack, unpack
+from wire.agent.frames import pack, unpack
+from wire.agent.orders import Start, Stop
+from wire.agent.reports import AttemptStatus, Checkpoint, Usage
 from wire.codec import Malformed
 from wire.trusted_paths import UntrustedPath
 

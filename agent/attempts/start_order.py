@@ -18,8 +18,8 @@ from agent.isolation.cgroup_detection import HostCgroups
 from agent.isolation.container_runtimes import CannotUseContainer, ContainerRuntime
 from agent.isolation.scratch import ScratchArea
 from agent.supervisor.process_marks import MARK_VARIABLE, mark_code
-from wire.agent.frames import Start
 from wire.agent.job_policy import JobPolicy
+from wire.agent.orders import Start
 
 
 class CannotLaunch(Exception):

@@ -20,7 +20,7 @@ from agent.checkpoints import directory
 from agent.checkpoints.directory import FoundCheckpoint
 from agent.event_loop import EventLoop
 from agent.supervisor import task_process
-from wire.agent.frames import Checkpoint
+from wire.agent.reports import Checkpoint
 
 CheckpointSpec = Callable[[AttemptKey], Optional[LaunchSpec]]
 """Returns a launch spec with the user and the checkpoint directory of an attempt; None if the attempt

@@ -8,7 +8,8 @@ from typing import Callable, Protocol, Sequence
 
 from agent.event_loop import EventLoop
 from agent.gpus.process_owners import ListHolders
-from wire.agent.frames import AgentFrame, GpuChecked, GpuFacts, GpuProcess, GpuReset, GpuSample
+from wire.agent.frames import AgentFrame
+from wire.agent.reports import GpuChecked, GpuFacts, GpuProcess, GpuReset, GpuSample
 
 SendFrame = Callable[[AgentFrame], None]
 ReadingsCallback = Callable[[list[GpuSample], Sequence[GpuProcess]], None]

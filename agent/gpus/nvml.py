@@ -30,7 +30,7 @@ from agent.gpus.interface import (
 )
 from agent.gpus.process_owners import ListHolders, find_owner, held_milli
 from agent.gpus.reset import ResetCommand
-from wire.agent.frames import (
+from wire.agent.reports import (
     GpuChecked,
     GpuFacts,
     GpuProcess,

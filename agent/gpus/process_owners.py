@@ -11,7 +11,7 @@ from typing import Callable, Iterable, Mapping, Optional
 
 from agent.attempts.spool import format_key
 from agent.supervisor.process_marks import MarkedProcess
-from wire.agent.frames import GpuHold
+from wire.agent.orders import GpuHold
 
 LOAD_VARIABLE = "CORRAL_SIMULATED_LOAD"
 _MAX_GENERATIONS = 64

@@ -19,7 +19,7 @@ from agent.gpus.interface import (
     ignore_readings,
 )
 from agent.gpus.process_owners import GpuHolder, ListHolders, held_milli, loaded_milli
-from wire.agent.frames import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuReset, GpuSample
+from wire.agent.reports import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuReset, GpuSample
 from wire.gpudescription import GpuGroup
 from wire.job import mig
 from wire.names import WHOLE_GPU

@@ -20,7 +20,7 @@ from typing import Callable, Iterable, Optional, Sequence
 
 from agent.attempts.spool import AttemptKey
 from agent.gpus.process_owners import GpuHolder
-from wire.agent.frames import AttemptStatus, AttemptUse, GpuProcess, GpuSample, GpuUse, Usage
+from wire.agent.reports import AttemptStatus, AttemptUse, GpuProcess, GpuSample, GpuUse, Usage
 from wire.names import WHOLE_GPU
 
 SAVE_INTERVAL_S = 30.0

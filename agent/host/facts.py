@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from wire.agent.frames import NumaFacts
+from wire.agent.reports import NumaFacts
 
 
 @dataclass(frozen=True)

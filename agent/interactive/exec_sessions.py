@@ -22,15 +22,8 @@ from agent.controller_channel import Channel
 from agent.event_loop import EventLoop
 from agent.supervisor import process_tree
 from agent.supervisor.fork_server_client import CODE_ROOT
-from wire.agent.frames import (
-    CloseShell,
-    OpenShell,
-    ResizeShell,
-    ShellEnded,
-    ShellInput,
-    ShellOutput,
-    ShellTaken,
-)
+from wire.agent.orders import CloseShell, OpenShell, ResizeShell, ShellInput, ShellTaken
+from wire.agent.reports import ShellEnded, ShellOutput
 
 _CODE = (
     "import sys; sys.path.append(sys.argv[1]); "

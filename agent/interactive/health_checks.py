@@ -18,7 +18,8 @@ from agent.attempts.spool import AttemptKey
 from agent.event_loop import EventLoop
 from agent.interactive.exec_sessions import CannotExec, spawn_in_job
 from agent.supervisor import process_tree, task_process
-from wire.agent.frames import HealthReport, Start
+from wire.agent.orders import Start
+from wire.agent.reports import HealthReport
 from wire.job.health import HealthCheck
 
 _ANSWER_BYTES = 4_096

@@ -12,7 +12,8 @@ from typing import Callable
 from agent.attempts.spool import AttemptKey, Spool, format_key
 from agent.controller_channel import Channel
 from agent.supervisor.log_rotation import STREAMS, skip_hole
-from wire.agent.frames import LogChunk, ReadLog
+from wire.agent.orders import ReadLog
+from wire.agent.reports import LogChunk
 
 CHUNK_BYTES = 64 * 1024
 POLL_S = 0.1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.isolation.attempt_cgroup import CgroupSpec, write_setting
-from wire.agent.frames import Start
+from wire.agent.orders import Start
 
 CONTROLLERS = ("cpu", "memory", "pids")
 _FREEZER = "freezer"

@@ -20,8 +20,8 @@ from typing import Optional, Sequence
 from agent.attempts.launch_spec import LaunchSpec
 from agent.isolation.cgroup_detection import cpu_shares
 from agent.supervisor.fork_server_client import JOB_OPEN_FILES
-from wire.agent.frames import Start
 from wire.agent.job_policy import JobPolicy
+from wire.agent.orders import Start
 
 CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
 RUNTIMES = ("podman", "docker", "apptainer", "singularity")

@@ -22,7 +22,7 @@ from controller.core.model.inputs import Accepted, AgentSaidHello, Cancel, Submi
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from controller.sim.cluster import Cluster
-from wire.agent.frames import Hello
+from wire.agent.reports import Hello
 from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
 

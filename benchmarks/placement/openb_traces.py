@@ -19,7 +19,7 @@ from pathlib import Path
 
 from controller.sim.cluster import Cluster
 from controller.sim.logs.log_file import LogFile, LogRefused
-from wire.agent.frames import GpuFacts, NodeFacts
+from wire.agent.reports import GpuFacts, NodeFacts
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import WHOLE_GPU
 

@@ -12,7 +12,7 @@ from benchmarks.placement.openb_traces import Pod, read_nodes, read_pods
 from benchmarks.placement.strategies import strategy_of
 from benchmarks.table import heading, row
 from controller.sim.cluster import Cluster
-from wire.agent.frames import GpuFacts, NodeFacts
+from wire.agent.reports import GpuFacts, NodeFacts
 from wire.job.spec import JobSpec
 
 OPENB = Path(__file__).parents[3] / "shared" / "data" / "openb"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cli.output.table_columns import clock, cores, elapsed, exit_text
 from cli.spec.job_options import OPTIONS
-from wire.agent.frames import Checkpoint, NumaFacts
+from wire.agent.reports import Checkpoint, NumaFacts
 from wire.api.forecasts import Explanation
 from wire.api.jobs import Held, JobDetail, JobView, Moved, Preempted
 from wire.api.nodes import NodeView, TimedDrainView

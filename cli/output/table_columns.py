@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cli.output.formats import Column, Table
-from wire.agent.frames import GpuProcess
+from wire.agent.reports import GpuProcess
 from wire.api.cluster import EventView
 from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView

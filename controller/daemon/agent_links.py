@@ -20,8 +20,8 @@ from controller.nodes.link import LinkLost, NodeLink
 from controller.watchers.gpu_readings import GpuHealthWatch
 from controller.watchers.idle_gpus import IdleGpuWatch
 from controller.watchers.running_usage import RunningUsage
-from wire.agent.frames import (
-    AgentFrame,
+from wire.agent.frames import AgentFrame
+from wire.agent.reports import (
     GpuChecked,
     GpuProcess,
     GpuProcesses,

@@ -8,16 +8,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from controller.nodes.link import NodeAway
-from wire.agent.frames import (
-    CloseShell,
-    ControllerFrame,
-    OpenShell,
-    ResizeShell,
-    ShellEnded,
-    ShellInput,
-    ShellOutput,
-    ShellTaken,
-)
+from wire.agent.frames import ControllerFrame
+from wire.agent.orders import CloseShell, OpenShell, ResizeShell, ShellInput, ShellTaken
+from wire.agent.reports import ShellEnded, ShellOutput
 
 UNREAD_S = 10.0
 """Seconds. A command is closed if no client reads its output for this long."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from wire.agent.frames import NodeFacts
+from wire.agent.reports import NodeFacts
 
 
 def invalid_facts(facts: NodeFacts) -> str:

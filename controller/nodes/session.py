@@ -14,10 +14,10 @@ from typing import Protocol
 from controller.nodes.exec_sessions import ExecSession
 from controller.nodes.hello_validation import invalid_facts
 from controller.nodes.link import FrameHandler, LogMissing, NodeAway
-from wire.agent.frames import (
-    MAX_FRAME,
+from wire.agent.frames import MAX_FRAME, ControllerFrame, pack, unpack
+from wire.agent.orders import Leave, OpenShell, Ping, ReadLog, StopReading
+from wire.agent.reports import (
     PROTOCOL,
-    ControllerFrame,
     GpuChecked,
     GpuProcesses,
     GpuReport,
@@ -25,18 +25,11 @@ from wire.agent.frames import (
     GpuTrouble,
     HealthReport,
     Hello,
-    Leave,
     LogChunk,
-    OpenShell,
-    Ping,
     Pong,
-    ReadLog,
     Report,
     ShellEnded,
     ShellOutput,
-    StopReading,
-    pack,
-    unpack,
 )
 from wire.codec import Malformed
 from wire.text import printable

@@ -15,7 +15,7 @@ from controller.core.model.inputs import Input, Refusal, Requester
 from controller.core.pipeline.pipeline import Pipeline
 from controller.questions.engine_copy import QuestionRefused
 from controller.registry import build_pipeline
-from wire.agent.frames import Hello
+from wire.agent.reports import Hello
 from wire.api.forecasts import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
 from wire.names import GpuHealth
 from wire.text import printable

@@ -7,7 +7,7 @@ from controller.core.engine import Engine
 from controller.core.model import inputs
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
-from wire.agent.frames import GpuFacts, Hello, NodeFacts
+from wire.agent.reports import GpuFacts, Hello, NodeFacts
 from wire.job.spec import JobSpec
 
 _GPU = GpuFacts(index=0, uuid="GPU-example", model="NVIDIA H100 80GB HBM3", memory_mib=81_559)

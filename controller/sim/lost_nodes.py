@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from controller.core.lifecycle.node_loss import silence_limits
 from controller.core.model import inputs
 from controller.sim.virtual_agents import hello_of
-from wire.agent.frames import NodeFacts
+from wire.agent.reports import NodeFacts
 
 if TYPE_CHECKING:
     from controller.sim.simulation import Simulation

@@ -30,7 +30,7 @@ from controller.sim.parallel import run_in_processes
 from controller.sim.simulation import Simulation
 from controller.sim.story.story import StoryOutcome, StoryRun, StoryStep
 from controller.sim.trace_job import TraceJob
-from wire.agent.frames import NodeFacts
+from wire.agent.reports import NodeFacts
 from wire.api.reports import FairnessReport, WasteReport
 
 Progress = Callable[[int], None]

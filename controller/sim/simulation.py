@@ -18,7 +18,8 @@ from controller.sim.lost_nodes import LostNodes
 from controller.sim.restart import restarted
 from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import AttemptReports, Key, PlannedRun, VirtualAgents
-from wire.agent.frames import AttemptStatus, NodeFacts, Settle, Start, Stop
+from wire.agent.orders import Settle, Start, Stop
+from wire.agent.reports import AttemptStatus, NodeFacts
 from wire.job.start_conditions import Dependency
 from wire.names import JobState
 

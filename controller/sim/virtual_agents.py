@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from wire.agent.frames import AttemptStatus, Checkpoint, Hello, NodeFacts, Stop
+from wire.agent.orders import Stop
+from wire.agent.reports import AttemptStatus, Checkpoint, Hello, NodeFacts
 
 Key = tuple[int, int]
 AttemptReports = dict[str, AttemptStatus]

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from controller.core.cluster.gpu_health import GpuHealthPolicy, HealthAction
 from controller.core.model.inputs import GpuTroubled, Input
-from wire.agent.frames import GpuProcess, GpuSample
+from wire.agent.reports import GpuProcess, GpuSample
 from wire.names import TroubleKind
 from wire.text import counted, memory
 

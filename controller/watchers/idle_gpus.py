@@ -10,7 +10,7 @@ from controller.core.lifecycle.idle_gpus import IdlePolicy
 from controller.core.model import inputs
 from controller.core.model.inputs import Input
 from controller.core.model.job import Job
-from wire.agent.frames import GpuSample
+from wire.agent.reports import GpuSample
 from wire.names import JobState
 
 IDLE_PERCENT = 5

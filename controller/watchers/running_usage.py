@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from controller.core.model.job import Job
-from wire.agent.frames import AttemptUse, GpuUse
+from wire.agent.reports import AttemptUse, GpuUse
 
 
 class RunningUsage:

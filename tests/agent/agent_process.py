@@ -16,18 +16,9 @@ from typing import Any, TypeVar
 from agent.attempts.attempt_record import lock_holder
 from tests import groups
 from tests.limits import PATIENCE_S
-from wire.agent.frames import (
-    AttemptStatus,
-    Frame,
-    Hello,
-    LogChunk,
-    Pong,
-    ReadLog,
-    Report,
-    Start,
-    pack,
-    unpack,
-)
+from wire.agent.frames import Frame, pack, unpack
+from wire.agent.orders import ReadLog, Start
+from wire.agent.reports import AttemptStatus, Hello, LogChunk, Pong, Report
 
 HERE = Path(__file__).parent.parent.parent
 F = TypeVar("F")

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.agent_process import PATIENCE_S, AgentProcess
-from wire.agent.frames import AttemptStatus, Report, Settle, Start
+from wire.agent.orders import Settle, Start
+from wire.agent.reports import AttemptStatus, Report
 
 JOBS = 150
 KILLS = 8

@@ -13,7 +13,7 @@ import pytest
 
 from tests.agent.agent_process import HERE, AgentProcess, alive, eventually
 from tests.limits import PATIENCE_S
-from wire.agent.frames import Leave, Ping
+from wire.agent.orders import Leave, Ping
 
 
 def agent(*arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:

@@ -21,7 +21,7 @@ from controller.nodes.agent.zipapp import bundle
 from tests import users
 from tests.agent.agent_process import HERE, AgentProcess, alive, carriers, end_all, eventually
 from tests.limits import PATIENCE_S
-from wire.agent.frames import Ping, Stop
+from wire.agent.orders import Ping, Stop
 
 Run = Callable[..., AgentProcess]
 

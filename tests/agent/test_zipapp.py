@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from controller.nodes.agent.zipapp import bundle
-from wire.agent.frames import Leave, Report, Start, pack, unpack
+from wire.agent.frames import pack, unpack
+from wire.agent.orders import Leave, Start
+from wire.agent.reports import Report
 
 
 def interpreter(version: str) -> str | None:

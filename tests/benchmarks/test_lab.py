@@ -18,7 +18,7 @@ from controller.core.accounting.idle_causes import IdleCause
 from controller.core.model.allocation import Allocation
 from controller.core.model.events.attempts import JobEnded, JobPlaced, JobPreempted, JobRequeued
 from controller.core.model.events.queued import JobQueued
-from wire.agent.frames import GpuHold
+from wire.agent.orders import GpuHold
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 

@@ -16,7 +16,8 @@ from controller.nodes import session
 from controller.nodes.link import LinkLost, LogMissing, NodeAway, NodeLink
 from tests.agent.agent_process import alive
 from tests.controller.nodes.link_setups import LINK_SETUPS, PATIENCE_S, FrameListener, LinkSetup
-from wire.agent.frames import Hello, Settle, Start, Stop
+from wire.agent.orders import Settle, Start, Stop
+from wire.agent.reports import Hello
 
 
 @pytest.fixture(params=LINK_SETUPS)

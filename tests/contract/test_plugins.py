@@ -33,7 +33,7 @@ from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from controller.plugins.orders.fixed import FifoOrder
 from controller.registry import METHODS, installed_plugins, make_plugin
-from wire.agent.frames import GpuFacts
+from wire.agent.reports import GpuFacts
 from wire.cluster.quota import ANY_NAME, SCOPES
 from wire.cluster.quota import quota_problems as problems_of_quota
 from wire.job.affinity import parse_preference, parse_taint, parse_term, parse_toleration

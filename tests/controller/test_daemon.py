@@ -22,7 +22,7 @@ from controller.nodes.link import LinkLost
 from tests.controller.api.running_controller import PATIENCE_S, start_controller
 from tests.controller.store.scratch import scratch
 from tests.engine_harness import facts
-from wire.agent.frames import AttemptStatus, GpuReport, GpuSample, Hello
+from wire.agent.reports import AttemptStatus, GpuReport, GpuSample, Hello
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 

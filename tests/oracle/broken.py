@@ -16,7 +16,9 @@ from controller.daemon import Daemon
 from controller.daemon.agent_links import AgentLinks
 from controller.nodes.link import LinkLost
 from controller.nodes.local import LocalLink
-from wire.agent.frames import AgentFrame, ControllerFrame, GpuHold, Report, Settle, Start, Stop
+from wire.agent.frames import AgentFrame, ControllerFrame
+from wire.agent.orders import GpuHold, Settle, Start, Stop
+from wire.agent.reports import Report
 
 LATER_S = 2.0
 

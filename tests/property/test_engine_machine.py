@@ -45,7 +45,8 @@ from controller.plugins.orders.aging import AgingOrder
 from controller.plugins.orders.fair import FairShareOrder
 from tests.engine_harness import PIPELINE as PLAIN
 from tests.engine_harness import EngineHarness, carry_out, spec
-from wire.agent.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop
+from wire.agent.orders import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop
+from wire.agent.reports import AttemptStatus, Checkpoint
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Limits, Quota
 from wire.job.affinity import parse_preference, parse_term, parse_toleration

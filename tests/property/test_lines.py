@@ -18,7 +18,7 @@ from controller.core.model.job import NEVER
 from controller.core.model.request import PerNodeRequest, request_of
 from controller.core.placement.placer import Placement
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import GpuHold
+from wire.agent.orders import GpuHold
 
 CPUS = 4
 NODES = (0, 0, 0, 0, 0, 2)

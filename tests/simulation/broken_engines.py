@@ -21,7 +21,8 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.apply import apply
 from controller.core.state.state import State
 from tests.simulation.controller import LandingBatch, SimulatedController
-from wire.agent.frames import AttemptStatus, Settle, Start, Stop
+from wire.agent.orders import Settle, Start, Stop
+from wire.agent.reports import AttemptStatus
 from wire.names import JobState, Reason
 
 

@@ -14,7 +14,7 @@ from tests.simulation.controller import CrashPoint
 from tests.simulation.flaky_link import SILENCE_S, Direction
 from tests.simulation.random_job_features import TAINT
 from tests.simulation.trial_plan import GPUS, one_of
-from wire.agent.frames import GpuTrouble
+from wire.agent.reports import GpuTrouble
 from wire.cluster.quota import UNLIMITED
 from wire.names import JobState, TroubleKind
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 
 from controller.sim.clock import Clock
 from controller.sim.generate.random_numbers import RandomStream
-from wire.agent.frames import AgentFrame, ControllerFrame, Hello
+from wire.agent.frames import AgentFrame, ControllerFrame
+from wire.agent.reports import Hello
 
 SILENCE_S = 15.0
 """Seconds of silence after which the controller closes a connection."""

@@ -9,23 +9,9 @@ from controller.sim.clock import Clock
 from controller.sim.generate.random_numbers import RandomStream
 from controller.sim.virtual_agents import PlannedRun
 from tests.simulation.oracle import GuaranteeOracle, ProcessRecord
-from wire.agent.frames import (
-    AgentFrame,
-    AttemptStatus,
-    CheckGpu,
-    Checkpoint,
-    ControllerFrame,
-    Go,
-    GpuChecked,
-    GpuReset,
-    Hello,
-    NodeFacts,
-    Report,
-    ResetGpu,
-    Settle,
-    Start,
-    Stop,
-)
+from wire.agent.frames import AgentFrame, ControllerFrame
+from wire.agent.orders import CheckGpu, Go, ResetGpu, Settle, Start, Stop
+from wire.agent.reports import AttemptStatus, Checkpoint, GpuChecked, GpuReset, Hello, NodeFacts, Report
 
 Key = tuple[int, int]
 LAUNCH_S = 2.0

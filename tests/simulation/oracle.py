@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controller.core.model.job import Job, Member
-from wire.agent.frames import AttemptStatus, NodeFacts, Start
+from wire.agent.orders import Start
+from wire.agent.reports import AttemptStatus, NodeFacts
 from wire.job.gangs import MemberFailure
 from wire.names import WHOLE_GPU, JobState
 

@@ -8,7 +8,7 @@ from controller.core.model import inputs
 from controller.core.model.services import Service
 from controller.sim.generate.random_numbers import RandomStream
 from controller.sim.virtual_agents import PlannedRun
-from wire.agent.frames import Start
+from wire.agent.orders import Start
 
 if TYPE_CHECKING:
     from tests.simulation.trial import FaultTrial

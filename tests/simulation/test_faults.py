@@ -23,7 +23,8 @@ from tests.simulation.parallel_seeds import run_seeds
 from tests.simulation.trial import FaultTrial
 from tests.simulation.trial_plan import TrialPlan
 from tests.simulation.trial_report import Verdict, run_seed
-from wire.agent.frames import Hello, NodeFacts, Settle
+from wire.agent.orders import Settle
+from wire.agent.reports import Hello, NodeFacts
 
 PLAN = TrialPlan()
 

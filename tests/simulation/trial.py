@@ -29,7 +29,8 @@ from tests.simulation.host import SimulatedHost
 from tests.simulation.oracle import GuaranteeBroken, GuaranteeOracle
 from tests.simulation.random_services import RandomServices
 from tests.simulation.trial_plan import TrialPlan, one_of
-from wire.agent.frames import AttemptStatus, GpuChecked, GpuReset, GpuTrouble, Hello, NodeFacts, Report, Start
+from wire.agent.orders import Start
+from wire.agent.reports import AttemptStatus, GpuChecked, GpuReset, GpuTrouble, Hello, NodeFacts, Report
 from wire.job.start_conditions import Dependency
 from wire.names import JobState
 

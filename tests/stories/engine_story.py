@@ -58,7 +58,7 @@ from controller.sim.cluster import nodes_of
 from controller.sim.simulation import Simulation
 from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import PlannedRun
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 from wire.job.gangs import Gang
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, OnNodeLost, Until

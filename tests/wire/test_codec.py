@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wire import api
-from wire.agent import frames
+from wire.agent import frames, orders, reports
 from wire.api.cluster import EventList
 from wire.api.jobs import SubmitRequest, Submitted
 from wire.codec import Malformed, decode, dumps, encode
@@ -57,7 +57,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
 ROOMS = [importlib.import_module(f"wire.api.{each.name}") for each in pkgutil.iter_modules(api.__path__)]
 TRAVELLERS = [
     kind
-    for module in (*ROOMS, frames, spec)
+    for module in (*ROOMS, reports, orders, spec)
     for kind in vars(module).values()
     if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wire.agent.frames import Report, unpack
+from wire.agent.frames import unpack
+from wire.agent.reports import Report
 from wire.codec import Malformed
 
 

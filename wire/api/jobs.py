@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
-from wire.agent.frames import Checkpoint, GpuUse
+from wire.agent.reports import Checkpoint, GpuUse
 from wire.api.nodes import GpuShare
 from wire.api.problem import Problem
 from wire.api.reasons import Why

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional
 
-from wire.agent.frames import GpuProcess, NumaFacts
+from wire.agent.reports import GpuProcess, NumaFacts
 from wire.cluster.hosts import HostSpec
 from wire.names import GpuHealth, NodeState
 

@@ -14,7 +14,8 @@ from controller.core.lifecycle.gpu_health_handler import out_of_service_text
 from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job, Move
 from controller.core.state.state import State
-from wire.agent.frames import GpuFacts, GpuHold, GpuProcess, GpuSample, GpuUse
+from wire.agent.orders import GpuHold
+from wire.agent.reports import GpuFacts, GpuProcess, GpuSample, GpuUse
 from wire.api.jobs import Held, JobView, Moved
 from wire.api.nodes import DatasetRead, GpuShare, GpuView, NodeView, TimedDrainView
 from wire.job.spec import JobSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from controller.core.cluster.node_table import names_model
-from wire.agent.frames import GpuFacts
+from wire.agent.reports import GpuFacts
 
 
 class GpuCounts:

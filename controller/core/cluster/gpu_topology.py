@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from controller.core.cluster.node_table import Bools
-from wire.agent.frames import GpuFacts
+from wire.agent.reports import GpuFacts
 
 Group = frozenset[int]
 

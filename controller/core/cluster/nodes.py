@@ -21,7 +21,8 @@ from controller.core.cluster.node_table import ABSENT, NodeTable, empty_table
 from controller.core.model.allocation import Allocation
 from controller.core.model.events.nodes import AS_IT_IS, Overcommit
 from controller.core.model.request import PerNodeRequest
-from wire.agent.frames import GpuFacts, GpuHold, NodeFacts
+from wire.agent.orders import GpuHold
+from wire.agent.reports import GpuFacts, NodeFacts
 from wire.cluster.hosts import HostSpec
 from wire.job.affinity import Taint
 from wire.names import WHOLE_GPU, GpuHealth, NodeState

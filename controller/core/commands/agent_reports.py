@@ -33,7 +33,8 @@ from controller.core.model.exit_outcome import NODE_UNFIT, continues_without_fai
 from controller.core.model.inputs import Refusal, Reply, no_such_node
 from controller.core.model.job import Job
 from controller.core.model.start_orders import start_frames
-from wire.agent.frames import AttemptStatus, Settle, Stop, TimeLimit
+from wire.agent.orders import Settle, Stop, TimeLimit
+from wire.agent.reports import AttemptStatus
 from wire.names import Reason
 
 BATCH_ENDED = "the end of its batch command"

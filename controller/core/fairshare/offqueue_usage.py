@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.core.fairshare.share_tree import FairshareConfig, SharePath, ShareTree
 from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSeen
-from wire.agent.frames import GpuProcess
+from wire.agent.reports import GpuProcess
 
 MAX_KEPT = 5_000
 """The greatest number of ended uses that are kept in memory; the journal has all of them."""

@@ -17,7 +17,8 @@ from typing import ClassVar
 from controller.core.cluster.node_table import most_specific
 from controller.core.fairshare.decayed_usage import DecayedUsage, WindowedUsage
 from controller.core.model.allocation import Allocation
-from wire.agent.frames import GpuHold, NodeFacts
+from wire.agent.orders import GpuHold
+from wire.agent.reports import NodeFacts
 from wire.cluster.quota import UNLIMITED
 from wire.job.spec import is_storable
 from wire.names import WHOLE_GPU, Reason

@@ -19,7 +19,7 @@ from controller.core.model.job import NEVER, Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under
 from controller.core.state.order_view import position_key
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 from wire.names import Reason
 
 HORIZON_S = 10 * 365 * 86_400.0

@@ -11,7 +11,7 @@ from controller.core.forecast.forecast import OnCopy, on_fork
 from controller.core.model.exit_outcome import PREEMPTED
 from controller.core.model.inputs import Input, MembersReported, Preempt, Refusal, Tick
 from controller.core.model.job import Job
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 from wire.names import JobState
 
 MAX_COPIES = 48

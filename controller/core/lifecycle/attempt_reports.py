@@ -9,7 +9,7 @@ from typing import TypeVar
 from controller.core.model.events.attempts import CheckpointSaved, Exit
 from controller.core.model.inputs import AgentReported, Input, MembersReported
 from controller.core.model.job import Job
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 
 A = TypeVar("A")
 

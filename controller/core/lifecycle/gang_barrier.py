@@ -10,7 +10,8 @@ from controller.core.model.effects import SendToNode
 from controller.core.model.events.attempts import MemberReady
 from controller.core.model.job import Job
 from controller.core.state.state import State
-from wire.agent.frames import AttemptStatus, Go
+from wire.agent.orders import Go
+from wire.agent.reports import AttemptStatus
 
 
 def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> MemberReady | None:

@@ -15,7 +15,8 @@ from controller.core.model.events.event import Event
 from controller.core.model.events.nodes import GpuHealthRecorded
 from controller.core.model.inputs import DONE, Refusal, Reply
 from controller.core.state.state import State
-from wire.agent.frames import CheckGpu, GpuFacts, ResetGpu
+from wire.agent.orders import CheckGpu, ResetGpu
+from wire.agent.reports import GpuFacts
 from wire.names import GpuHealth, TroubleKind
 from wire.text import counted
 

@@ -15,7 +15,7 @@ from controller.core.model.events.attempts import IdleEnded, IdleNoted
 from controller.core.model.events.event import Event
 from controller.core.model.job import Job
 from controller.core.state.state import State
-from wire.agent.frames import Note
+from wire.agent.orders import Note
 from wire.names import JobState, Reason
 from wire.text import duration
 

@@ -14,7 +14,7 @@ from controller.core.model.events.queued import JobEdited
 from controller.core.model.job import NEVER, Job
 from controller.core.model.time_limits import TimeLimitRules
 from controller.core.state.state import State
-from wire.agent.frames import Note
+from wire.agent.orders import Note
 from wire.names import JobState, Reason
 from wire.text import duration
 

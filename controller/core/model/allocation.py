@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.agent.frames import GpuHold
+from wire.agent.orders import GpuHold
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from controller.core.model.job import Job, Member
 from controller.core.model.start_orders import start_frames
 from controller.core.model.time_limits import ShortLimit
-from wire.agent.frames import CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop, TimeLimit
+from wire.agent.orders import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop, TimeLimit
+from wire.agent.reports import Checkpoint
 from wire.job.spec import JobSpec
 
 

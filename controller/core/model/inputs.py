@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.core.model.effects import Effect, SendToNode
 from controller.core.model.events.event import Event
-from wire.agent.frames import AttemptStatus, Hello
+from wire.agent.reports import AttemptStatus, Hello
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec

@@ -13,7 +13,7 @@ from controller.core.model.services import Replica
 from controller.core.model.start_estimates import StartEstimate
 from controller.core.model.time_limits import ShortLimit
 from controller.core.model.wait_state import NEVER_WAITED, Wait
-from wire.agent.frames import Checkpoint, GpuUse
+from wire.agent.reports import Checkpoint, GpuUse
 from wire.job.spec import JobSpec
 from wire.names import HIGHEST_PRIORITY, WHOLE_GPU, JobState, Reason
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from controller.core.model.job import NEVER, Job
-from wire.agent.frames import Start
+from wire.agent.orders import Start
 from wire.job.arrays import array_indices
 from wire.job.output_files import expand_patterns, is_per_node
 from wire.job.spec import signal_name

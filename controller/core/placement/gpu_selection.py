@@ -12,7 +12,8 @@ from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import NodeTable
 from controller.core.cluster.nodes import Node
 from controller.core.model.request import PerNodeRequest
-from wire.agent.frames import GpuFacts, GpuHold
+from wire.agent.orders import GpuHold
+from wire.agent.reports import GpuFacts
 from wire.job.gpu_requirements import REQUIRE, GpuWish
 from wire.names import WHOLE_GPU
 

@@ -25,7 +25,7 @@ from controller.core.rebalance.proposals import (
     gpu_milli_taken,
     layouts,
 )
-from wire.agent.frames import GpuHold
+from wire.agent.orders import GpuHold
 from wire.names import WHOLE_GPU
 
 MOST_EMPTIED = 64

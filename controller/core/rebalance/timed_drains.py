@@ -22,7 +22,7 @@ from controller.core.preemption.preemptor import grace_of
 from controller.core.rebalance.move_search import MoveSearch
 from controller.core.rebalance.proposals import DRAIN, RebalanceRules
 from controller.core.state.state import State
-from wire.agent.frames import Note
+from wire.agent.orders import Note
 from wire.api.nodes import LeavingJob
 from wire.names import Reason
 from wire.text import duration

@@ -36,7 +36,7 @@ from controller.core.model.wait_state import NEVER_WAITED, Wait
 from controller.core.state.changes.nominations import departing_jobs
 from controller.core.state.other_rows import load_notes
 from controller.core.state.state import State
-from wire.agent.frames import Checkpoint, NodeFacts
+from wire.agent.reports import Checkpoint, NodeFacts
 from wire.cluster.hosts import HostSpec
 from wire.codec import decode, dumps, encode, encoder
 from wire.job.spec import JobSpec

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from controller.core.model.job import Job
 from controller.core.model.rows import UsageRow
-from wire.agent.frames import GpuUse
+from wire.agent.reports import GpuUse
 
 _NOT_MEASURED: Mapping[str, GpuUse] = {}
 

@@ -32,7 +32,8 @@ from controller.core.state.state import State
 from controller.sim.clock import Clock
 from controller.sim.replay.history import History
 from controller.sim.replay.job_durations import LOST, NEVER, RecordedRun
-from wire.agent.frames import AttemptStatus, Go, Hello, Settle, Start, Stop, TimeLimit, Usage
+from wire.agent.orders import Go, Settle, Start, Stop, TimeLimit
+from wire.agent.reports import AttemptStatus, Hello, Usage
 
 STEP_S = 1.0
 """Seconds between the controller's checks for nodes that have stopped reporting."""

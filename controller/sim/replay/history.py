@@ -28,7 +28,7 @@ from controller.core.model.events.queued import JobQueued
 from controller.sim.job_results import SimulatedJobs
 from controller.sim.replay.input_traces import WAYS, InternalInput, input_of
 from controller.sim.replay.job_durations import RecordedRun, RunRecorder
-from wire.agent.frames import NodeFacts
+from wire.agent.reports import NodeFacts
 
 BURST_S = 0.05
 """Inputs that are at most this many seconds apart may have been handled in one batch, before one pass."""

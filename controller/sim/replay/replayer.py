@@ -23,7 +23,7 @@ from controller.sim.replay.agents import STEP_S, RecordedAgents
 from controller.sim.replay.history import History, HistoryStep, Mark
 from controller.sim.replay.input_traces import recreate_input
 from controller.sim.restart import restarted
-from wire.agent.frames import CheckGpu, Note, ResetGpu
+from wire.agent.orders import CheckGpu, Note, ResetGpu
 
 OFTEN = 500
 

@@ -15,7 +15,7 @@ from controller.core.model.inputs import Input, NodeCommand, Refusal
 from controller.core.model.job import Job
 from controller.registry import build_pipeline, nodes_of
 from controller.sim.simulation import Simulation
-from wire.agent.frames import NodeFacts
+from wire.agent.reports import NodeFacts
 from wire.api.jobs import JobsOrder
 from wire.cluster.reservation import ReservationSpec
 from wire.job.selection import AllJobs, ArrayElements, JobLabel, JobRange, JobsOf, parse_selection

@@ -9,7 +9,7 @@ from functools import partial
 from controller.sim.cluster import CapacityChange, Cluster
 from controller.sim.simulation import REQUEST, Simulation
 from controller.sim.story.commands import Result, StoryCommand
-from wire.agent.frames import NodeFacts
+from wire.agent.reports import NodeFacts
 
 
 @dataclass(frozen=True, slots=True)

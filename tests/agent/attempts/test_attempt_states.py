@@ -23,7 +23,8 @@ from agent.attempts.actions import (
 from agent.attempts.attempt_states import AttemptStates
 from agent.attempts.spool import AttemptKey, SpooledAttempt
 from agent.gpus.process_owners import held_milli
-from wire.agent.frames import AttemptStatus, GpuHold, Report, Settle, Start, Stop
+from wire.agent.orders import GpuHold, Settle, Start, Stop
+from wire.agent.reports import AttemptStatus, Report
 
 STARTED = ["started", "500", "1000", "7.0"]
 ENDED = ["ended", "8.0", "0", "-", "0.1", "9", ""]

@@ -15,7 +15,8 @@ import pytest
 from controller.core.model import inputs
 from tests.agent.agent_process import AgentProcess, end_all, eventually
 from tests.engine_harness import EngineHarness, facts, spec
-from wire.agent.frames import Go, Hello, Start
+from wire.agent.orders import Go, Start
+from wire.agent.reports import Hello
 
 RENDEZVOUS = """
 import os, socket, sys

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.agent.agent_process import AgentProcess
-from wire.agent.frames import Settle
+from wire.agent.orders import Settle
 
 FROZEN = Path(__file__).parents[1] / "frozen_spool"
 

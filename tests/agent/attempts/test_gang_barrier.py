@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.agent_process import AgentProcess, eventually
-from wire.agent.frames import AttemptStatus, Go, Stop
+from wire.agent.orders import Go, Stop
+from wire.agent.reports import AttemptStatus
 
 Run = Callable[..., AgentProcess]
 

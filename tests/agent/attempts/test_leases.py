@@ -10,7 +10,9 @@ from pathlib import Path
 
 from agent.attempts import lease
 from tests.agent.agent_process import AgentProcess, alive, eventually
-from wire.agent.frames import Frame, Ping, Pong
+from wire.agent.frames import Frame
+from wire.agent.orders import Ping
+from wire.agent.reports import Pong
 
 Run = Callable[..., AgentProcess]
 

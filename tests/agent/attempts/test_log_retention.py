@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agent.attempts.log_retention import SettledLogs
 from tests.agent.agent_process import AgentProcess, eventually
-from wire.agent.frames import Settle
 from wire.agent.job_policy import JobPolicy
+from wire.agent.orders import Settle
 
 Run = Callable[..., AgentProcess]
 

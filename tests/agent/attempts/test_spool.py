@@ -10,7 +10,8 @@ import pytest
 
 from agent.attempts import attempt_record
 from agent.attempts.spool import Spool, SpooledAttempt, SpoolUnusable, apply_fact, parse_key
-from wire.agent.frames import AttemptStatus, Start, Stop, Usage
+from wire.agent.orders import Start, Stop
+from wire.agent.reports import AttemptStatus, Usage
 
 ORDER = Start(
     7,

@@ -14,7 +14,8 @@ import pytest
 
 from tests import users
 from tests.agent.agent_process import AgentProcess, eventually
-from wire.agent.frames import Checkpoint, Start, Stop
+from wire.agent.orders import Start, Stop
+from wire.agent.reports import Checkpoint
 
 Run = Callable[..., AgentProcess]
 SAVE = (

@@ -24,18 +24,16 @@ from agent.supervisor.process_marks import mark_code
 from tests.agent.agent_process import PATIENCE_S, AgentProcess, eventually
 from tests.agent.fake_nvml import FakeNvml, uuid
 from wire import gpudescription
-from wire.agent.frames import (
-    AgentFrame,
-    CheckGpu,
+from wire.agent.frames import AgentFrame
+from wire.agent.orders import CheckGpu, GpuHold, ResetGpu
+from wire.agent.reports import (
     GpuChecked,
-    GpuHold,
     GpuProcess,
     GpuProcesses,
     GpuReport,
     GpuReset,
     GpuSample,
     GpuTrouble,
-    ResetGpu,
 )
 from wire.names import TroubleKind
 

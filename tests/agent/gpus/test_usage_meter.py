@@ -9,7 +9,8 @@ import pytest
 from agent.attempts.spool import AttemptKey
 from agent.gpus.process_owners import GpuHolder
 from agent.gpus.usage_meter import REPORT_INTERVAL_S, SAVE_INTERVAL_S, UsageMeter
-from wire.agent.frames import AttemptStatus, GpuHold, GpuProcess, GpuSample, GpuUse
+from wire.agent.orders import GpuHold
+from wire.agent.reports import AttemptStatus, GpuProcess, GpuSample, GpuUse
 
 OVER = AttemptStatus(1, 1, pid=9, started_at=0.0, ended_at=100.0, code=0)
 

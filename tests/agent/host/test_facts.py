@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.host import facts
-from wire.agent.frames import NumaFacts
+from wire.agent.reports import NumaFacts
 
 
 @pytest.fixture

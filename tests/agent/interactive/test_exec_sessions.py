@@ -13,18 +13,8 @@ import pytest
 from agent.isolation import cgroup_detection
 from tests import users
 from tests.agent.agent_process import AgentProcess, alive, eventually
-from wire.agent.frames import (
-    CloseShell,
-    Note,
-    OpenShell,
-    ResizeShell,
-    Settle,
-    ShellEnded,
-    ShellInput,
-    ShellOutput,
-    ShellTaken,
-    Stop,
-)
+from wire.agent.orders import CloseShell, Note, OpenShell, ResizeShell, Settle, ShellInput, ShellTaken, Stop
+from wire.agent.reports import ShellEnded, ShellOutput
 
 Run = Callable[..., AgentProcess]
 

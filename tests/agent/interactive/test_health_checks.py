@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.agent_process import AgentProcess, eventually
-from wire.agent.frames import HealthReport
+from wire.agent.reports import HealthReport
 from wire.job.health import HealthCheck
 
 Run = Callable[..., AgentProcess]

@@ -13,7 +13,8 @@ from agent.attempts.spool import Spool
 from agent.controller_channel import BUSY_BYTES, Channel
 from agent.interactive.log_reader import CHUNK_BYTES, LogReader
 from tests.agent.agent_process import AgentProcess
-from wire.agent.frames import LogChunk, Ping, Pong, ReadLog, Settle, StopReading
+from wire.agent.orders import Ping, ReadLog, Settle, StopReading
+from wire.agent.reports import LogChunk, Pong
 
 Run = Callable[..., AgentProcess]
 

@@ -17,7 +17,7 @@ import pytest
 
 from agent.isolation import cgroup_detection
 from tests.agent.agent_process import AgentProcess, alive, carriers, eventually
-from wire.agent.frames import Start, Stop
+from wire.agent.orders import Start, Stop
 
 Run = Callable[..., AgentProcess]
 ORDER = Start(1, 1, ("true",), "x", 1_500, 100)

@@ -18,7 +18,9 @@ from tests.agent.dockerd import DockerDaemon, docker_daemon, dying_at
 from tests.agent.fake_nvml import FakeNvml, uuid
 from tests.agent.images import IMAGE
 from tests.limits import PATIENCE_S
-from wire.agent.frames import Frame, GpuHold, GpuProcesses, Signal, Stop
+from wire.agent.frames import Frame
+from wire.agent.orders import GpuHold, Signal, Stop
+from wire.agent.reports import GpuProcesses
 
 Run = Callable[..., AgentProcess]
 # Podman and dockerd share locks, cgroups and mounts of the host.

@@ -22,8 +22,9 @@ from tests.agent import images
 from tests.agent.agent_process import AgentProcess, alive, carriers, eventually
 from tests.agent.fake_nvml import FakeNvml, uuid
 from tests.agent.images import IMAGE
-from wire.agent.frames import GpuHold, OpenShell, ShellEnded, ShellOutput, Signal, Start, Stop
 from wire.agent.job_policy import ContainerPolicy, JobPolicy
+from wire.agent.orders import GpuHold, OpenShell, Signal, Start, Stop
+from wire.agent.reports import ShellEnded, ShellOutput
 
 Run = Callable[..., AgentProcess]
 # Podman and dockerd share locks, cgroups and mounts of the host.

@@ -13,7 +13,7 @@ import pytest
 from agent.attempts.cpu_allocation import CpuAllocator
 from agent.host.facts import HostFacts
 from tests.agent.agent_process import HERE, AgentProcess, eventually
-from wire.agent.frames import Start
+from wire.agent.orders import Start
 
 Run = Callable[..., AgentProcess]
 # Two sockets of two cores with two threads each: 0 and 4 are one core.

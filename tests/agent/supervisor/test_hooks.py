@@ -12,7 +12,7 @@ import pytest
 
 from tests import users
 from tests.agent.agent_process import AgentProcess, alive, eventually
-from wire.agent.frames import Stop
+from wire.agent.orders import Stop
 
 Run = Callable[..., AgentProcess]
 

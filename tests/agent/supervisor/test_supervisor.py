@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.agent_process import AgentProcess, alive, carriers, eventually
-from wire.agent.frames import LogChunk, Note, ReadLog, Report, Settle, Start, Stop
+from wire.agent.orders import Note, ReadLog, Settle, Start, Stop
+from wire.agent.reports import LogChunk, Report
 
 Run = Callable[..., AgentProcess]
 WAIT_FOREVER = ("sleep", "1000")

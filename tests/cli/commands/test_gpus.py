@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Corral
 from tests.cli.fake_controller import FakeController, node
-from wire.agent.frames import GpuProcess
+from wire.agent.reports import GpuProcess
 from wire.api.nodes import GpuView
 from wire.names import GpuHealth
 

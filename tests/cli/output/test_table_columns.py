@@ -27,7 +27,7 @@ from cli.output.table_columns import (
     processes_of,
 )
 from tests.cli.fake_controller import T0, array, job, node
-from wire.agent.frames import GpuProcess
+from wire.agent.reports import GpuProcess
 from wire.api.cluster import EventView
 from wire.api.jobs import Held
 from wire.api.nodes import GpuShare, GpuView

@@ -25,7 +25,7 @@ from controller.store.store import Store
 from tests.controller.store.scratch import scratch
 from tests.engine_harness import facts
 from tests.limits import PATIENCE_S
-from wire.agent.frames import AttemptStatus, Hello
+from wire.agent.reports import AttemptStatus, Hello
 
 Answer = tuple[int, Any]
 

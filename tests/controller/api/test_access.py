@@ -17,7 +17,7 @@ from controller.nodes.exec_sessions import ExecSession
 from tests import users
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.controller.api.test_identity import visit
-from wire.agent.frames import OpenShell
+from wire.agent.orders import OpenShell
 
 TABLE = Path(__file__).parents[3] / "docs" / "access.md"
 

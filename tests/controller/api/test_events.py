@@ -90,7 +90,8 @@ from controller.core.model.events.tenants import (
 from controller.core.model.services import Replica
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.engine_harness import facts, spec
-from wire.agent.frames import Checkpoint, GpuHold
+from wire.agent.orders import GpuHold
+from wire.agent.reports import Checkpoint
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from controller.core.model import inputs
 from controller.core.model.start_estimates import LATEST
 from tests.controller.api.running_controller import RunningController, start_controller
-from wire.agent.frames import GpuReport, GpuSample
+from wire.agent.reports import GpuReport, GpuSample
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\]|\\.)*",?)+\})? (\S+)')
 

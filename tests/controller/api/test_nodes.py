@@ -9,7 +9,7 @@ import pytest
 from controller.core.model import inputs
 from tests.controller.api.running_controller import RunningController
 from tests.limits import PATIENCE_S
-from wire.agent.frames import AttemptStatus, GpuChecked, GpuReport, GpuSample
+from wire.agent.reports import AttemptStatus, GpuChecked, GpuReport, GpuSample
 from wire.names import TroubleKind
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from controller.core.model import inputs
 from tests.controller.api.running_controller import RunningController, start_controller
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 
 HOUR = 3600
 URGENT = {"command": ["true"], "gpus": 4, "priority": 75, "time_limit_s": HOUR}

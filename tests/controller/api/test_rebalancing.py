@@ -6,7 +6,7 @@ from typing import Any
 
 from controller.core.model import inputs
 from tests.controller.api.running_controller import RunningController, start_controller
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 
 HOUR = 3600
 SAVING = {"checkpoint_signal": "USR1", "time_limit_s": 9 * HOUR}

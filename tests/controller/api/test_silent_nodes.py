@@ -8,7 +8,7 @@ from controller.api.views.event_sentences import sentence
 from controller.api.views.resources import job_view, node_view
 from controller.core.model import inputs
 from tests.engine_harness import EngineHarness, spec
-from wire.agent.frames import GpuSample
+from wire.agent.reports import GpuSample
 from wire.api.nodes import NodeView
 from wire.names import GpuHealth
 

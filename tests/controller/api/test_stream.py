@@ -18,7 +18,7 @@ from controller import commit_feed
 from controller.api.server import event_stream
 from controller.core.model import inputs
 from tests.controller.api.running_controller import RunningController, start_controller
-from wire.agent.frames import GpuReport, GpuSample
+from wire.agent.reports import GpuReport, GpuSample
 
 
 @dataclass

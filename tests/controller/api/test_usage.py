@@ -11,7 +11,7 @@ import pytest
 from controller.core.model import inputs
 from controller.user_turns import UserTurns
 from tests.controller.api.running_controller import RunningController, start_controller
-from wire.agent.frames import AttemptStatus, AttemptUse, GpuReport, GpuSample, GpuUse, Usage
+from wire.agent.reports import AttemptStatus, AttemptUse, GpuReport, GpuSample, GpuUse, Usage
 
 
 async def used(api: RunningController, by: str = "user", **window: int) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,7 @@ from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.quotas.local import LocalQuotas, ProjectQuotaTable, QuotaTable
 from tests.engine_harness import BACKFILLS, EngineHarness, default_pipeline, facts, spec
-from wire.agent.frames import AttemptStatus, Hello
+from wire.agent.reports import AttemptStatus, Hello
 from wire.codec import dumps
 from wire.job.affinity import parse_term, parse_toleration
 from wire.job.gangs import Gang

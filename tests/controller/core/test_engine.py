@@ -10,7 +10,8 @@ from controller.core.model.inputs import Requester
 from controller.core.model.job import LEGAL, IllegalTransition
 from controller.core.state.apply import apply
 from tests.engine_harness import EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Settle, Start
+from wire.agent.orders import Settle, Start
+from wire.agent.reports import AttemptStatus
 from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState, Reason
 

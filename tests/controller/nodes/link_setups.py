@@ -18,7 +18,8 @@ from controller.nodes.ssh.link import SshLink
 from tests.agent.agent_process import end_all
 from tests.controller.nodes.ssh_server import SshServer
 from tests.limits import PATIENCE_S
-from wire.agent.frames import AgentFrame, AttemptStatus, Hello, Report
+from wire.agent.frames import AgentFrame
+from wire.agent.reports import AttemptStatus, Hello, Report
 from wire.cluster.hosts import HostSpec
 
 HOST = HostSpec("", gpus="simulated:2xH100", run_as_self=True)

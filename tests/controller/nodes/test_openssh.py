@@ -35,7 +35,7 @@ from tests.controller.nodes.openssh_server import (
     running_openssh_server,
 )
 from tests.users import processes
-from wire.agent.frames import Hello
+from wire.agent.reports import Hello
 from wire.api.nodes import Preflight
 from wire.cluster.hosts import HostSpec, parse_ssh_address
 

@@ -15,7 +15,9 @@ from controller.nodes import reconnecting, session
 from controller.nodes.link import LinkLost
 from controller.nodes.local import LocalLink
 from tests.controller.nodes.link_setups import PATIENCE_S, FrameListener
-from wire.agent.frames import Hello, NodeFacts, Ping, Report, pack
+from wire.agent.frames import pack
+from wire.agent.orders import Ping
+from wire.agent.reports import Hello, NodeFacts, Report
 from wire.cluster.hosts import HostSpec
 
 Pretend = Callable[[str], tuple[LocalLink, FrameListener]]

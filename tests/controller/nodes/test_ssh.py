@@ -32,7 +32,8 @@ from controller.nodes.ssh.link import SshLink
 from tests.agent.agent_process import alive
 from tests.controller.nodes.link_setups import PATIENCE_S, FrameListener, SshLinkSetup
 from tests.controller.nodes.ssh_server import SshServer
-from wire.agent.frames import Hello, Start, Stop
+from wire.agent.orders import Start, Stop
+from wire.agent.reports import Hello
 from wire.cluster.hosts import SshAddress, parse_ssh_address
 
 Opened = Callable[..., FrameListener]

@@ -13,7 +13,8 @@ from controller.core.model.inputs import Decision, Input
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from tests.engine_harness import facts
-from wire.agent.frames import AttemptStatus, Hello, Start, Stop
+from wire.agent.orders import Start, Stop
+from wire.agent.reports import AttemptStatus, Hello
 from wire.job.spec import JobSpec
 from wire.names import JobState
 

@@ -12,7 +12,7 @@ from controller.sim.cluster import Cluster, nodes_of
 from controller.sim.job_results import SimulatedJob
 from controller.sim.metrics import figures_of
 from controller.sim.report import ReportRun
-from wire.agent.frames import GpuHold
+from wire.agent.orders import GpuHold
 from wire.names import JobState
 
 

@@ -14,7 +14,7 @@ from controller.core.cluster.gpu_health import (
 )
 from controller.core.model.inputs import GpuTroubled
 from controller.watchers.gpu_readings import GpuHealthWatch
-from wire.agent.frames import GpuProcess, GpuSample
+from wire.agent.reports import GpuProcess, GpuSample
 from wire.names import TroubleKind
 
 WELL = GpuSample("a", ecc_corrected=5, ecc_uncorrected=1, links=18, links_up=18, memory_used_mib=600)

@@ -8,7 +8,7 @@ from controller.core.lifecycle.idle_gpus import IdlePolicy
 from controller.core.model import inputs
 from controller.watchers.idle_gpus import IdleGpuWatch
 from tests.engine_harness import EngineHarness, spec
-from wire.agent.frames import GpuSample
+from wire.agent.reports import GpuSample
 
 
 def reported(harness: EngineHarness, watch: IdleGpuWatch, now: float) -> list[inputs.Input]:

@@ -33,7 +33,7 @@ from wire.cluster.hosts import HostSpec
 # Import these modules only for type checks, because numpy and pydantic are slow to import.
 if TYPE_CHECKING:
     from controller.sim.story.commands import NodeChoice, StoryCommand
-    from wire.agent.frames import NodeFacts
+    from wire.agent.reports import NodeFacts
 
 CPUS = 64
 """The CPUs of an added node if --cpus is missing, as in `corral sim run`."""

@@ -13,7 +13,8 @@ from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.nodes.exec_sessions import ExecSession
 from controller.nodes.link import NodeAway
-from wire.agent.frames import OpenShell, ShellOutput
+from wire.agent.orders import OpenShell
+from wire.agent.reports import ShellOutput
 from wire.api.jobs import ShellGiven, ShellOpened, ShellRequest, ShellSaid
 from wire.codec import dumps, encode
 from wire.names import JobState

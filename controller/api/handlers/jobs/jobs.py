@@ -22,7 +22,7 @@ from controller.core.state.job_and_node_rows import load_job
 from controller.nodes.link import NodeAway
 from controller.questions.deadline_note import deadline_note
 from controller.questions.engine_copy import QuestionRefused
-from wire.agent.frames import Signal
+from wire.agent.orders import Signal
 from wire.api.jobs import (
     JobChange,
     JobDetail,

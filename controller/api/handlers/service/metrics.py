@@ -18,7 +18,7 @@ from controller.core.explain.why_pending import reason_of
 from controller.core.pipeline.hooks import Sample
 from controller.daemon.daemon import Daemon
 from controller.watchers.counters import BOUNDS, ControllerCounters, Histogram
-from wire.agent.frames import GpuSample
+from wire.agent.reports import GpuSample
 from wire.names import SHOWN_STATES, WHOLE_GPU, GpuHealth, JobState, NodeState
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"

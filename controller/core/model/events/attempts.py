@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from controller.core.model.allocation import Allocation
 from controller.core.model.events.event import JobEvent
 from controller.core.model.time_limits import ShortLimit
-from wire.agent.frames import Checkpoint, GpuUse
+from wire.agent.reports import Checkpoint, GpuUse
 from wire.names import JobState, Reason
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.core.model.events.event import ClusterEvent, NodeEvent
-from wire.agent.frames import NodeFacts
+from wire.agent.reports import NodeFacts
 from wire.cluster.hosts import HostSpec
 from wire.job.affinity import Taint
 from wire.names import GpuHealth

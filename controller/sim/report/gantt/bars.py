@@ -10,7 +10,7 @@ from operator import attrgetter
 from controller.core.model.allocation import Allocation
 from controller.sim.job_results import SimulatedJob
 from controller.sim.report.run import ReportRun
-from wire.agent.frames import NodeFacts
+from wire.agent.reports import NodeFacts
 from wire.names import WHOLE_GPU
 
 TALLEST = 64

@@ -13,7 +13,8 @@ from controller.core.model.inputs import Accepted
 from controller.core.model.time_limits import ShortLimit
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Start
+from wire.agent.orders import Start
+from wire.agent.reports import AttemptStatus
 from wire.cluster.reservation import ReservationSpec
 from wire.job.spec import spec_problems
 from wire.names import JobState

@@ -19,7 +19,7 @@ from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 from wire.job.licences import parse_licence
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import Reason

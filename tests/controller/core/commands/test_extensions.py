@@ -15,7 +15,8 @@ from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.quotas.local import LocalQuotas, QuotaTable
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus, TimeLimit
+from wire.agent.orders import TimeLimit
+from wire.agent.reports import AttemptStatus
 
 NOW, HOUR = 1_000.0, 3_600.0
 ADA = Requester("ada")

@@ -13,7 +13,7 @@ from controller.core.estimates.runtime_prediction import PredictionConfig, Predi
 from controller.core.model import inputs
 from controller.core.model.events.queued import JobQueued
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 
 HOUR = 3_600.0
 SWEEPS, NODES = 80, 4

@@ -16,7 +16,7 @@ from controller.core.model.rows import NoteRow
 from controller.core.state.other_rows import changed_notes, load_notes
 from controller.core.state.state import State
 from tests.engine_harness import PIPELINE, EngineHarness
-from wire.agent.frames import GpuProcess
+from wire.agent.reports import GpuProcess
 
 EVE = ("n", "GPU-n-1", "eve")
 

@@ -10,7 +10,7 @@ from controller.core.model.start_orders import start_frames
 from controller.core.state.job_and_node_rows import job_row, load_job
 from controller.plugins.preemption.by_priority import PriorityStrategy as ByPriority
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Checkpoint
+from wire.agent.reports import AttemptStatus, Checkpoint
 from wire.job.start_conditions import Dependency, Restart, RestartWhen, Until
 
 OLD, NEW = Checkpoint("/shared/1/step-1", 10, 1_000.0), Checkpoint("/shared/1/step-2", 20, 2_000.0)

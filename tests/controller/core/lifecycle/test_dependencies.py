@@ -12,7 +12,7 @@ from controller.core.model.events.attempts import JobEnded
 from controller.core.model.events.queued import DependencyDecided, GateOpened
 from controller.core.model.wait_state import WaitRules
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Checkpoint
+from wire.agent.reports import AttemptStatus, Checkpoint
 from wire.job.start_conditions import Dependency, Restart, RestartWhen, Until
 from wire.names import JobState, Reason
 

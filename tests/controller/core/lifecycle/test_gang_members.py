@@ -18,7 +18,8 @@ from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.quotas.local import LocalQuotas, QuotaTable
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Go, Stop
+from wire.agent.orders import Go, Stop
+from wire.agent.reports import AttemptStatus
 from wire.job.gangs import Gang, MemberFailure
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import JobState, Reason

@@ -12,7 +12,8 @@ from controller.core.model.inputs import AgentReported, Input, MembersReported
 from controller.core.state.job_and_node_rows import job_row, node_row
 from controller.core.state.other_rows import all_notes
 from tests.engine_harness import EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Checkpoint, GpuUse, Settle, Stop, Usage
+from wire.agent.orders import Settle, Stop
+from wire.agent.reports import AttemptStatus, Checkpoint, GpuUse, Usage
 from wire.job.gangs import Gang, MemberFailure
 from wire.job.spec import JobSpec
 from wire.names import JobState

@@ -6,7 +6,8 @@ from controller.core.model import inputs
 from controller.core.state.job_and_node_rows import job_row, load_job
 from controller.core.state.state import State
 from tests.engine_harness import EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Go, Stop
+from wire.agent.orders import Go, Stop
+from wire.agent.reports import AttemptStatus
 from wire.job.gangs import Gang, MemberFailure
 from wire.names import JobState, Reason
 

@@ -25,7 +25,8 @@ from controller.core.model.events.nodes import GpuHealthRecorded
 from controller.core.state.job_and_node_rows import node_row, restore_state
 from controller.core.state.state import State
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus, CheckGpu, ResetGpu
+from wire.agent.orders import CheckGpu, ResetGpu
+from wire.agent.reports import AttemptStatus
 from wire.job.start_conditions import Restart, RestartWhen
 from wire.names import GpuHealth, JobState, Reason, TroubleKind
 

@@ -11,7 +11,8 @@ from controller.core.model import inputs
 from controller.core.model.events.attempts import IdleEnded, IdleNoted
 from controller.core.state.job_and_node_rows import job_row, load_job
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Note, Stop
+from wire.agent.orders import Note, Stop
+from wire.agent.reports import AttemptStatus
 from wire.job.start_conditions import OnNodeLost
 from wire.names import JobState, Reason
 

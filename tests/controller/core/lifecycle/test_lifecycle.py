@@ -9,7 +9,7 @@ from controller.core.model import inputs
 from controller.core.model.job import NEVER
 from controller.core.model.wait_state import Wait
 from tests.engine_harness import EngineHarness, spec
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 from wire.codec import decode
 from wire.job.start_conditions import OnNodeLost, Restart, RestartWhen
 from wire.names import JobState, Reason

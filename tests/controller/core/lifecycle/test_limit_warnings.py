@@ -13,7 +13,7 @@ from controller.core.model.events.attempts import EndWarned
 from controller.core.model.job import NEVER
 from controller.core.model.time_limits import TimeLimitRules
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import Note
+from wire.agent.orders import Note
 from wire.job.start_conditions import Restart, RestartWhen
 from wire.names import Reason
 

@@ -11,7 +11,8 @@ from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Refusal
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Settle, Start
+from wire.agent.orders import Settle, Start
+from wire.agent.reports import AttemptStatus
 from wire.job.start_conditions import OnNodeLost, Restart, RestartWhen
 from wire.names import JobState, NodeState, Reason
 

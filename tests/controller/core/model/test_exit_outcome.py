@@ -6,7 +6,7 @@ import pytest
 
 from controller.core.model import inputs
 from tests.engine_harness import EngineHarness, spec
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 from wire.names import JobState, Reason
 
 MORE = "it needed more than its 100 MiB"

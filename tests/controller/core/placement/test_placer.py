@@ -11,7 +11,7 @@ from controller.core.model.inputs import Submit
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.placement.placer import Placement
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
-from wire.agent.frames import GpuHold
+from wire.agent.orders import GpuHold
 from wire.job.spec import JobSpec
 from wire.names import JobState
 

@@ -15,7 +15,7 @@ from controller.core.model.events.nominations import PreemptionPlanned
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import Start
+from wire.agent.orders import Start
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import JobState, Reason
 

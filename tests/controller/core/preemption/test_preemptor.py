@@ -17,7 +17,8 @@ from controller.core.quota.queue_rules import EXEMPT_QUOTA
 from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from tests.engine_harness import BACKFILLS, PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Checkpoint, Stop
+from wire.agent.orders import Stop
+from wire.agent.reports import AttemptStatus, Checkpoint
 from wire.job.affinity import parse_term
 from wire.job.gangs import Gang
 from wire.job.gpu_requirements import GpuWish

@@ -19,7 +19,7 @@ from controller.plugins.quotas.local import (
     QuotaTable,
 )
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 from wire.cluster.quota import UNLIMITED, GpuLimit, Limits, Quota
 from wire.codec import decode, encode
 from wire.names import JobState, Reason

@@ -27,7 +27,8 @@ from controller.plugins.backfill.kinds import Greedy
 from controller.plugins.pickers.share_pickers import SpreadPicker as Roomiest
 from controller.plugins.scorers.resource_use import SpreadScorer
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import AttemptStatus, Checkpoint, Stop
+from wire.agent.orders import Stop
+from wire.agent.reports import AttemptStatus, Checkpoint
 from wire.job.gpu_requirements import GpuWish
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason

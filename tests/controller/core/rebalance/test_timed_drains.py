@@ -17,7 +17,8 @@ from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy
 from tests.controller.core.services.services import pipeline_with, replicas, service, settle
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.agent.frames import Checkpoint, Note, Stop
+from wire.agent.orders import Note, Stop
+from wire.agent.reports import Checkpoint
 from wire.job.gangs import Gang
 from wire.names import JobState, NodeState, Reason
 

@@ -11,7 +11,7 @@ from controller.core.model.job import Job
 from controller.core.model.services import LABEL, Service
 from controller.core.pipeline.pipeline import Pipeline
 from tests.engine_harness import PIPELINE, EngineHarness
-from wire.agent.frames import AttemptStatus
+from wire.agent.reports import AttemptStatus
 from wire.job.health import HealthCheck
 from wire.job.job_affinity import JobTerm
 from wire.job.spec import JobSpec

@@ -1,0 +1,314 @@
+"""The messages of agents to the controller: facts about the node, the states of attempts, and answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional
+
+from wire.names import GpuHealth, TroubleKind
+
+PROTOCOL = 1
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """One GPU as the host reports it. `links` has the `index` of each GPU that NVLink connects to it.
+
+    A MIG instance is reported like a GPU, with its own UUID and memory, and with its profile in `mig`.
+    The GPU that contains it is not reported. `compute` is the compute capability, such as 9.0; empty if
+    unknown.
+    """
+
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+    numa: int = 0
+    pci_bus: str = ""
+    links: tuple[int, ...] = ()
+    health: GpuHealth = GpuHealth.OK
+    why: str = ""
+    compute: str = ""
+    mig: str = ""
+    power_limit_w: int = 0
+    label: str = ""
+    """The GPU number of the driver, if it differs from `index`, which counts MIG instances as GPUs."""
+
+    @property
+    def number(self) -> str:
+        """Return the number that the driver gives the GPU: `3`, or `2:1` for the second MIG instance of GPU
+        2.
+        """
+        return self.label or str(self.index)
+
+
+@dataclass(frozen=True)
+class NumaFacts:
+    """One NUMA node of a host: its CPUs in the kernel's format, such as `0-3,8-11`, and its distance to
+    each NUMA node.
+    """
+
+    node: int
+    cpus: str = ""
+    memory_mib: int = 0
+    distances: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """The resources of a host. If the resources change, the agent reports them only in its next Hello, the
+    first message of a connection. `storage_mib` is local disk for scratch.
+    """
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: tuple[GpuFacts, ...] = ()
+    numa_nodes: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    address: str = "127.0.0.1"
+    storage_mib: int = 0
+    driver: str = ""
+    cuda: str = ""
+    numa: tuple[NumaFacts, ...] = ()
+    handling: Mapping[str, str] = field(default_factory=dict)
+    """How the host runs jobs: one text for each topic, such as the user account of the jobs and their
+    limits.
+    """
+    runtime: str = ""
+    """The name and version of the host's container runtime; empty if the host has none."""
+    image_gpus: str = ""
+    """Why containers cannot use GPUs on this host; empty if they can."""
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """GPU usage of an attempt: mean and 95th percentile of utilisation in percent, peak memory in MiB,
+    energy in watt-hours.
+    """
+
+    mean: float = 0.0
+    p95: int = 0
+    peak_mib: int = 0
+    wh: float = 0.0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """CPU time in seconds, peak memory in MiB, and GPU usage of one attempt on one node."""
+
+    cpu_s: float = 0.0
+    max_rss_mib: int = 0
+    gpu: Optional[GpuUse] = None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The newest checkpoint of an attempt: the path of a file or directory, its size in bytes, and its
+    modification time in seconds since 1970.
+    """
+
+    path: str
+    size: int = 0
+    at: float = 0.0
+
+
+@dataclass(frozen=True)
+class AttemptStatus:
+    """The state of one attempt as recorded in the spool. `pid` is set once the attempt has started,
+    `ended_at` once it has ended.
+
+    `code` is the exit code; `signal` is the signal that killed the attempt. If Corral ended the attempt
+    or could not start it, `why` is the reason: time_limit, cancelled, launch_failed: …, supervisor_lost.
+    """
+
+    job: int
+    attempt: int
+    pid: Optional[int] = None
+    started_at: Optional[float] = None
+    ended_at: Optional[float] = None
+    code: Optional[int] = None
+    signal: Optional[int] = None
+    why: str = ""
+    usage: Optional[Usage] = None
+    checkpoint: Optional[Checkpoint] = None
+    ready: bool = False
+    """True while the attempt waits for Go, at the barrier of its gang."""
+
+    @property
+    def ran(self) -> bool:
+        """Return whether a process of the attempt has run, even if its start was not reported."""
+        return self.started_at is not None or self.code is not None or self.signal is not None
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first message of every connection: the name of the node, the resources of its host, and the state
+    of its attempts.
+    """
+
+    node: str
+    version: str
+    boot_id: str
+    incarnation: str
+    facts: NodeFacts
+    attempts: tuple[AttemptStatus, ...] = ()
+    clock: Optional[float] = None
+    protocol: int = PROTOCOL
+
+
+@dataclass(frozen=True)
+class Report:
+    """The state of an attempt after its start or end. The agent sends the report again after every Hello,
+    until the controller confirms it with the message Settle.
+    """
+
+    status: AttemptStatus
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """A reading of one GPU. `throttle` has the reasons why the GPU's clocks are lowered. Readings are not
+    written to the journal.
+    """
+
+    uuid: str
+    utilisation: int = 0
+    memory_used_mib: int = 0
+    power_w: int = 0
+    temperature_c: int = 0
+    clock_mhz: int = 0
+    memory_clock_mhz: int = 0
+    throttle: tuple[str, ...] = ()
+    ecc_corrected: int = 0
+    ecc_uncorrected: int = 0
+    rows_remapped: int = 0
+    links_up: int = 0
+    links: int = 0
+    remap_pending: bool = False
+    """True if the GPU will replace a damaged row of its memory at the next reset."""
+
+
+@dataclass(frozen=True)
+class AttemptUse:
+    """The GPU usage of a running attempt on this node, from the attempt's start until now."""
+
+    job: int
+    attempt: int
+    use: GpuUse
+
+
+@dataclass(frozen=True)
+class GpuReport:
+    """GPU readings and GPU usage. `samples` has the readings that have changed noticeably since the agent
+    sent them last. `uses` has the GPU usage of all running attempts, or is empty.
+    """
+
+    samples: tuple[GpuSample, ...]
+    uses: tuple[AttemptUse, ...] = ()
+
+
+@dataclass(frozen=True)
+class HealthReport:
+    """A change of an attempt's health: the health check passes, or has failed so often that the attempt
+    counts as unhealthy.
+    """
+
+    job: int
+    attempt: int
+    healthy: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process on a GPU; `job` is None if no job started it."""
+
+    uuid: str
+    pid: int
+    user: str
+    command: str
+    memory_mib: int = 0
+    job: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class GpuProcesses:
+    """All processes on the GPUs of a node. The agent sends the list when it has changed noticeably."""
+
+    processes: tuple[GpuProcess, ...]
+
+
+@dataclass(frozen=True)
+class GpuTrouble:
+    """The agent has found a fault of a GPU. The controller decides whether jobs may still use the GPU."""
+
+    uuid: str
+    kind: TroubleKind
+    why: str = ""
+    xid: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class GpuChecked:
+    """The answer to CheckGpu. `ok` is True if the GPU is healthy; otherwise `why` is the reason."""
+
+    uuid: str
+    ok: bool
+    why: str = ""
+    occupied: bool = False
+    """True if the only problem is a process that no job started on the GPU. The GPU itself is then not
+    faulty.
+    """
+
+
+@dataclass(frozen=True)
+class GpuReset:
+    """The answer to ResetGpu. `ok` is True if the GPU was reset; otherwise `why` is the reason."""
+
+    uuid: str
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class LogChunk:
+    """A part of the log that a ReadLog requested. `data` is base64, `offset` is the position of its first
+    byte in the log, and `end` is True in the last part.
+    """
+
+    request: int
+    data: str = ""
+    end: bool = False
+    error: str = ""
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class ShellOutput:
+    """Output of a `corral exec` command, which runs in the allocation of a job. `data` has the output as
+    base64.
+    """
+
+    request: int
+    data: str
+    stream: str = "stdout"
+
+
+@dataclass(frozen=True)
+class ShellEnded:
+    """The end of a `corral exec` command. `error` is the reason if the command could not start or Corral
+    ended it.
+    """
+
+    request: int
+    code: Optional[int] = None
+    signal: Optional[int] = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Pong:
+    """The answer to Ping. `clock` is the host's clock, in seconds since boot."""
+
+    beat: int
+    clock: Optional[float] = None
