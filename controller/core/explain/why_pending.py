@@ -29,6 +29,7 @@ from controller.core.explain.filter_losses import (
     filter_losses,
     uneven_gpus_hint,
 )
+from controller.core.explain.largest_jobs import too_many_gpus_hint
 from controller.core.explain.node_scores import common_switch_text, nearness_note, node_scores
 from controller.core.framework.interfaces import Reserves
 from controller.core.framework.unfiltered_constraints import UNFILTERED_HINT, unfiltered_message
@@ -298,11 +299,12 @@ def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
         return None
     part, need = ask.part, ask.nodes or 1
     topology = ask.topology
+    too_many = too_many_gpus_hint(nodes.columns, ask)
     if ask.one_model and placer.shape(replace(ask, one_model=False)) is not None:
-        message = f"can never be placed: it needs {counted(need, 'node')} with {part} of one GPU model"
-        return Refusal(
-            "never_fits", message, "nodes", "--mixed-models allows nodes with different GPU models."
-        )
+        what = counted(part.gpus, "GPU") if ask.nodes is None else f"{counted(need, 'node')} with {part}"
+        message = f"can never be placed: it needs {what} of one GPU model"
+        hint = too_many or "--mixed-models allows nodes with different GPU models."
+        return Refusal("never_fits", message, "gpus" if ask.nodes is None else "nodes", hint)
     if topology is not None and placer.shape(replace(ask, topology=None)) is not None:
         values = ", ".join(placer.domains(topology).names[:10]) or "none"
         message = (
@@ -324,7 +326,7 @@ def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
     if any(loss.filter == "image" for loss in found):
         hint = "Images need podman, docker or apptainer: 'corral nodes show NODE' shows what the node has."
         return Refusal("never_fits", message, "image", hint)
-    hint = uneven_gpus_hint(part.gpus, len(nodes), largest) if ask.nodes is None else ""
+    hint = too_many or (uneven_gpus_hint(part.gpus, len(nodes), largest) if ask.nodes is None else "")
     if not hint:
         size = f"The largest node has {counted(largest, 'GPU')}: 'corral nodes'."
         hint = size if where == "gpus" else "'corral nodes' shows what each node has."

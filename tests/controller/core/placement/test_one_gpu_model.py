@@ -71,6 +71,43 @@ def test_a_gang_of_one_model_that_no_cluster_has_is_refused_with_the_flag() -> N
     assert "--mixed-models" in refusal.hint
 
 
+@pytest.mark.parametrize(
+    ("asked", "message", "hint"),
+    [
+        (
+            spec(24),
+            "it needs 24 GPUs of one GPU model",
+            f"A job can get at most 16 GPUs: 16 {H100} on 2 nodes, 8 {A100} on 1 node; with --mixed-models "
+            "24 on 3 nodes. Ask for at most 16 GPUs, or add --mixed-models.",
+        ),
+        (
+            spec(48),
+            "48 GPUs",
+            f"A job can get at most 16 GPUs: 16 {H100} on 2 nodes, 8 {A100} on 1 node; with --mixed-models "
+            "24 on 3 nodes. Ask for at most 16 GPUs.",
+        ),
+        (
+            spec(48, gang=MIXED),
+            "48 GPUs",
+            f"A job can get at most 24 GPUs: 16 {H100} on 2 nodes, 8 {A100} on 1 node; with --mixed-models "
+            "24 on 3 nodes. Ask for at most 24 GPUs.",
+        ),
+        (
+            spec(9, nodes=1, gpu_models=("A100",)),
+            "fewer than 9 A100 GPUs",
+            f"A job can get at most 8 GPUs on 1 node: 8 {A100} on 1 node. Ask for at most 8 GPUs.",
+        ),
+    ],
+)
+def test_a_request_for_more_gpus_than_exist_names_the_largest_job(
+    asked: JobSpec, message: str, hint: str
+) -> None:
+    refusal = harness_of(H100, A100, H100).refuse(inputs.Submit(asked, "ada"))
+    assert refusal.where == "gpus"
+    assert message in refusal.message
+    assert refusal.hint == hint
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_gang_waits_for_nodes_of_one_model_and_the_reason_names_it(mode: Backfill) -> None:
     harness = harness_of(H100, A100, A100, H100, mode=mode)
