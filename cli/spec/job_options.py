@@ -3,11 +3,7 @@
 1. The `name` of a row gives the flag (`--gpu-model`), the same flag in a #CORRAL line, and the environment
    variable (`CORRAL_SUBMIT_GPU_MODEL`). `sbatch_directives.py` translates #SBATCH lines to these names.
 2. `read` parses a text into the value of the JobSpec field `field`. If the text is invalid, it raises a
-   ValueError that names valid values. Several rows may set one field together; each of them has a `part`.
-   Then `spec_builder.COMBINED` names the function that makes the value of the field, and `part` is the name
-   of its argument for this row.
-3. `show` converts the value back to the texts of the flag, for suggestions such as `corral job set 7 …`.
-4. `title` is the heading in `corral job show`. Rows without a title are shown together with other options.
+   ValueError that names valid values. `show` converts the value back to the texts of the flag.
 
 Example: `--memory 16G`, `#CORRAL --memory=16G` and CORRAL_SUBMIT_MEMORY=16G all set `memory_mib` to 16384. A
 suggestion to halve the memory is `corral job set 7 --memory 8G`. A new option is one new row.
@@ -15,104 +11,35 @@ suggestion to halve the memory is `corral job set 7 --memory 8G`. A new option i
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
-from cli.exit_codes import CommandError
 from cli.spec import option_texts
-from cli.spec.time_options import AFTER, dependencies
+from cli.spec.job_option import (
+    CORES,
+    COUNT,
+    DIR,
+    LIST,
+    NEGATED,
+    SIGNAL,
+    SIZE,
+    SUM,
+    SWITCH,
+    TERM,
+    TIME,
+    WHEN,
+    JobOption,
+    after_option,
+    umask,
+)
 from wire import amounts
 from wire.job.affinity import parse_preference, parse_term, parse_toleration
 from wire.job.gangs import MemberFailure
 from wire.job.gpu_requirements import parse_domains, parse_require_or_prefer, parse_topology
 from wire.job.job_affinity import parse_job_term
 from wire.job.licences import parse_licence
-from wire.job.spec import JobSpec, gpus_text
-from wire.job.start_conditions import RELAXABLE, Dependency, OnNodeLost
+from wire.job.spec import gpus_text
+from wire.job.start_conditions import RELAXABLE, OnNodeLost
 from wire.names import priority_name
-
-
-@dataclass(frozen=True)
-class JobOption:
-    """One row of the table of job options. An option without a `metavar` is a switch; its text is true or
-    false.
-    """
-
-    name: str
-    help: str
-    field: str = ""
-    """The field of JobSpec that the option sets, or a part of that field, such as gang.min_nodes. If empty,
-    the field has the name of the option.
-    """
-    metavar: str = ""
-    read: Callable[[str], Any] = str
-    show: Callable[[Any], option_texts.Texts] = option_texts.any_value
-    title: str = ""
-    repeats: bool = False
-    adds_up: bool = False
-    """If True, the values from flags, environment and script are combined. If False, flags override the
-    environment, and the environment overrides the script.
-    """
-    separator: str | None = None
-    """Separates the values of a repeated option in its environment variable. None means white space."""
-
-    part: str = ""
-    """The name after the dot in `field`, such as min_nodes; empty if the option sets the whole field."""
-
-    def __post_init__(self) -> None:
-        field, _, part = (self.field or self.name).partition(".")
-        object.__setattr__(self, "field", field)
-        object.__setattr__(self, "part", part)
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def is_switch(self) -> bool:
-        return not self.metavar
-
-    def texts(self, spec: JobSpec) -> option_texts.Texts:
-        """Return how a user would write this option to get the value in `spec`. The list has one text for
-        each time that the option is written. For the default value the list is empty.
-        """
-        value = getattr(spec, self.field)
-        # Take the field `part` of the value, if there is one. Otherwise `show` computes the text from the
-        # whole value: for example, three options set one restart policy.
-        if self.part in getattr(value, "__dataclass_fields__", ()):
-            value = getattr(value, self.part)
-        return [] if value is None else self.show(value)
-
-
-def yes_or_no(text: str) -> bool:
-    """Return True or False for the text of a switch. Raises ValueError for any other text."""
-    word = text.lower()
-    if word not in ("1", "true", "yes", "0", "false", "no"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return word in ("1", "true", "yes")
-
-
-def directory(text: str) -> str:
-    """Return the absolute path of a directory. A relative path starts at the current directory."""
-    try:
-        return os.path.abspath(text)
-    except FileNotFoundError:
-        raise CommandError(
-            "the current directory is gone", "Change to another, or name one: --workdir /…"
-        ) from None
-
-
-def _no(text: str) -> bool:
-    return not yes_or_no(text)
-
-
-def _octal(text: str) -> int:
-    if not re.fullmatch("0?[0-7]{1,3}", text):
-        raise ValueError(f"{text!r} is not a umask; write three octal digits, such as 027")
-    return int(text, 8)
 
 
 def _relaxable(text: str) -> str:
@@ -122,30 +49,6 @@ def _relaxable(text: str) -> str:
         known = ", ".join(FLAG_OF_FIELD[each].removeprefix("--") for each in RELAXABLE)
         raise ValueError(f"{text!r} cannot be relaxed; write {known}")
     return field
-
-
-_TERM: Mapping[str, Any] = {"metavar": "TERM", "repeats": True, "adds_up": True, "separator": ";"}
-_SUM: Mapping[str, Any] = {"repeats": True, "adds_up": True}
-_LIST: Mapping[str, Any] = {"repeats": True}
-_SWITCH: Mapping[str, Any] = {"read": yes_or_no, "show": option_texts.if_true}
-_NEGATED: Mapping[str, Any] = {"read": _no, "show": option_texts.if_false}
-_SIZE: Mapping[str, Any] = {"metavar": "SIZE", "read": amounts.memory_mib, "show": option_texts.size}
-_TIME: Mapping[str, Any] = {"metavar": "TIME", "read": amounts.seconds, "show": option_texts.time_span}
-_WHEN: Mapping[str, Any] = {"metavar": "WHEN", "read": amounts.moment, "show": option_texts.moment}
-_COUNT: Mapping[str, Any] = {"metavar": "N", "read": amounts.count}
-_CORES: Mapping[str, Any] = {"metavar": "CORES", "read": amounts.cores_milli, "show": option_texts.cores}
-_DIR: Mapping[str, Any] = {"metavar": "DIR", "read": directory}
-_SIGNAL: Mapping[str, Any] = {"metavar": "SIGNAL", "read": amounts.signal}
-
-
-def _after(name: str, metavar: str, help_text: str) -> JobOption:
-    """Return the row for an option such as --after-ok, which makes a job depend on other jobs."""
-    until = AFTER[name]
-
-    def show(after: tuple[Dependency, ...]) -> option_texts.Texts:
-        return [each.path or each.job for each in after if each.until is until]
-
-    return JobOption(name, help_text, "after", metavar, dependencies(until), show=show, **_LIST)
 
 
 _ROWS = (
@@ -174,21 +77,21 @@ _ROWS = (
         "CPU cores per node (e.g. 4 or 0.5). Default: the same fraction of the node's cores as of its GPUs "
         "(about a quarter for 2 of 8 GPUs); 1 for a job without GPUs.",
         "cpu_milli",
-        **_CORES,
+        **CORES,
     ),
     JobOption(
         "memory",
         "Memory per node (e.g. 512M or 16G). Default: the same fraction of the node's memory as of its GPUs "
         "(about a quarter for 2 of 8 GPUs); for a job without GPUs, the same fraction as of the CPU cores.",
         "memory_mib",
-        **_SIZE,
+        **SIZE,
     ),
     JobOption(
         "scratch",
         "Space on the local disk of each node (e.g. 100G). In the job, $CORRAL_SCRATCH is the path of "
         "the directory. Default: none.",
         "scratch_mib",
-        **_SIZE,
+        **SIZE,
     ),
     JobOption(
         "gpus",
@@ -206,21 +109,21 @@ _ROWS = (
         read=amounts.count,
         show=lambda _: [],
     ),
-    JobOption("nodes", "Number of nodes. Default: the fewest nodes that have enough GPUs.", **_COUNT),
-    JobOption("tasks_per_node", "Start the command N times on each node. Default: 1.", **_COUNT),
+    JobOption("nodes", "Number of nodes. Default: the fewest nodes that have enough GPUs.", **COUNT),
+    JobOption("tasks_per_node", "Start the command N times on each node. Default: 1.", **COUNT),
     JobOption(
         "min_nodes",
         "Smallest number of nodes on which the job may start if fewer nodes than --nodes are "
         "free. Default: the value of --nodes.",
         "gang.min_nodes",
-        **_COUNT,
+        **COUNT,
     ),
     JobOption(
         "assembly_time",
         "How long the job waits until all nodes of --nodes are free. After this time, the job may start on "
         "fewer nodes, but at least on --min-nodes. Default: 0s.",
         "gang.assembly_s",
-        **_TIME,
+        **TIME,
     ),
     JobOption(
         "on_member_failure",
@@ -234,32 +137,32 @@ _ROWS = (
         "elastic",
         "Let the scheduler change the number of nodes while the job runs, between --min-nodes and --nodes.",
         "gang.elastic",
-        **_SWITCH,
+        **SWITCH,
     ),
     JobOption(
         "mixed_models",
         "Accept nodes whose GPU models differ from each other. Default: one GPU model on all nodes.",
         "gang.mixed_models",
-        **_SWITCH,
+        **SWITCH,
     ),
     JobOption(
         "gpu_model",
         "Use only GPUs of this model (e.g. H100). May be repeated, to allow several models.",
         "gpu_models",
         metavar="MODEL",
-        **_LIST,
+        **LIST,
     ),
     JobOption(
         "gpu_memory",
         "Request a fraction of one GPU by the amount of its memory (e.g. 20G), instead of by --gpus.",
         "gpu.memory_mib",
-        **_SIZE,
+        **SIZE,
     ),
     JobOption(
         "min_gpu_memory",
         "Use only GPUs with at least this much memory (e.g. 40G).",
         "gpu.least_mib",
-        **_SIZE,
+        **SIZE,
     ),
     JobOption(
         "compute",
@@ -296,7 +199,7 @@ _ROWS = (
         "datasets",
         metavar="NAME[:SIZE]",
         title="reads",
-        **_SUM,
+        **SUM,
     ),
     JobOption(
         "licence",
@@ -305,7 +208,7 @@ _ROWS = (
         metavar="NAME[:N]",
         read=parse_licence,
         show=lambda licences: [f"{name}:{count}" for name, count in licences.items()],
-        **_SUM,
+        **SUM,
     ),
     JobOption(
         "label",
@@ -315,7 +218,7 @@ _ROWS = (
         metavar="KEY=VALUE",
         read=amounts.pair,
         title="labels",
-        **_SUM,
+        **SUM,
     ),
     JobOption(
         "comment",
@@ -332,7 +235,7 @@ _ROWS = (
         "company",
         read=lambda text: parse_job_term(text, 1),
         show=option_texts.job_terms("near"),
-        **_TERM,
+        **TERM,
     ),
     JobOption(
         "apart",
@@ -342,7 +245,7 @@ _ROWS = (
         "company",
         read=lambda text: parse_job_term(text, None),
         show=option_texts.job_terms("apart"),
-        **_TERM,
+        **TERM,
     ),
     JobOption(
         "over",
@@ -351,7 +254,7 @@ _ROWS = (
         "company",
         read=lambda text: parse_job_term(text, 0),
         show=option_texts.job_terms("over"),
-        **_TERM,
+        **TERM,
     ),
     JobOption(
         "same",
@@ -385,14 +288,14 @@ _ROWS = (
         "selector",
         metavar="KEY=VALUE",
         read=amounts.pair,
-        **_SUM,
+        **SUM,
     ),
     JobOption(
         "affinity",
         "Use only nodes whose labels match a condition: 'zone in a,b', 'zone not in a', 'disk "
         "exists', 'disk missing' or 'cores > 64'. May be repeated; all conditions must match.",
         read=parse_term,
-        **_TERM,
+        **TERM,
     ),
     JobOption(
         "prefer",
@@ -401,7 +304,7 @@ _ROWS = (
         "preferences",
         read=parse_preference,
         title="prefers nodes",
-        **_TERM,
+        **TERM,
     ),
     JobOption(
         "tolerate",
@@ -411,7 +314,7 @@ _ROWS = (
         metavar="TAINT",
         read=parse_toleration,
         title="tolerates",
-        **_SUM,
+        **SUM,
     ),
     JobOption(
         "env",
@@ -420,13 +323,13 @@ _ROWS = (
         "of an activated "
         "venv or conda environment. May be repeated.",
         metavar="KEY[=VALUE]",
-        **_SUM,
+        **SUM,
     ),
     JobOption(
         "umask",
         "Umask of the job: the permission bits that new files do not get (e.g. 027). Default: your umask.",
         metavar="MODE",
-        read=_octal,
+        read=umask,
         show=lambda value: [f"{value:03o}"],
         title="umask",
     ),
@@ -455,14 +358,14 @@ _ROWS = (
         "separate_output",
         "Keep stdout and stderr in separate logs. Default: one log for both.",
         "merge_output",
-        **_NEGATED,
+        **NEGATED,
     ),
     JobOption(
         "batch",
         "Run the command only on the first node. The command may start programs on the job's other nodes.",
-        **_SWITCH,
+        **SWITCH,
     ),
-    JobOption("workdir", "Directory to run in. Default: the current directory.", **_DIR),
+    JobOption("workdir", "Directory to run in. Default: the current directory.", **DIR),
     JobOption(
         "image",
         "Run the job in this container image (e.g. nvcr.io/nvidia/pytorch:24.01). Default: no container.",
@@ -476,14 +379,14 @@ _ROWS = (
         "mounts",
         metavar="DIR[:DIR][:ro]",
         title="mounts",
-        **_SUM,
+        **SUM,
     ),
     JobOption(
         "time",
         "Time limit of the job (e.g. 2h30m, 90s, 01:30:00 or 1-12:00:00). Default: the limit of the "
         "queue, or none.",
         "time_limit_s",
-        **_TIME,
+        **TIME,
     ),
     JobOption(
         "time_min",
@@ -491,10 +394,10 @@ _ROWS = (
         "earlier, before the resources are needed for another job.",
         "time_min_s",
         title="least time limit",
-        **_TIME,
+        **TIME,
     ),
     JobOption(
-        "grace", "Time between SIGTERM and SIGKILL when the job is stopped. Default: 10s.", "grace_s", **_TIME
+        "grace", "Time between SIGTERM and SIGKILL when the job is stopped. Default: 10s.", "grace_s", **TIME
     ),
     JobOption(
         "checkpoint_command",
@@ -507,45 +410,45 @@ _ROWS = (
         "checkpoint_signal",
         "Send this signal (e.g. USR1) before the job is stopped. The job saves its state when it gets "
         "the signal.",
-        **_SIGNAL,
+        **SIGNAL,
     ),
     JobOption(
         "checkpoint_dir",
         "Directory for checkpoints; a job uses its subdirectory DIR/<job id>. Default: "
         "corral-checkpoints in --workdir.",
         title="checkpoints in",
-        **_DIR,
+        **DIR,
     ),
     JobOption(
         "checkpoint_time",
         "Longest time that saving the job's state may take. Default: 60s.",
         "checkpoint_s",
-        **_TIME,
+        **TIME,
     ),
     JobOption(
         "checkpoint_keep",
         "Keep only the newest N checkpoints of the job. Default: keep all.",
         title="checkpoints kept",
-        **_COUNT,
+        **COUNT,
     ),
     JobOption(
         "warn_signal",
         "Send this signal (e.g. USR1) to the job before its time limit. --warn-time sets how long before "
         "the limit.",
-        **_SIGNAL,
+        **SIGNAL,
     ),
     JobOption(
         "warn_time",
         "Time between the signal of --warn-signal and the time limit. Default: 60s.",
         "warn_s",
-        **_TIME,
+        **TIME,
     ),
-    JobOption("not_preemptible", "Never preempt this job for another job.", "preemptible", **_NEGATED),
+    JobOption("not_preemptible", "Never preempt this job for another job.", "preemptible", **NEGATED),
     JobOption(
         "min_runtime",
         "Do not preempt the job for this time after each of its starts. Default: 0s.",
         "min_runtime_s",
-        **_TIME,
+        **TIME,
     ),
     JobOption(
         "array",
@@ -558,21 +461,21 @@ _ROWS = (
         "begin",
         "Earliest start of the job (e.g. 18:30, 2030-05-01, 2030-05-01T08:00 or +2h).",
         "begin_at",
-        **_WHEN,
+        **WHEN,
     ),
     JobOption(
         "deadline",
         "Time by which the job must have ended, written as for --begin. The job is ended at this "
         "time. A waiting job is ended earlier if it can no longer complete by this time.",
         "deadline_at",
-        **_WHEN,
+        **WHEN,
     ),
     JobOption(
         "timeout",
         "End the job if it has waited this long for free resources (e.g. 2h). The time before --begin, the "
         "wait for --after, and the time in which the job is held do not count.",
         "start_within_s",
-        **_TIME,
+        **TIME,
     ),
     JobOption(
         "restart",
@@ -608,35 +511,39 @@ _ROWS = (
         metavar="POLICY",
         read=amounts.member(OnNodeLost),
     ),
-    _after(
+    after_option(
         "after",
         "JOBS",
         "Start after all these jobs (e.g. 12,13_3) have started. The id of an array means all jobs of "
         "the array.",
     ),
-    _after(
+    after_option(
         "after_ok",
         "JOBS",
         "Start after all these jobs (e.g. 12,13_3) have completed. If one of them fails, the new job is "
         "cancelled.",
     ),
-    _after(
+    after_option(
         "after_not_ok", "JOBS", "Start after all these jobs (e.g. 12,13_3) have failed or been cancelled."
     ),
-    _after("after_end", "JOBS", "Start after all these jobs (e.g. 12,13_3) have ended, with any result."),
-    _after("after_checkpoint", "JOBS", "Start after all these jobs (e.g. 12,13_3) have saved a checkpoint."),
-    _after("after_data", "PATH", "Start after this file or directory exists. May be repeated."),
+    after_option(
+        "after_end", "JOBS", "Start after all these jobs (e.g. 12,13_3) have ended, with any result."
+    ),
+    after_option(
+        "after_checkpoint", "JOBS", "Start after all these jobs (e.g. 12,13_3) have saved a checkpoint."
+    ),
+    after_option("after_data", "PATH", "Start after this file or directory exists. May be repeated."),
     JobOption(
         "after_count",
         "Start as soon as N conditions of the --after options are met. Each job and each path is one "
         "condition. Default: all conditions.",
-        **_COUNT,
+        **COUNT,
     ),
     JobOption(
         "after_timeout",
         "Cancel the job if it waits longer than this for the conditions of its --after options.",
         "after_within_s",
-        **_TIME,
+        **TIME,
     ),
     JobOption(
         "relax",
@@ -644,34 +551,34 @@ _ROWS = (
         "gpu-model, affinity or nodes. May be repeated.",
         metavar="OPTION",
         read=_relaxable,
-        **_LIST,
+        **LIST,
     ),
     JobOption(
         "relax_after",
         "How long the job waits in the queue before the requirements of --relax are dropped. Default: 30m.",
         "relax_after_s",
-        **_TIME,
+        **TIME,
     ),
     JobOption(
         "cpu_limit",
         "Largest number of CPU cores per node that the job may use if other jobs leave cores "
         "idle. Default: the value of --cpus.",
         "cpu_limit_milli",
-        **_CORES,
+        **CORES,
     ),
     JobOption(
         "memory_limit",
         "Largest amount of memory per node that the job may use if other jobs leave memory free. "
         "Default: the value of --memory.",
         "memory_limit_mib",
-        **_SIZE,
+        **SIZE,
     ),
     JobOption(
         "best_effort",
         "Request almost no CPU and memory; the job may use all CPU and memory that other jobs leave idle.",
-        **_SWITCH,
+        **SWITCH,
     ),
-    JobOption("hold", "Hold the job, so that it does not start before 'corral job release'.", **_SWITCH),
+    JobOption("hold", "Hold the job, so that it does not start before 'corral job release'.", **SWITCH),
 )
 
 OPTIONS: Mapping[str, JobOption] = {option.name: option for option in _ROWS}

@@ -1,0 +1,128 @@
+"""One job option: its flag, its field of JobSpec, and how its value is read and printed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cli.exit_codes import CommandError
+from cli.spec import option_texts
+from cli.spec.time_options import AFTER, dependencies
+from wire import amounts
+from wire.job.spec import JobSpec
+from wire.job.start_conditions import Dependency
+
+
+@dataclass(frozen=True)
+class JobOption:
+    """One row of the table of job options. An option without a `metavar` is a switch; its text is true or
+    false.
+    """
+
+    name: str
+    help: str
+    field: str = ""
+    """The field of JobSpec that the option sets, or a part of that field, such as gang.min_nodes. If empty,
+    the field has the name of the option.
+    """
+    metavar: str = ""
+    read: Callable[[str], Any] = str
+    show: Callable[[Any], option_texts.Texts] = option_texts.any_value
+    """Converts the value to the texts of the flag, for suggestions such as `corral job set 7 …`."""
+    title: str = ""
+    """The heading in `corral job show`. Options without a title are shown together with others."""
+    repeats: bool = False
+    adds_up: bool = False
+    """If True, the values from flags, environment and script are combined. If False, flags override the
+    environment, and the environment overrides the script.
+    """
+    separator: str | None = None
+    """Separates the values of a repeated option in its environment variable. None means white space."""
+
+    part: str = ""
+    """The name after the dot in `field`, such as min_nodes; empty if the option sets the whole field.
+
+    Several options may set one field together. Then `spec_builder.COMBINED` names the function that makes the
+    value of the field, and `part` is the name of its argument for this option.
+    """
+
+    def __post_init__(self) -> None:
+        field, _, part = (self.field or self.name).partition(".")
+        object.__setattr__(self, "field", field)
+        object.__setattr__(self, "part", part)
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def is_switch(self) -> bool:
+        return not self.metavar
+
+    def texts(self, spec: JobSpec) -> option_texts.Texts:
+        """Return how a user would write this option to get the value in `spec`. The list has one text for
+        each time that the option is written. For the default value the list is empty.
+        """
+        value = getattr(spec, self.field)
+        # Take the field `part` of the value, if there is one. Otherwise `show` computes the text from the
+        # whole value: for example, three options set one restart policy.
+        if self.part in getattr(value, "__dataclass_fields__", ()):
+            value = getattr(value, self.part)
+        return [] if value is None else self.show(value)
+
+
+def yes_or_no(text: str) -> bool:
+    """Return True or False for the text of a switch. Raises ValueError for any other text."""
+    word = text.lower()
+    if word not in ("1", "true", "yes", "0", "false", "no"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return word in ("1", "true", "yes")
+
+
+def directory(text: str) -> str:
+    """Return the absolute path of a directory. A relative path starts at the current directory."""
+    try:
+        return os.path.abspath(text)
+    except FileNotFoundError:
+        raise CommandError(
+            "the current directory is gone", "Change to another, or name one: --workdir /…"
+        ) from None
+
+
+def _no(text: str) -> bool:
+    return not yes_or_no(text)
+
+
+def umask(text: str) -> int:
+    """Return the number for the text of a umask, which has three octal digits."""
+    if not re.fullmatch("0?[0-7]{1,3}", text):
+        raise ValueError(f"{text!r} is not a umask; write three octal digits, such as 027")
+    return int(text, 8)
+
+
+# The arguments of JobOption for each kind of value, because many rows of the table read the same kind.
+TERM: Mapping[str, Any] = {"metavar": "TERM", "repeats": True, "adds_up": True, "separator": ";"}
+SUM: Mapping[str, Any] = {"repeats": True, "adds_up": True}
+LIST: Mapping[str, Any] = {"repeats": True}
+SWITCH: Mapping[str, Any] = {"read": yes_or_no, "show": option_texts.if_true}
+NEGATED: Mapping[str, Any] = {"read": _no, "show": option_texts.if_false}
+SIZE: Mapping[str, Any] = {"metavar": "SIZE", "read": amounts.memory_mib, "show": option_texts.size}
+TIME: Mapping[str, Any] = {"metavar": "TIME", "read": amounts.seconds, "show": option_texts.time_span}
+WHEN: Mapping[str, Any] = {"metavar": "WHEN", "read": amounts.moment, "show": option_texts.moment}
+COUNT: Mapping[str, Any] = {"metavar": "N", "read": amounts.count}
+CORES: Mapping[str, Any] = {"metavar": "CORES", "read": amounts.cores_milli, "show": option_texts.cores}
+DIR: Mapping[str, Any] = {"metavar": "DIR", "read": directory}
+SIGNAL: Mapping[str, Any] = {"metavar": "SIGNAL", "read": amounts.signal}
+
+
+def after_option(name: str, metavar: str, help_text: str) -> JobOption:
+    """Return the row for an option such as --after-ok, which makes a job depend on other jobs."""
+    until = AFTER[name]
+
+    def show(after: tuple[Dependency, ...]) -> option_texts.Texts:
+        return [each.path or each.job for each in after if each.until is until]
+
+    return JobOption(name, help_text, "after", metavar, dependencies(until), show=show, **LIST)
