@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 # Two test processes for each core, because many tests wait. tests/conftest.py makes a group of each file.
 PARALLEL := -n $(shell echo $$((2 * $$(nproc)))) --dist loadgroup --no-loadscope-reorder
 QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_states.py tests/cli/spec tests/cli/output
+# Many containers set this variable. Four test processes would then compile every test at each start.
+export PYTHONDONTWRITEBYTECODE =
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help demo test quick check format lint types imports bench faults clean

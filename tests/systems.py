@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +18,7 @@ from tests import groups, processes
 from tests.controller.store.scratch import scratch
 from tests.limits import PATIENCE_S
 from tests.processes import Process
-from tests.programs import Program
+from tests.programs import Program, run_corral
 from wire.api.jobs import JobView
 from wire.http.client import Client, Unreachable
 from wire.names import JobState, NodeState
@@ -134,8 +132,7 @@ class System:
     def corral(self, *words: str) -> str:
         """The output of a corral command, which must succeed."""
         environment = {**os.environ, "CORRAL_URL": f"unix://{self.socket}"}
-        command = [sys.executable, "-P", "-m", "cli", *words]
-        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+        return run_corral(*words, environment=environment, check=True).stdout
 
     # --- jobs ---
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.fake_controller import FakeController, opened
-from tests.limits import PATIENCE_S
+from tests.programs import run_corral
 
 Corral = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -29,14 +28,6 @@ def corral(tmp_path: Path) -> Corral:
     def run(*words: str, url: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("CORRAL_", "XDG_"))}
         home = {"HOME": str(tmp_path), "TZ": "UTC", "CORRAL_URL": url or f"unix://{tmp_path}/nobody.sock"}
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "cli", *words],
-            cwd=tmp_path,
-            env={**kept, **home, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
+        return run_corral(*words, environment={**kept, **home, **environment}, place=tmp_path)
 
     return run

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.limits import PATIENCE_S
+from tests.programs import run_corral
 from tests.systems import System
 from wire.http.client import Client
 from wire.job.spec import JobSpec
@@ -26,8 +27,7 @@ def admin(system: System, *words: str) -> subprocess.CompletedProcess[str]:
     """One admin command, with the configuration of this controller at hand."""
     environment = {**os.environ, "CORRAL_CONFIG": str(system.config), "CORRAL_URL": ""}
     environment["CORRAL_CONTROLLER__SOCKET"] = str(system.socket)
-    command = [sys.executable, "-P", "-m", "cli", "admin", *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    return run_corral("admin", *words, environment=environment)
 
 
 def parsed_output(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.limits import PATIENCE_S
+from tests.programs import run_corral
 from wire.api.jobs import JobView
 from wire.http.client import Client, Refused, Unreachable
 from wire.names import JobState, NodeState
@@ -85,6 +86,8 @@ class CliCluster:
         self, *words: str, stdin: int = subprocess.DEVNULL, **more: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
+        if stdin == subprocess.DEVNULL:
+            return run_corral(*words, environment={**self.environment, **more}, place=self.place)
         return subprocess.run(
             [sys.executable, "-P", "-m", "cli", *words],
             cwd=self.place,

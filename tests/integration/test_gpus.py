@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from agent.gpus.interface import SAMPLE_INTERVAL_S
 from tests.agent.fake_nvml import FakeNvml, uuid
+from tests.programs import run_corral
 from tests.systems import System
 from wire.api.nodes import GpuView
 from wire.job.spec import JobSpec
@@ -270,8 +270,7 @@ def submit(system: System, script: str, **asked: Any) -> int:
 
 def corral(system: System, *words: str) -> str:
     """The output of the command."""
-    asked = [sys.executable, "-m", "cli", "--url", f"unix://{system.socket}", *words]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    return run_corral("--url", f"unix://{system.socket}", *words, check=True).stdout
 
 
 def test_idle_gpus_are_flagged_warned_and_reclaimed(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import unicodedata
 from pathlib import Path
 
-from tests.limits import PATIENCE_S
 from tests.oracle.oracle import Oracle
+from tests.programs import run_corral
 from tests.systems import System
 from wire.job.spec import JobSpec
 from wire.names import JobState
@@ -62,14 +61,8 @@ TELL = (
 
 def corral(system: System, *words: str) -> str:
     """The output of a command, which must have no terminal sequences."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cli", *words],
-        env={**os.environ, "CORRAL_URL": f"unix://{system.socket}", "COLUMNS": "200"},
-        capture_output=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
-    text = done.stdout.decode()
+    environment = {**os.environ, "CORRAL_URL": f"unix://{system.socket}", "COLUMNS": "200"}
+    text = run_corral(*words, environment=environment, check=True).stdout
     assert [each for each in text if each != "\n" and unicodedata.category(each) in ("Cc", "Cf", "Zl")] == []
     return text
 

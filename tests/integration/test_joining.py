@@ -17,6 +17,7 @@ import pytest
 
 from controller.nodes.ssh.known_hosts import fingerprint, key_line
 from tests.controller.nodes.ssh_server import SshServer, running_ssh_server
+from tests.programs import run_corral
 from tests.systems import PATIENCE_S, System, system
 from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState
@@ -41,15 +42,8 @@ def ssh_server(cluster: System) -> Iterator[SshServer]:
 def corral(cluster: System) -> Corral:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CORRAL_")}
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "cli", *words],
-            cwd=cluster.place,
-            env={**kept, "CORRAL_URL": f"unix://{cluster.socket}"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
+        environment = {**kept, "CORRAL_URL": f"unix://{cluster.socket}"}
+        return run_corral(*words, environment=environment, place=cluster.place)
 
     return run
 
@@ -131,10 +125,7 @@ def test_host_of_another_cluster_is_not_taken(cluster: System, ssh_server: SshSe
 
             def corral_there(*words: str) -> subprocess.CompletedProcess[str]:
                 environment = {**os.environ, "CORRAL_URL": f"unix://{other.socket}"}
-                command = [sys.executable, "-P", "-m", "cli", *words]
-                return subprocess.run(
-                    command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S
-                )
+                return run_corral(*words, environment=environment)
 
             refused = corral_there(*add)
             assert refused.returncode == 1

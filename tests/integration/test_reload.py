@@ -19,21 +19,14 @@ from controller.registry import build_pipeline
 from controller.sim.replay.history import history_of
 from controller.sim.replay.journal import read_journal
 from controller.sim.replay.replayer import Replay
+from tests.programs import run_corral
 from tests.systems import NODE, PATIENCE_S, System
 from wire.names import JobState, NodeState
 
 
 def corral(system: System, *words: str, code: int = 0) -> tuple[str, str]:
     """stdout and stderr of a command that must end with this code."""
-    environment = {**os.environ, "CORRAL_URL": f"unix://{system.socket}"}
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "cli", *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
-    )
+    done = run_corral(*words, environment={**os.environ, "CORRAL_URL": f"unix://{system.socket}"})
     assert done.returncode == code, (words, done)
     return done.stdout, done.stderr
 

@@ -17,7 +17,8 @@ import pytest
 
 from tests import processes
 from tests.controller.nodes.openssh_server import OpenSshServer, lacking, running_openssh_server
-from tests.systems import PATIENCE_S, System
+from tests.programs import run_corral
+from tests.systems import System
 from wire.http.client import Client, Unreachable
 
 
@@ -25,14 +26,7 @@ def corral(home: Path, *words: str, code: int = 0, **environment: str) -> tuple[
     """stdout and stderr of a command, run with an empty home directory."""
     known = ("CORRAL_URL", "CORRAL_CONFIG", "CORRAL_TOKEN", "CORRAL_CA", "XDG_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(known)}
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "cli", *words],
-        env={**kept, "HOME": str(home), **environment},
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    done = run_corral(*words, environment={**kept, "HOME": str(home), **environment}, place=home)
     assert done.returncode == code, (words, done)
     return done.stdout, done.stderr
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.exit_codes import NEVER_FITS
+from tests.programs import run_corral
 from tests.systems import System
 from wire.names import JobState
 
@@ -24,13 +23,7 @@ class TaintCluster:
         self.environment = {**kept, "CORRAL_URL": f"unix://{system.socket}"}
 
     def corral(self, *words: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "cli", *words],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_corral(*words, environment=self.environment)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout if not code else done.stderr
 

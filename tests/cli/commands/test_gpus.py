@@ -67,7 +67,8 @@ def test_single_gpus_are_cordoned_and_resumed(
 ) -> None:
     done = corral(*words.split(), url=filled.url)
     assert done.returncode == 0
-    assert done.stderr.splitlines()[0] == "GPU a:1: cordoned"
+    told = "would be cordoned" if "--dry-run" in words else "cordoned"
+    assert done.stderr.splitlines()[0] == f"GPU a:1: {told}"
     assert filled.asked() == asked
 
 
