@@ -21,7 +21,7 @@ KEPT = 5
 _STALE_S = 3_600.0
 
 
-def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) -> None:
+def receive_agent(word: Sequence[str], name: str, size: int, digest: str, home: str) -> None:
     """Replace this program by the zipapp `name` in the directory `home` (default ~/.corral). If that fails,
     send the reason to the controller.
 

@@ -69,15 +69,15 @@ class Column(Generic[Row]):
     """A column of a table. If the terminal is too narrow, the column with the highest `rank` is left out
     first; a column with `rank` 0 is always shown. A `wide` column is shown only with -o wide.
 
-    The column is as wide as its longest text, and at least `room` cells. If the terminal is too narrow, the
-    column shrinks to no less than `least` cells; 0 means that the column does not shrink.
+    The column is as wide as its longest text, and at least `min_width` cells. If the terminal is too narrow,
+    the column shrinks to no less than `narrow` cells; 0 means that the column does not shrink.
     """
 
     title: str
     text: Callable[[Row], str]
     rank: int = 0
-    least: int = 0
-    room: int = 0
+    narrow: int = 0
+    min_width: int = 0
     right: bool = False
     wide: bool = False
     colour: Callable[[Row], str] | None = None
@@ -125,7 +125,7 @@ class Table(Generic[Row]):
         cells = [[column.title for column in columns]]
         cells += [[printable(column.text(row)) for column in columns] for row in rows]
         widths = [
-            max(column.room, *map(cell_width, texts))
+            max(column.min_width, *map(cell_width, texts))
             for column, texts in zip(columns, zip(*cells, strict=True), strict=True)
         ]
         shown = _fit(columns, widths, width)
@@ -229,7 +229,7 @@ def _fit(columns: Sequence[Column[Any]], widths: list[int], width: int | None) -
     while True:
         rooms = {place: widths[place] for place in shown}
         over = sum(rooms.values()) + len(GAP) * (len(shown) - 1) - (width or sys.maxsize)
-        while over > 0 and (elastic := [p for p in shown if 0 < columns[p].least < rooms[p]]):
+        while over > 0 and (elastic := [p for p in shown if 0 < columns[p].narrow < rooms[p]]):
             rooms[max(elastic, key=rooms.__getitem__)] -= 1
             over -= 1
         expendable = max(shown, key=lambda place: columns[place].rank)

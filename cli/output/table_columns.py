@@ -77,14 +77,14 @@ def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobV
     """Return the table of jobs. Waiting times and run times are computed for the time `now`. With `profiles`,
     the table has a column for the scheduler profile.
     """
-    profile = Column[JobView]("PROFILE", lambda job: job.profile, rank=8, least=6)
+    profile = Column[JobView]("PROFILE", lambda job: job.profile, rank=8, narrow=6)
     return Table(
         [
             Column("JOB", lambda job: job.label),
-            Column("NAME", lambda job: job.name, rank=1, least=8),
-            Column("USER", lambda job: job.user, rank=3, least=6),
-            Column("PROJECT", lambda job: job.project, rank=9, least=6, wide=True),
-            Column("QUEUE", lambda job: job.queue, rank=8, least=6, wide=True),
+            Column("NAME", lambda job: job.name, rank=1, narrow=8),
+            Column("USER", lambda job: job.user, rank=3, narrow=6),
+            Column("PROJECT", lambda job: job.project, rank=9, narrow=6, wide=True),
+            Column("QUEUE", lambda job: job.queue, rank=8, narrow=6, wide=True),
             *([profile] if profiles else []),
             Column("STATE", lambda job: job.state.value, colour=lambda job: _JOB_COLOURS[job.state]),
             Column("PRIORITY", lambda job: priority_name(job.priority), rank=7),
@@ -96,7 +96,7 @@ def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobV
             Column("ATTEMPT", lambda job: str(job.attempt), rank=11, right=True, wide=True),
             Column("SUBMITTED", lambda job: clock(job.submitted_at, now), rank=9, wide=True),
             Column("EXIT", exit_text, rank=9, right=True, wide=True),
-            Column("NODES/REASON", nodes_or_reason, rank=5, least=12),
+            Column("NODES/REASON", nodes_or_reason, rank=5, narrow=12),
         ],
         name=lambda job: job.label,
         kind=JobView,
@@ -112,18 +112,18 @@ def exit_text(job: JobView) -> str:
 def node_table() -> Table[NodeView]:
     return Table(
         [
-            Column("NODE", lambda node: node.name, least=16),
+            Column("NODE", lambda node: node.name, narrow=16),
             Column("STATE", lambda node: node.state_word, colour=lambda node: _NODE_COLOURS[node.state]),
             Column("GPUS", _gpus_used, rank=1, right=True),
-            Column("MODEL", _models, rank=3, least=6),
+            Column("MODEL", _models, rank=3, narrow=6),
             Column("CPUS", _cores_used, rank=4, right=True),
             Column("MEMORY", _memory_used, rank=5, right=True),
             Column("JOBS", lambda node: str(len(node.jobs)), rank=2, right=True),
             Column("NUMA", lambda node: str(node.numa_nodes), rank=9, right=True, wide=True),
             Column("VERSION", lambda node: node.version, rank=9, wide=True),
-            Column("LABELS", _labels, rank=8, least=8, wide=True),
-            Column("TAINTS", lambda node: ",".join(node.taints), rank=8, least=8, wide=True),
-            Column("WHY", lambda node: node.why, rank=6, least=8),
+            Column("LABELS", _labels, rank=8, narrow=8, wide=True),
+            Column("TAINTS", lambda node: ",".join(node.taints), rank=8, narrow=8, wide=True),
+            Column("WHY", lambda node: node.why, rank=6, narrow=8),
         ],
         name=lambda node: node.name,
         kind=NodeView,
@@ -133,9 +133,9 @@ def node_table() -> Table[NodeView]:
 def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
     return Table(
         [
-            *([Column("NODE", lambda gpu: gpu.node, least=12)] if nodes else []),
+            *([Column("NODE", lambda gpu: gpu.node, narrow=12)] if nodes else []),
             Column("GPU", lambda gpu: gpu.number, right=True),
-            Column("MODEL", lambda gpu: gpu.model, rank=3, least=6),
+            Column("MODEL", lambda gpu: gpu.model, rank=3, narrow=6),
             Column("NUMA", lambda gpu: str(gpu.numa), rank=5, right=True),
             Column(
                 "HEALTH",
@@ -160,9 +160,9 @@ def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
             Column("IDLE", idle, rank=9, right=True, wide=True),
             Column("PCI", lambda gpu: gpu.pci_bus or "-", rank=12, wide=True),
             Column("MIG", lambda gpu: gpu.mig or "-", rank=12, wide=True),
-            Column("JOBS", lambda gpu: ",".join(gpu.job_labels or map(str, gpu.jobs)), rank=2, least=6),
-            Column("OFF-QUEUE", off_queue, rank=8, least=9, wide=not nodes),
-            Column("WHY", lambda gpu: gpu.why, rank=9, least=8),
+            Column("JOBS", lambda gpu: ",".join(gpu.job_labels or map(str, gpu.jobs)), rank=2, narrow=6),
+            Column("OFF-QUEUE", off_queue, rank=8, narrow=9, wide=not nodes),
+            Column("WHY", lambda gpu: gpu.why, rank=9, narrow=8),
         ],
         name=lambda gpu: gpu.uuid,
         kind=GpuView,
@@ -210,17 +210,17 @@ def process_table(*, nodes: bool = False) -> Table[ProcessOnGpu]:
     """
     return Table(
         [
-            *([Column("NODE", lambda each: each.gpu.node, least=12)] if nodes else []),
+            *([Column("NODE", lambda each: each.gpu.node, narrow=12)] if nodes else []),
             Column("GPU", lambda each: each.gpu.number, right=True),
             Column("PID", lambda each: str(each.process.pid), right=True),
-            Column("USER", lambda each: each.process.user, least=6),
+            Column("USER", lambda each: each.process.user, narrow=6),
             Column("MEMORY", lambda each: memory(each.process.memory_mib), right=True),
             Column(
                 "JOB",
                 lambda each: "off-queue" if each.process.job is None else str(each.process.job),
                 colour=lambda each: YELLOW if each.process.job is None else "",
             ),
-            Column("COMMAND", lambda each: each.process.command, least=12),
+            Column("COMMAND", lambda each: each.process.command, narrow=12),
         ],
         name=lambda each: str(each.process.pid),
         kind=ProcessOnGpu,
@@ -231,9 +231,9 @@ def event_table(now: float | None = None) -> Table[EventView]:
     return Table(
         [
             Column("SEQ", lambda event: str(event.seq), rank=9, right=True, wide=True),
-            Column("TIME", lambda event: clock(event.at, now), room=8),
-            Column("KIND", lambda event: event.kind, rank=1, room=17),
-            Column("WHAT HAPPENED", lambda event: event.text, least=20),
+            Column("TIME", lambda event: clock(event.at, now), min_width=8),
+            Column("KIND", lambda event: event.kind, rank=1, min_width=17),
+            Column("WHAT HAPPENED", lambda event: event.text, narrow=20),
         ],
         name=lambda event: str(event.seq),
         kind=EventView,

@@ -100,7 +100,7 @@ def _table(answer: WhatIfAnswer) -> Table[Shift]:
     return Table(
         [
             Column("JOB", lambda shift: "(new)" if shift.new else shift.label, right=True),
-            Column("NAME", lambda shift: shift.name, rank=1, least=8),
+            Column("NAME", lambda shift: shift.name, rank=1, narrow=8),
             Column("USER", lambda shift: shift.user, rank=2),
             Column("STARTS", lambda shift: "-" if shift.new else moment(answer, shift.was)),
             Column("THEN", lambda shift: moment(answer, shift.becomes)),
@@ -109,7 +109,7 @@ def _table(answer: WhatIfAnswer) -> Table[Shift]:
                 lambda shift: _change_text(answer, shift),
                 colour=lambda shift: RED if delay(answer, shift) > 0 else YELLOW,
             ),
-            Column("ON", lambda shift: ",".join(shift.nodes), rank=3, least=6),
+            Column("ON", lambda shift: ",".join(shift.nodes), rank=3, narrow=6),
         ],
         lambda shift: shift.label,
         kind=Shift,

@@ -121,7 +121,7 @@ class Engine:
         self.cycle = cycles.last
         self.placer = self.cycle.placer
         self._stopper = stopper = self.stopper_type(state, cycles, record, order)
-        self.gpu_health = GpuHealthHandler(state, pipeline.care, record, order)
+        self.gpu_health = GpuHealthHandler(state, pipeline.health_policy, record, order)
         self.idle_gpus = IdleGpuHandler(state, pipeline.idling, record, order, stopper.stop)
         self.timers = Timers(state, pipeline.waiting, record, stopper.stop)
         self.limit_warnings = LimitWarnings(

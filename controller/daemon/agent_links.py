@@ -67,7 +67,7 @@ class AgentLinks:
         """The latest reading of each GPU, by node and UUID."""
         self.processes: dict[str, tuple[GpuProcess, ...]] = {}
         self.idle_gpus = IdleGpuWatch(pipeline.idling, self._running_jobs, tell)
-        self.gpu_health = GpuHealthWatch(pipeline.care, self._gpus_of_jobs, tell)
+        self.gpu_health = GpuHealthWatch(pipeline.health_policy, self._gpus_of_jobs, tell)
         self.running_usage = RunningUsage()
         self._pipeline = pipeline
         self._state = state
@@ -94,7 +94,7 @@ class AgentLinks:
     def reconfigure(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self.idle_gpus.reconfigure(pipeline.idling, self._now)
-        self.gpu_health.reconfigure(pipeline.care)
+        self.gpu_health.reconfigure(pipeline.health_policy)
 
     def stop(self) -> None:
         """Stop watching for idle GPUs, GPU problems and silent nodes. The connections stay open until

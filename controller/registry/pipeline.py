@@ -253,7 +253,7 @@ def build_pipeline(config: Config) -> Pipeline:
         datasets=DatasetPolicy(**config.datasets.model_dump()),
         idling=idle_policy_of(config),
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
-        care=care_of(config),
+        health_policy=gpu_health_policy_of(config),
         services=services_of(config),
         metrics=tuple(
             maker.make("metrics", each.name, each.options, "plugins", "metrics", index)
@@ -345,7 +345,7 @@ def _sharing(config: Config) -> FairshareConfig:
     )
 
 
-def care_of(config: Config) -> GpuHealthPolicy:
+def gpu_health_policy_of(config: Config) -> GpuHealthPolicy:
     """Return the settings of [gpus] for GPU problems, health checks and resets."""
     section = config.gpus
     xids = {int(code): HealthAction(action) for code, action in section.xid.items()}

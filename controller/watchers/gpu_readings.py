@@ -57,18 +57,21 @@ class GpuHealthWatch:
     a node that jobs hold."""
 
     def __init__(
-        self, care: GpuHealthPolicy, held: Callable[[str], Collection[str]], tell: Callable[[Input], None]
+        self,
+        health_policy: GpuHealthPolicy,
+        held: Callable[[str], Collection[str]],
+        tell: Callable[[Input], None],
     ) -> None:
-        self._care = care
+        self._policy = health_policy
         self._held = held
         self._tell = tell
         self._gpus: dict[str, dict[str, _Gpu]] = {}
         self._busy: dict[str, set[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def reconfigure(self, care: GpuHealthPolicy) -> None:
+    def reconfigure(self, health_policy: GpuHealthPolicy) -> None:
         """Use other rules and thresholds for GPU problems from now on."""
-        self._care = care
+        self._policy = health_policy
 
     def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
         """Compare new measurements of a node's GPUs with the earlier ones, and store them."""
@@ -120,7 +123,7 @@ class GpuHealthWatch:
                 news += [(kind, why) for kind, why in lasting.items() if kind not in gpu.reported]
                 gpu.reported = lasting
                 for kind, why in news:
-                    if self._care.rule(kind) is not HealthAction.IGNORE:
+                    if self._policy.rule(kind) is not HealthAction.IGNORE:
                         yield GpuTroubled(node, uuid, kind, why)
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
@@ -131,11 +134,11 @@ class GpuHealthWatch:
         if uuid not in gpus:
             return ""
         lasting = self._lasting(node, gpus[uuid], _most_links(gpus.values()), now)
-        heeded = (why for kind, why in lasting.items() if self._care.rule(kind) is not HealthAction.IGNORE)
+        heeded = (why for kind, why in lasting.items() if self._policy.rule(kind) is not HealthAction.IGNORE)
         return next(heeded, "")
 
     def _count(self, gpu: _Gpu, now: float) -> None:
-        sample, limits = gpu.sample, self._care.limits
+        sample, limits = gpu.sample, self._policy.limits
         more = sample.ecc_uncorrected - gpu.uncorrected
         if more > 0:
             total = f"{sample.ecc_uncorrected:,} since its driver was loaded"
@@ -169,7 +172,7 @@ class GpuHealthWatch:
     def _lasting(
         self, node: str, gpu: _Gpu, most_links: dict[int, int], now: float
     ) -> dict[TroubleKind, str]:
-        sample, limits, found = gpu.sample, self._care.limits, {}
+        sample, limits, found = gpu.sample, self._policy.limits, {}
         if sample.remap_pending:
             found[TroubleKind.ROW_REMAP] = "a row of its memory is remapped at its next reset"
         expected = max(gpu.links_up, most_links.get(sample.links, 0))

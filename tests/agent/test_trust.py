@@ -228,7 +228,7 @@ def test_agent_bundle_is_stored_where_no_user_can_change_it(bob: pwd.struct_pass
     made = bundle()
     arguments = {"word": ["ab", "cd"], "name": made.name, "size": 0, "digest": made.digest, "home": str(home)}
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"{made.arrival}\narrive(**{arguments!r})"],
+        [sys.executable, "-I", "-S", "-c", f"{made.bootstrap}\nreceive_agent(**{arguments!r})"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -247,17 +247,17 @@ BAD = [
         "then hold GPUs that another project needs within its quota. Lower the percentages to 100 %",
     ),
     (
-        "dead_loans",
+        "dead_borrow_keys",
         "[quota.projects.a]\ngpus = 16\nborrow = { gpus = 4 }" + NODES,
         "quota.projects.a.borrow.gpus: has no effect, because no other project has a quota of GPUs to lend",
     ),
     (
-        "dead_loans",
+        "dead_borrow_keys",
         "[quota.projects.a]\nborrow = { gpus = 4 }\n[quota.projects.b]\ngpus = 16" + NODES,
         "quota.projects.a.borrow.gpus: has no effect, because the project has no quota of GPUs",
     ),
     (
-        "dead_loans",
+        "dead_borrow_keys",
         '[quota]\nreclaim = "preempt"\n[quota.projects.a]\ngpus = 16' + NODES,
         "quota.reclaim: has no effect, because no project has `borrow`",
     ),

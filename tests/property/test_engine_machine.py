@@ -64,7 +64,7 @@ PIPELINE = replace(
     deadlines=DeadlinePolicy.LIFT,
     estimating=PredictionConfig(predicted=True, quantile=0.5, least=1),
     idling=IdlePolicy(0.0, IdleAction.REQUEUE, 5.0),
-    care=GpuHealthPolicy(reset=("reset",)),
+    health_policy=GpuHealthPolicy(reset=("reset",)),
     sharing=FairshareConfig(off_queue="strays"),
 )
 ALWAYS = WeekHours(("mon-sun",), tuple(windows_of("mon-sun")), UTC, "UTC")

@@ -261,10 +261,10 @@ def _join_all(checked: Sequence[CheckedHost], output: Format) -> int:
 def _table() -> Table[Arrival]:
     return Table(
         [
-            Column("NODE", lambda each: each.name, least=8),
-            Column("ADDRESS", lambda each: each.address, rank=1, least=12),
+            Column("NODE", lambda each: each.name, narrow=8),
+            Column("ADDRESS", lambda each: each.address, rank=1, narrow=12),
             Column("RESULT", lambda each: each.result, colour=lambda each: "" if each.joined else RED),
-            Column("WHY", lambda each: each.why, least=20),
+            Column("WHY", lambda each: each.why, narrow=20),
         ],
         lambda each: each.name,
         kind=Arrival,

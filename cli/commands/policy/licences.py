@@ -29,7 +29,7 @@ def licences(output: Output = Format.TABLE) -> int:
 def table() -> Table[LicenceView]:
     return Table(
         [
-            Column("LICENCE", lambda each: each.name, least=8),
+            Column("LICENCE", lambda each: each.name, narrow=8),
             Column("TOTAL", lambda each: str(each.total), right=True),
             Column("USED", lambda each: str(each.used), right=True),
             Column(
@@ -39,7 +39,7 @@ def table() -> Table[LicenceView]:
                 colour=lambda each: RED if each.used >= each.total else "",
             ),
             Column("WAITING", lambda each: str(each.waiting), right=True, rank=1),
-            Column("HELD BY JOBS", lambda each: ",".join(each.jobs), rank=2, least=6),
+            Column("HELD BY JOBS", lambda each: ",".join(each.jobs), rank=2, narrow=6),
         ],
         lambda each: each.name,
         kind=LicenceView,

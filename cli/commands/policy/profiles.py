@@ -65,16 +65,16 @@ def profile_table() -> Table[ProfileView]:
     """
     return Table(
         [
-            Column("PROFILE", lambda view: view.name, least=8),
-            Column("JOBS OF", owners, rank=2, least=8),
+            Column("PROFILE", lambda view: view.name, narrow=8),
+            Column("JOBS OF", owners, rank=2, narrow=8),
             Column("NODES", lambda view: str(len(view.nodes)), right=True),
             Column("GPUS", lambda view: str(view.gpus), rank=3, right=True),
-            Column("SHARES WITH", lambda view: ", ".join(view.shared) or "-", rank=6, least=8),
+            Column("SHARES WITH", lambda view: ", ".join(view.shared) or "-", rank=6, narrow=8),
             Column("ORDER", lambda view: order_text(view.policy), rank=4),
             Column("BACKFILL", lambda view: str(view.policy["backfill"]), rank=5),
             Column("QUEUED", lambda view: str(view.queued), rank=1, right=True),
             Column("RUNNING", lambda view: str(view.running), rank=1, right=True),
-            Column("ONLY NODES", lambda view: " and ".join(view.terms) or "-", rank=7, least=8, wide=True),
+            Column("ONLY NODES", lambda view: " and ".join(view.terms) or "-", rank=7, narrow=8, wide=True),
             Column("PREEMPTS BY", lambda view: _names(view.preemption["strategies"]), rank=8, wide=True),
         ],
         lambda view: view.name,

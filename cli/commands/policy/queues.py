@@ -29,12 +29,12 @@ def queues(output: Output = Format.TABLE) -> int:
 def table() -> Table[QueueView]:
     return Table(
         [
-            Column("QUEUE", lambda each: each.name, least=8),
+            Column("QUEUE", lambda each: each.name, narrow=8),
             Column("PRIORITY", lambda each: str(each.priority), right=True, rank=1),
             Column("WAITING", lambda each: str(each.waiting), right=True),
             Column("RUNNING", lambda each: str(each.running), right=True),
             Column("GPUS", lambda each: gpus_text(each.gpus), right=True),
-            Column("POLICY", lambda each: "; ".join(each.policy), rank=2, least=20),
+            Column("POLICY", lambda each: "; ".join(each.policy), rank=2, narrow=20),
         ],
         lambda each: each.name,
         kind=QueueView,

@@ -170,7 +170,7 @@ def quota_table() -> Table[QuotaView]:
     return Table(
         [
             Column("OF", lambda view: view.scope),
-            Column("NAME", lambda view: view.name, least=8),
+            Column("NAME", lambda view: view.name, narrow=8),
             Column("GPUS", cell("gpus"), rank=1, right=True),
             Column("CPUS", cell("cpus"), rank=4, right=True),
             Column("MEMORY", cell("memory"), rank=5, right=True),

@@ -125,8 +125,8 @@ def proposal_table() -> Table[ProposalView]:
         [
             Column("PROPOSAL", lambda each: each.id),
             Column("KIND", lambda each: each.kind, rank=5),
-            Column("PURPOSE", proposal_benefit, least=12),
-            Column("MOVES", lambda each: ", ".join(map(_move_text, each.moves)), least=12),
+            Column("PURPOSE", proposal_benefit, narrow=12),
+            Column("MOVES", lambda each: ", ".join(map(_move_text, each.moves)), narrow=12),
             Column("COST", lambda each: f"{each.gpu_hours:.2f}", right=True, rank=1),
             Column(
                 "WORTH", lambda each: f"{each.worth:.2f}" if each.kind != "load" else "-", right=True, rank=2
@@ -164,14 +164,14 @@ def move_table() -> Table[Moved]:
         [
             Column("AT", lambda move: clock(move.at), rank=2),
             Column("JOB", lambda move: move.label),
-            Column("NAME", lambda move: move.name, rank=4, least=6),
-            Column("USER", lambda move: move.user, rank=5, least=6),
-            Column("FROM", lambda move: ",".join(move.origin), rank=1, least=6),
-            Column("TO", lambda move: ",".join(move.to), rank=1, least=6),
-            Column("PURPOSE", move_purpose, rank=3, least=8),
+            Column("NAME", lambda move: move.name, rank=4, narrow=6),
+            Column("USER", lambda move: move.user, rank=5, narrow=6),
+            Column("FROM", lambda move: ",".join(move.origin), rank=1, narrow=6),
+            Column("TO", lambda move: ",".join(move.to), rank=1, narrow=6),
+            Column("PURPOSE", move_purpose, rank=3, narrow=8),
             Column("COST", lambda move: f"{move.gpu_hours:.2f}", right=True, rank=3),
             Column("STATE", move_status, colour=lambda move: _COLOURS[move_status(move)]),
-            Column("WHY", lambda move: move.undone, rank=2, least=8),
+            Column("WHY", lambda move: move.undone, rank=2, narrow=8),
         ],
         lambda move: move.label,
         kind=Moved,

@@ -228,7 +228,7 @@ def _for(view: ReservationView) -> str:
 def reservation_table() -> Table[ReservationView]:
     return Table(
         [
-            Column("RESERVATION", lambda view: view.spec.name, least=8),
+            Column("RESERVATION", lambda view: view.spec.name, narrow=8),
             Column(
                 "STATE",
                 lambda view: "on" if view.on else "to come",
@@ -237,9 +237,9 @@ def reservation_table() -> Table[ReservationView]:
             Column("BEGINS", lambda view: clock(view.starts_at), rank=1),
             Column("ENDS", lambda view: clock(view.ends_at), rank=2),
             Column("EVERY", lambda view: duration(view.spec.every_s) if view.spec.every_s else "-", rank=5),
-            Column("FOR", _for, rank=3, least=8),
-            Column("NODES", lambda view: ",".join(view.nodes), rank=4, least=8),
-            Column("WHY", lambda view: view.spec.why, rank=6, least=8),
+            Column("FOR", _for, rank=3, narrow=8),
+            Column("NODES", lambda view: ",".join(view.nodes), rank=4, narrow=8),
+            Column("WHY", lambda view: view.spec.why, rank=6, narrow=8),
         ],
         lambda view: view.spec.name,
         kind=ReservationView,

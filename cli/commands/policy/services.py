@@ -125,7 +125,7 @@ def service_table() -> Table[ServiceView]:
     """Return the table of services, with how many replicas of each are wanted and ready."""
     return Table(
         [
-            Column("SERVICE", lambda view: view.name, least=8),
+            Column("SERVICE", lambda view: view.name, narrow=8),
             Column("USER", lambda view: view.user, rank=4),
             Column("PROJECT", lambda view: view.project, rank=5),
             Column("WANTED", lambda view: str(view.wanted), right=True),
@@ -136,7 +136,7 @@ def service_table() -> Table[ServiceView]:
                 colour=lambda view: GREEN if view.ready >= view.wanted else RED if not view.ready else YELLOW,
             ),
             Column("CURRENT", lambda view: str(view.current), right=True, rank=3),
-            Column("PROBLEM", lambda view: view.problem, rank=2, least=8),
+            Column("PROBLEM", lambda view: view.problem, rank=2, narrow=8),
         ],
         lambda view: view.name,
         kind=ServiceView,
@@ -156,9 +156,9 @@ def replica_table() -> Table[ReplicaView]:
                 colour=lambda view: GREEN if view.ready else "",
             ),
             Column("SETTINGS", lambda view: "current" if view.current else "old", rank=3),
-            Column("NODES", lambda view: ",".join(view.nodes), rank=1, least=8),
+            Column("NODES", lambda view: ",".join(view.nodes), rank=1, narrow=8),
             Column("RESTARTS", lambda view: str(view.restarts), right=True, rank=4),
-            Column("WHY", lambda view: view.detail or view.reason.value.replace("_", " "), rank=2, least=8),
+            Column("WHY", lambda view: view.detail or view.reason.value.replace("_", " "), rank=2, narrow=8),
         ],
         lambda view: str(view.job),
         kind=ReplicaView,

@@ -130,7 +130,7 @@ def table(now: float) -> Table[ShareView]:
     """Return the table of the share tree. The names are indented by their level in the tree."""
     return Table(
         [
-            Column("SHARE", lambda each: "  " * (len(each.path) - 1) + each.path[-1], rank=1, least=8),
+            Column("SHARE", lambda each: "  " * (len(each.path) - 1) + each.path[-1], rank=1, narrow=8),
             Column("WEIGHT", lambda each: f"{each.weight:g}", right=True),
             Column("PART", lambda each: f"{each.part:.1%}", right=True),
             Column("USED", lambda each: f"{each.used:.2f}", right=True),

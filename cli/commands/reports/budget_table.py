@@ -13,7 +13,7 @@ def budget_table(now: float) -> Table[BudgetView]:
     """
     return Table(
         [
-            Column("PROJECT", lambda each: each.project, least=8),
+            Column("PROJECT", lambda each: each.project, narrow=8),
             Column("MONTH", lambda each: each.month, rank=3),
             Column("USED", lambda each: percent(each.percent).replace(" ", ""), right=True),
             Column("GPU-HOURS", lambda each: _of(each.gpu_hours, each.gpu_hours_limit), rank=1, right=True),

@@ -11,7 +11,7 @@ def fairness_table(by: str) -> Table[FairnessRow]:
     """Return the table of what each project or user got and was entitled to."""
     return Table(
         [
-            Column(by.upper(), lambda each: each.name, least=8),
+            Column(by.upper(), lambda each: each.name, narrow=8),
             Column("GOT", lambda each: decimal(each.got), right=True),
             Column("ENTITLED", lambda each: decimal(each.entitled), right=True),
             Column("POINTS", lambda each: f"{each.points:+.1f}", right=True),
@@ -32,11 +32,11 @@ def waste_table(state: str) -> Table[GpuHoursByCause]:
     """Return the table of idle or lost GPU-hours by cause. `state` is the title of the first column."""
     return Table(
         [
-            Column(state, lambda each: each.cause, least=12),
+            Column(state, lambda each: each.cause, narrow=12),
             Column("GPU-HOURS", lambda each: decimal(each.gpu_hours), right=True),
             Column("OF ALL", lambda each: f"{each.percent:.1f}%", right=True),
             Column("AVOIDABLE", lambda each: "yes" if each.avoidable else "", rank=2),
-            Column("MEANING", lambda each: each.about, rank=1, least=20),
+            Column("MEANING", lambda each: each.about, rank=1, narrow=20),
         ],
         name=lambda each: each.cause.replace(" ", "-"),
         kind=GpuHoursByCause,

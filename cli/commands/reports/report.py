@@ -147,7 +147,7 @@ def _planning_note(body: EstimateReport) -> str:
 def runs_table() -> Table[RunEstimate]:
     return Table(
         [
-            Column("USER", lambda each: each.user or "(all)", least=6),
+            Column("USER", lambda each: each.user or "(all)", narrow=6),
             Column("JOBS", lambda each: str(each.jobs), right=True),
             Column("RAN", lambda each: duration(each.run_s), right=True),
             Column("BIAS", lambda each: _signed(each.bias_s), right=True),
@@ -171,7 +171,7 @@ def starts_table() -> Table[StartEstimates]:
     """Return the table of errors of estimated start times, with one line for each kind of estimate."""
     return Table(
         [
-            Column("START", lambda each: _KINDS.get(each.kind, each.kind), least=8),
+            Column("START", lambda each: _KINDS.get(each.kind, each.kind), narrow=8),
             Column("ESTIMATES", lambda each: str(each.count), right=True),
             Column("AHEAD", lambda each: duration(each.ahead_s), right=True),
             Column("BIAS", lambda each: _signed(each.bias_s), right=True),

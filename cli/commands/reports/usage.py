@@ -82,7 +82,7 @@ def usage(
 def usage_table(by: str) -> Table[UsageView]:
     return Table(
         [
-            Column(by.upper(), lambda each: each.name, least=8),
+            Column(by.upper(), lambda each: each.name, narrow=8),
             Column("JOBS", lambda each: str(each.jobs), rank=3, right=True),
             Column("GPU-HOURS", lambda each: f"{each.gpu_hours:.2f}", right=True),
             Column("BUSY", lambda each: _percent(each.utilisation), rank=1, right=True),
@@ -99,15 +99,15 @@ def usage_table(by: str) -> Table[UsageView]:
 def stint_table() -> Table[StintView]:
     return Table(
         [
-            Column("USER", lambda each: each.user, least=6),
-            Column("NODE", lambda each: each.node, least=6),
+            Column("USER", lambda each: each.user, narrow=6),
+            Column("NODE", lambda each: each.node, narrow=6),
             Column("GPU", lambda each: each.number or "-", right=True),
             Column("SINCE", lambda each: clock(each.since), rank=1),
             Column("UNTIL", lambda each: clock(each.until) if each.until else "now", rank=2),
             Column("GPU-HOURS", lambda each: f"{each.gpu_hours:.2f}", right=True),
             Column("CHARGED", lambda each: f"{each.units:.2f}" if each.units else "-", rank=3, right=True),
             Column("PID", lambda each: str(each.pid), rank=5, right=True),
-            Column("COMMAND", lambda each: each.command, rank=4, least=12),
+            Column("COMMAND", lambda each: each.command, rank=4, narrow=12),
         ],
         name=lambda each: f"{each.user}@{each.node}:{each.gpu}",
         kind=StintView,

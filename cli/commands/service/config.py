@@ -343,8 +343,8 @@ def table() -> Table[ConfigChange]:
     return Table(
         [
             Column("KEY", lambda each: each.key),
-            Column("IN EFFECT", lambda each: "-" if each.before is None else each.before, least=12),
-            Column("NEW", lambda each: "-" if each.after is None else each.after, least=12),
+            Column("IN EFFECT", lambda each: "-" if each.before is None else each.before, narrow=12),
+            Column("NEW", lambda each: "-" if each.after is None else each.after, narrow=12),
             Column(
                 "TAKES EFFECT",
                 lambda each: "at once" if each.live else "after a restart",
@@ -361,10 +361,10 @@ def show(output: Output = Format.TABLE) -> int:
     """Show the configuration in effect, since when it has been in effect, and which user applied it."""
     view = Client().config()
     columns: list[Column[ConfigView]] = [
-        Column("FILE", lambda each: each.file or "none: all defaults", least=12),
+        Column("FILE", lambda each: each.file or "none: all defaults", narrow=12),
         Column("DIGEST", lambda each: each.digest),
         Column("SINCE", lambda each: clock(each.since)),
-        Column("BY", lambda each: each.by or "-", least=6),
+        Column("BY", lambda each: each.by or "-", narrow=6),
         Column("PREVIOUS KEPT", lambda each: "yes" if each.previous else "no"),
     ]
     Table(columns, lambda each: each.digest, kind=ConfigView).show(output, [view], view)

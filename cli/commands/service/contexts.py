@@ -90,9 +90,9 @@ def listing(output: Output = Format.TABLE) -> int:
     columns: list[Column[Row]] = [
         Column("IN USE", lambda row: "*" if row.current else ""),
         Column("NAME", lambda row: row.name),
-        Column("URL", lambda row: row.url, least=12),
-        Column("CA", lambda row: row.ca or "-", least=6, rank=1),
-        Column("TOKEN FILE", lambda row: row.token_file or "-", least=6, rank=2),
+        Column("URL", lambda row: row.url, narrow=12),
+        Column("CA", lambda row: row.ca or "-", narrow=6, rank=1),
+        Column("TOKEN FILE", lambda row: row.token_file or "-", narrow=6, rank=2),
     ]
     Table(columns, lambda row: row.name, kind=Row).show(output, rows, rows)
     if output in (Format.TABLE, Format.WIDE):

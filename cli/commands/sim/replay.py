@@ -213,8 +213,8 @@ def _table(title: str) -> Table[WaitChange]:
     return Table(
         [
             Column("JOB", lambda change: str(change.job), right=True),
-            Column("NAME", lambda change: change.name, rank=2, least=8),
-            Column("USER", lambda change: change.user, rank=1, least=8),
+            Column("NAME", lambda change: change.name, rank=2, narrow=8),
+            Column("USER", lambda change: change.user, rank=1, narrow=8),
             Column("GPUS", lambda change: f"{change.gpus:g}", rank=3, right=True),
             Column("WAITED", lambda change: _waited(change.waited_s, change.started), right=True),
             Column("WOULD WAIT", lambda change: _waited(change.would_wait_s, change.would_start), right=True),

@@ -225,8 +225,8 @@ def _show_story(output: Format, outcomes: Sequence[RunResult]) -> None:
 _STORY: Table[StoryOutcome] = Table(
     [
         Column("TIME", lambda each: each.when),
-        Column("STORY", lambda each: each.words, least=20),
-        Column("OUTCOME", lambda each: each.text, least=20),
+        Column("STORY", lambda each: each.words, narrow=20),
+        Column("OUTCOME", lambda each: each.text, narrow=20),
     ],
     lambda each: str(each.line),
 )

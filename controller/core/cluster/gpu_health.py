@@ -169,7 +169,7 @@ _FALLS = {
 
 
 def after_fault(
-    old: GpuCondition, action: HealthAction, why: str, now: float, care: GpuHealthPolicy
+    old: GpuCondition, action: HealthAction, why: str, now: float, policy: GpuHealthPolicy
 ) -> GpuCondition:
     """Return the condition of a GPU after a fault. `action` is the configured reaction to the fault. If the
     GPU is already in the state that `action` demands, or in a worse one, the condition stays as it is.
@@ -179,19 +179,19 @@ def after_fault(
         health is old.health and (old.needs or not needs)
     ):
         return old
-    return _fallen(old, health, why, needs, now, care)
+    return _fallen(old, health, why, needs, now, policy)
 
 
-def occupy(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
+def occupy(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
     """Return the condition of a GPU that is in use by a process outside of any job. The GPU becomes SUSPECT,
     unless its condition is already worse. This does not count as a fault.
     """
     if _GRAVITY.index(old.health) > _GRAVITY.index(GpuHealth.SUSPECT) or old.needs:
         return old
-    return replace(old, health=GpuHealth.SUSPECT, why=why, good=0, since=now, due=now + care.check_s)
+    return replace(old, health=GpuHealth.SUSPECT, why=why, good=0, since=now, due=now + policy.check_s)
 
 
-def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
+def still_waits(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
     """Return the condition of a GPU that is still unusable at a check for the same reason as before, for
     example because of a process outside of any job.
 
@@ -200,7 +200,7 @@ def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) 
     if old.ok or old.needs:
         return old
     health = GpuHealth.SUSPECT if old.health is GpuHealth.PROBING else old.health
-    return replace(old, health=health, why=why, good=0, since=now, due=now + care.check_s)
+    return replace(old, health=health, why=why, good=0, since=now, due=now + policy.check_s)
 
 
 def check_now(old: GpuCondition, now: float) -> GpuCondition:
@@ -210,15 +210,15 @@ def check_now(old: GpuCondition, now: float) -> GpuCondition:
     return old if old.ok or old.needs else replace(old, due=now)
 
 
-def after_driver_loss(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
+def after_driver_loss(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
     """Return the condition of a GPU after the NVIDIA driver reported it as lost. Checks continue, so the GPU
     can become OK again.
     """
     known = old.needs or old.health is GpuHealth.LOST
-    return old if known else _fallen(old, GpuHealth.LOST, why, "", now, care)
+    return old if known else _fallen(old, GpuHealth.LOST, why, "", now, policy)
 
 
-def after_check(old: GpuCondition, ok: bool, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
+def after_check(old: GpuCondition, ok: bool, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
     """Return the condition of a GPU after a check with the result `ok`. A GPU that is OK, or that needs a
     reset, reboot or resume, is unchanged.
     """
@@ -226,26 +226,26 @@ def after_check(old: GpuCondition, ok: bool, why: str, now: float, care: GpuHeal
         return old
     if not ok:
         health = GpuHealth.LOST if old.health is GpuHealth.LOST else GpuHealth.CORDONED
-        return _fallen(old, health, why or old.why, "", now, care)
-    if old.health is GpuHealth.SUSPECT or old.good + 1 >= care.checks:
+        return _fallen(old, health, why or old.why, "", now, policy)
+    if old.health is GpuHealth.SUSPECT or old.good + 1 >= policy.checks:
         return replace(old, health=GpuHealth.OK, why="", good=0, since=now, due=0.0)
     return replace(
         old,
         health=GpuHealth.PROBING,
         good=old.good + 1,
         since=now,
-        due=now + care.check_s,
+        due=now + policy.check_s,
     )
 
 
-def after_failed_reset(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
+def after_failed_reset(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
     """Return the condition after a failed reset. The agent tries the reset again; each failure lengthens the
     wait before the next try.
     """
     if old.needs != "reset":
         return old
     why = f"{old.why.partition(_IN_VAIN)[0]}{_IN_VAIN}{why}"
-    return _fallen(old, old.health, why, "reset", now, care)
+    return _fallen(old, old.health, why, "reset", now, policy)
 
 
 def probing(old: GpuCondition, now: float) -> GpuCondition:
@@ -261,16 +261,16 @@ def cordoned(old: GpuCondition, why: str, now: float) -> GpuCondition:
 
 
 def _fallen(
-    old: GpuCondition, health: GpuHealth, why: str, needs: str, now: float, care: GpuHealthPolicy
+    old: GpuCondition, health: GpuHealth, why: str, needs: str, now: float, policy: GpuHealthPolicy
 ) -> GpuCondition:
     forgiven = old.ok and now - old.since > FORGET_FAULTS_AFTER_S
     falls = 1 if forgiven else old.falls + 1
-    wait = min(care.check_s * 2.0 ** min(falls - 1, 30), care.check_most_s)
+    wait = min(policy.check_s * 2.0 ** min(falls - 1, 30), policy.check_most_s)
     return GpuCondition(health, why, needs, falls, 0, now, now + wait)
 
 
-def resumed_by_operator(restored: GpuCondition, care: GpuHealthPolicy) -> GpuCondition:
+def resumed_by_operator(restored: GpuCondition, policy: GpuHealthPolicy) -> GpuCondition:
     """Return the condition after an operator resumed the GPU: after one more passed check the GPU is OK.
     `restored` is the condition that `probing` returned for the GPU.
     """
-    return replace(restored, good=max(0, care.checks - 1), falls=max(1, restored.falls))
+    return replace(restored, good=max(0, policy.checks - 1), falls=max(1, restored.falls))

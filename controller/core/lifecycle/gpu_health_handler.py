@@ -43,12 +43,12 @@ class GpuHealthHandler:
     def __init__(
         self,
         state: State,
-        care: GpuHealthPolicy,
+        health_policy: GpuHealthPolicy,
         record: Callable[[Event], None],
         order: Callable[[Effect], None],
     ) -> None:
         self._state = state
-        self._care = care
+        self._policy = health_policy
         self._record = record
         self._order = order
 
@@ -62,10 +62,10 @@ class GpuHealthHandler:
         if node is None or gpu is None:
             return DONE
         if given.kind is TroubleKind.XID and given.xid is not None:
-            action, means = self._care.action(given.xid)
+            action, means = self._policy.action(given.xid)
             why = f"Xid {given.xid}: {means}"
         else:
-            action, why = self._care.rule(given.kind), given.why
+            action, why = self._policy.rule(given.kind), given.why
         own = action is HealthAction.BLAME
         if own or (action is not HealthAction.IGNORE and given.kind in _RECORDED_FOR_JOBS):
             self._note_fault_for_jobs(node, gpu, why, own, now)
@@ -73,11 +73,11 @@ class GpuHealthHandler:
             return DONE
         old = node.condition(gpu)
         if given.kind is TroubleKind.LOST:
-            new = gpu_health.after_driver_loss(old, why, now, self._care)
+            new = gpu_health.after_driver_loss(old, why, now, self._policy)
         elif given.kind is TroubleKind.UNCLEAN:
-            new = gpu_health.occupy(old, why, now, self._care)
+            new = gpu_health.occupy(old, why, now, self._policy)
         else:
-            new = gpu_health.after_fault(old, action, why, now, self._care)
+            new = gpu_health.after_fault(old, action, why, now, self._policy)
         self._change(node, gpu, old, new, now)
         return DONE
 
@@ -87,9 +87,9 @@ class GpuHealthHandler:
         if node is not None and gpu is not None:
             old = node.condition(gpu)
             if given.lasts and not given.ok:
-                new = gpu_health.still_waits(old, given.why, now, self._care)
+                new = gpu_health.still_waits(old, given.why, now, self._policy)
             else:
-                new = gpu_health.after_check(old, given.ok, given.why, now, self._care)
+                new = gpu_health.after_check(old, given.ok, given.why, now, self._policy)
             self._change(node, gpu, old, new, now)
         return DONE
 
@@ -113,7 +113,7 @@ class GpuHealthHandler:
                 self._change(node, gpu, old, gpu_health.probing(old, now), now)
             elif not given.ok:
                 self._change(
-                    node, gpu, old, gpu_health.after_failed_reset(old, given.why, now, self._care), now
+                    node, gpu, old, gpu_health.after_failed_reset(old, given.why, now, self._policy), now
                 )
         return DONE
 
@@ -150,7 +150,7 @@ class GpuHealthHandler:
                 why = "the host does not have it any more"
                 self._note_fault_for_jobs(node, gone, why, False, now)
                 old = node.condition(gone)
-                self._change(node, gone, old, gpu_health.after_driver_loss(old, why, now, self._care), now)
+                self._change(node, gone, old, gpu_health.after_driver_loss(old, why, now, self._policy), now)
         for gpu in node.facts.gpus:
             old = node.condition(gpu)
             if rebooted and old.needs in ("reset", "reboot"):
@@ -179,7 +179,7 @@ class GpuHealthHandler:
         if old.ok:
             return Refusal("conflict", f"GPU {given.gpu} of node {given.node} is in service already", "gpu")
         new = gpu_health.probing(old, now)
-        self._change(node, gpu, old, gpu_health.resumed_by_operator(new, self._care), now, given.by)
+        self._change(node, gpu, old, gpu_health.resumed_by_operator(new, self._policy), now, given.by)
         return DONE
 
     # --- helpers for reports and commands ---
@@ -228,13 +228,13 @@ class GpuHealthHandler:
         """Order a reset if the GPU needs one and no job holds a part of the GPU. A reset would end the jobs
         on the GPU.
         """
-        if seen.needs != "reset" or not self._care.reset or gpu.mig:
+        if seen.needs != "reset" or not self._policy.reset or gpu.mig:
             return
         there = any(each.uuid == gpu.uuid for each in node.facts.gpus)
         held = any(hold.uuid == gpu.uuid for each in node.held.values() for hold in each.gpus)
         if there and not held:
             wait = max(0.0, seen.due - now)
-            self._order(SendToNode(node.name, ResetGpu(gpu.uuid, self._care.reset, wait)))
+            self._order(SendToNode(node.name, ResetGpu(gpu.uuid, self._policy.reset, wait)))
 
     def _note_fault_for_jobs(self, node: Node, gpu: GpuFacts, why: str, own: bool, now: float) -> None:
         """Record the fault for each job that holds a part of the GPU. If the job fails, the fault is given as

@@ -41,7 +41,7 @@ class Pipeline(SchedulingPolicy):
     """When GPUs of a job count as idle, and whether such a job is ended."""
     rebalance: RebalanceRules = NO_REBALANCING
     """Whether running jobs may be moved, and at what cost."""
-    care: GpuHealthPolicy = DEFAULT_HEALTH_POLICY
+    health_policy: GpuHealthPolicy = DEFAULT_HEALTH_POLICY
     """Which faults take a GPU out of service, and when the GPU is checked again."""
     services: tuple[Service, ...] = ()
     """The services whose replicas must run at all times."""

@@ -38,7 +38,7 @@ _FIND = (
     'for python in {pythons}; do python=$(command -v "$python") || continue; '
     'limited "$python" -I -S -c "import sys; sys.exit(sys.version_info < (3, 9))" > /dev/null 2>&1 && '
     'exec "$python" -I -S -X utf8 -c "import sys, json; told = json.loads(sys.stdin.readline()); '
-    'exec(told[0]); arrive(**told[1])"; '
+    'exec(told[0]); receive_agent(**told[1])"; '
     'seen="$seen, $python is $(limited "$python" -V 2>&1 | head -n 1)"; done; '
     'echo "corral finds no python$seen" >&2; exit 127'
     "'"
@@ -118,7 +118,7 @@ class _Bootstrap:
 
     async def hand_over(self, home: str, made: Bundle) -> BootstrappedAgent:
         facts = {"word": self._marker, "name": made.name, "size": len(made.data), "digest": made.digest}
-        first = json.dumps([made.arrival, {**facts, "home": home}])
+        first = json.dumps([made.bootstrap, {**facts, "home": home}])
         self._send(first.encode() + b"\n")
         what, detail = await self._answer()
         if what == "wants":

@@ -25,7 +25,7 @@ class Bundle:
     name: str
     data: bytes
     digest: str
-    arrival: str
+    bootstrap: str
     """The source text of the program that receives the bundle."""
 
 
@@ -38,18 +38,18 @@ def bundle() -> Bundle:
             archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), data, zipfile.ZIP_DEFLATED)
     data = made.getvalue()
     digest = hashlib.sha256(data).hexdigest()
-    return Bundle(f"agent-{digest[:20]}.pyz", data, digest, _arrival())
+    return Bundle(f"agent-{digest[:20]}.pyz", data, digest, _bootstrap_source())
 
 
-def _arrival() -> str:
+def _bootstrap_source() -> str:
     """Return the source text of the program that receives the agent on a host.
 
     The text consists of two modules of this project, one after the other, so that it can run as a single
     file.
     """
     names = ("wire/trusted_paths.py", "agent/host/bootstrap.py")
-    checks, arrival = ((_HOME / name).read_text(encoding="utf-8") for name in names)
-    lines = arrival.splitlines(keepends=True)
+    checks, bootstrap = ((_HOME / name).read_text(encoding="utf-8") for name in names)
+    lines = bootstrap.splitlines(keepends=True)
     # Leave out those imports of the second module that the first module makes unnecessary: the first contains
     # the __future__ import and the names that the second imports.
     own = [line for line in lines if not line.startswith(("from __future__ ", "from wire."))]

@@ -163,7 +163,7 @@ def _percentages_problem(config: Config, percent: float, quotas: list[Quota]) ->
         yield problem_at(config.source, key, message, "Lower the percentages to 100 % together.")
 
 
-def dead_loans(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+def dead_borrow_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning for the keys `borrow` in project quotas and `reclaim` in [quota] if they have no
     effect, because no quota can be borrowed.
     """
@@ -300,7 +300,7 @@ CHECKS: tuple[Check, ...] = (
     quotas_above_cluster,
     unknown_models,
     unused_gpus,
-    dead_loans,
+    dead_borrow_keys,
     dead_budgets,
     queues_without_limit,
     dead_idle_rule,

@@ -258,7 +258,7 @@ def test_first_command_finds_python_in_each_shell(shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     command = bootstrap._FIND.format(try_s=bootstrap.TRY_S, pythons="python3")
-    told = '["def arrive(word): print(word)", {"word": "arrived"}]\n'
+    told = '["def receive_agent(word): print(word)", {"word": "arrived"}]\n'
     done = subprocess.run(
         [shell, "-c", command], input=told, capture_output=True, text=True, timeout=PATIENCE_S
     )
@@ -298,7 +298,7 @@ async def test_agent_is_replaced_while_jobs_run(
     pid = (await listener.status(1, ended=False)).pid
     folder = setup.spool / "agents"
     data = _with_comment(bundle().data, b"newer")
-    newer = Bundle("agent-newer.pyz", data, hashlib.sha256(data).hexdigest(), bundle().arrival)
+    newer = Bundle("agent-newer.pyz", data, hashlib.sha256(data).hexdigest(), bundle().bootstrap)
     monkeypatch.setattr(link, "bundle", lambda: newer)
     setup.server.cut()
     again = await listener.nth(Hello, 2)

@@ -24,10 +24,10 @@ OTHER = replace(WELL, uuid="b")
 class Cluster:
     """One node with two GPUs, and its watch."""
 
-    def __init__(self, care: GpuHealthPolicy = DEFAULT_HEALTH_POLICY, *samples: GpuSample) -> None:
+    def __init__(self, health_policy: GpuHealthPolicy = DEFAULT_HEALTH_POLICY, *samples: GpuSample) -> None:
         self.held: set[str] = set()
         self.now = 1_000.0
-        self.watch = GpuHealthWatch(care, lambda _: self.held, lambda _: None)
+        self.watch = GpuHealthWatch(health_policy, lambda _: self.held, lambda _: None)
         self.watch.processes("n", (), self.now)
         self.watch.read("n", samples or (WELL, OTHER), self.now)
 

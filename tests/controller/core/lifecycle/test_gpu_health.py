@@ -47,7 +47,7 @@ class OneNodeHarness(EngineHarness):
     """One node with four GPUs, and the reports about them."""
 
     def __init__(self) -> None:
-        super().__init__(replace(PIPELINE, care=CARE))
+        super().__init__(replace(PIPELINE, health_policy=CARE))
         self.join("n", gpus=4)
 
     def xid(self, gpu: int, code: int) -> None:
@@ -462,9 +462,9 @@ def test_health_rows_from_before_checks_still_load() -> None:
 
 
 def test_configuration_overrides_the_action_for_an_xid() -> None:
-    care = GpuHealthPolicy(xids={79: HealthAction.IGNORE})
-    assert care.action(79) == (HealthAction.IGNORE, XID_ACTIONS[79][1])
-    assert care.action(48)[0] is HealthAction.CORDON
+    health_policy = GpuHealthPolicy(xids={79: HealthAction.IGNORE})
+    assert health_policy.action(79) == (HealthAction.IGNORE, XID_ACTIONS[79][1])
+    assert health_policy.action(48)[0] is HealthAction.CORDON
 
 
 def test_a_check_never_takes_a_healthy_gpu_out() -> None:
@@ -482,7 +482,7 @@ class ResettingHarness(OneNodeHarness):
     """The same where agents may reset GPUs."""
 
     def __init__(self) -> None:
-        EngineHarness.__init__(self, replace(PIPELINE, care=replace(CARE, reset=("reset",))))
+        EngineHarness.__init__(self, replace(PIPELINE, health_policy=replace(CARE, reset=("reset",))))
         self.join("n", gpus=4)
 
     def resets(self) -> list[tuple[str, float]]:
