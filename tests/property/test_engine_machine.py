@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from controller.core.cluster.dataset_reads import DatasetPolicy
 from controller.core.cluster.gpu_health import GpuHealthPolicy
@@ -44,19 +44,15 @@ from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.orders.aging import AgingOrder
 from controller.plugins.orders.fair import FairShareOrder
 from tests.engine_harness import PIPELINE as PLAIN
-from tests.engine_harness import EngineHarness, carry_out, spec
-from wire.agent.orders import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop
+from tests.engine_harness import carry_out, spec
+from tests.property.node_rules import NODES, NodeRules
+from tests.property.random_jobs import MOMENTS, RESTARTS, SPECS
 from wire.agent.reports import AttemptStatus, Checkpoint
-from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Limits, Quota
-from wire.job.affinity import parse_preference, parse_term, parse_toleration
 from wire.job.arrays import array_concurrency_limit
-from wire.job.gangs import Gang, MemberFailure
-from wire.job.gpu_requirements import GpuWish, Topology
-from wire.job.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
-from wire.job.start_conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
-from wire.names import JobState, TroubleKind
+from wire.job.start_conditions import Dependency, Restart, Until
+from wire.names import JobState
 
 PIPELINE = replace(
     PLAIN,
@@ -67,8 +63,11 @@ PIPELINE = replace(
     health_policy=GpuHealthPolicy(reset=("reset",)),
     sharing=FairshareConfig(off_queue="strays"),
 )
+
 ALWAYS = WeekHours(("mon-sun",), tuple(windows_of("mon-sun")), UTC, "UTC")
+
 HOURS = HoursTable("always", ALWAYS, {("user", "*"): Quota(Limits(running=2))}, {"default": 3.0})
+
 CONFIGURED: tuple[dict[str, Any], ...] = (
     {},
     {"order": FairShareOrder(), "sharing": FairshareConfig(half_life_s=60.0)},
@@ -80,173 +79,14 @@ CONFIGURED: tuple[dict[str, Any], ...] = (
     },
 )
 """The settings that a run of the machine applies, each to the pipeline of its class."""
-NODES = ("a", "b", "c")
+
 STARTS_NOW = "fits now: considered in the next pass"
-RESTARTS = st.builds(
-    Restart,
-    when=st.sampled_from(RestartWhen),
-    limit=st.integers(1, 3),
-    delay_s=st.sampled_from([0, 10]),
-    codes=st.sampled_from([(), (1,), (137,)]),
-)
-WISHES = [GpuWish(numa="require"), GpuWish(nvlink="prefer"), GpuWish(least_mib=1_024)]
-COMPANY = [
-    parse_job_term("app=x on node", None),
-    parse_job_term("app=y on node:prefer", 1),
-    parse_job_term("app=x on node=2", 0),
-]
-SPECS = (
-    st.builds(
-        spec,
-        gpus=st.sampled_from([0, 0.25, 0.5, 1, 2, 3, 4, 6, 8]),
-        nodes=st.sampled_from([None, 1]),
-        cpu_milli=st.sampled_from([500, 1000, 30_000]),
-        scratch_mib=st.sampled_from([0, 0, 40 * 1024]),
-        priority=st.sampled_from([0, 50, 75]),
-        hold=st.booleans(),
-        tolerations=st.sampled_from([(), (), (parse_toleration("broken"),), (parse_toleration("*"),)]),
-        affinity=st.sampled_from([(), (), (), (parse_term("node in a,b"),), (parse_term("disk exists"),)]),
-        preferences=st.sampled_from([(), (parse_preference("node in c"),)]),
-        on_node_lost=st.sampled_from([None, OnNodeLost.REQUEUE, OnNodeLost.MANUAL]),
-        datasets=st.sampled_from([(), (), ("c4",), ("c4:1G", "mnist:3G")]),
-        gpu=st.sampled_from([None, None, None, *WISHES]),
-        labels=st.sampled_from([{}, {}, {"app": "x"}, {"app": "y"}]),
-        company=st.sampled_from([(), (), *((each,) for each in COMPANY)]),
-    )
-    | st.builds(
-        spec,
-        gpus=st.sampled_from([0, 6, 12]),
-        nodes=st.just(3),
-        gang=st.builds(
-            Gang,
-            min_nodes=st.sampled_from([None, 1, 2, 3]),
-            on_failure=st.sampled_from(list(MemberFailure)),
-            elastic=st.booleans(),
-        ),
-    )
-    | st.builds(
-        spec,
-        gpus=st.sampled_from([0, 2, 8, 16]),
-        nodes=st.just(2),
-        priority=st.sampled_from([50, 100]),
-        topology=st.sampled_from([None, Topology("disk", 1, True), Topology("node", None), Topology("zone")]),
-        restart=RESTARTS,
-    )
-)
-MOMENTS = st.none() | st.floats(0, 400)
-"""Seconds from now, around the length of a run of the machine."""
 
 
-class Agents:
-    """The attempts that hosts really run; the controller's state may differ."""
+class EngineMachine(NodeRules):
+    """Adds users: submits, edits, dependencies, advice and the reports about their processes."""
 
-    def __init__(self) -> None:
-        self.alive: dict[tuple[str, int, int], AttemptStatus] = {}
-        self.up: set[str] = set()
-
-    def obey(self, harness: EngineHarness) -> None:
-        """Carry out the orders sent so far; those to nodes that are away are lost."""
-        for sent in harness.sent:
-            frame = sent.frame
-            if sent.node not in self.up or isinstance(frame, CheckGpu | ResetGpu | Note):
-                continue
-            key = (sent.node, frame.job, frame.attempt)
-            if isinstance(frame, Start):
-                self.alive.setdefault(key, AttemptStatus(frame.job, frame.attempt))
-            elif isinstance(frame, Go):
-                continue  # the test starts it
-            elif isinstance(frame, Stop):
-                old = self.alive.get(key)
-                if old is None or old.ended_at is None:
-                    self.alive[key] = AttemptStatus(
-                        frame.job, frame.attempt, ended_at=harness.now, signal=15, why=frame.why
-                    )
-            elif isinstance(frame, Settle):
-                self.alive.pop(key, None)
-        harness.sent.clear()
-
-
-class EngineMachine(RuleBasedStateMachine):
     pipeline = PIPELINE
-    harness_type = EngineHarness
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.harness = self.harness_type(self.pipeline)
-        self.agents = Agents()
-        self.seen = 0
-        self.given: list[tuple[inputs.Input, float]] = []
-        tell = self.harness.tell
-
-        def remember(given: inputs.Input) -> inputs.Decision:
-            self.given.append((given, self.harness.now))
-            return tell(given)
-
-        self.harness.tell = remember  # type: ignore[method-assign]
-
-    @initialize()
-    def join_all(self) -> None:
-        for name in NODES:
-            self.hello(name)
-
-    @rule(name=st.sampled_from(NODES))
-    def hello(self, name: str) -> None:
-        """The link comes up; the hello of the agent has all its attempts."""
-        if self.harness.state.nodes.get(name) is None:
-            self.harness.tell(inputs.AddNode(name, {}, HostSpec(f"{name}.cluster"), "root"))
-        self.agents.up.add(name)
-        told = tuple(status for (node, _, _), status in self.agents.alive.items() if node == name)
-        self.harness.join(name, attempts=told)
-        self.agents.obey(self.harness)
-
-    @rule(name=st.sampled_from(NODES))
-    def lose_link(self, name: str) -> None:
-        self.agents.up.discard(name)
-        self.harness.tell(inputs.LinkWentDown(name, "cut"))
-
-    @rule(name=st.sampled_from(NODES))
-    def remove(self, name: str) -> None:
-        """The node is removed if no job needs it; later reports of its agent are ignored."""
-        before = self.harness.state.nodes.get(name)
-        held = [job for job in self.harness.state.jobs.values() if job.running and name in job.members]
-        decision = self.harness.tell(inputs.RemoveNode(name, "root"))
-        assert isinstance(decision.reply, Accepted) == (before is not None and not held)
-        if isinstance(decision.reply, Accepted):
-            self.agents.up.discard(name)
-            self.harness.join(name)
-            assert self.harness.state.nodes.get(name) is None
-
-    @precondition(lambda self: len(self.agents.up) < len(NODES))
-    @rule(data=st.data())
-    def lease_runs_out(self, data: st.DataObject) -> None:
-        """Supervisors end what has a lease; only afterwards is the silence long enough for the controller."""
-        name = data.draw(st.sampled_from(sorted({*NODES} - self.agents.up)))
-        for key, status in self.agents.alive.items():
-            leased = self.harness.job(status.job).spec.lease_s is not None
-            if key[0] == name and status.ended_at is None and leased:
-                self.agents.alive[key] = replace(
-                    status, ended_at=self.harness.now, signal=15, why="node_lost: lease"
-                )
-        self.harness.tell(inputs.NodeSilent(name, 1e6))
-
-    @precondition(lambda self: len(self.agents.up) < len(NODES))
-    @rule(data=st.data())
-    def declare_lost(self, data: st.DataObject) -> None:
-        """An operator has pulled the plug."""
-        name = data.draw(st.sampled_from(sorted({*NODES} - self.agents.up)))
-        for key in [key for key in self.agents.alive if key[0] == name]:
-            del self.agents.alive[key]
-        self.harness.tell(inputs.DeclareLost(name, "root"))
-        self.agents.obey(self.harness)
-
-    @invariant()
-    def no_job_runs_twice_at_once(self) -> None:
-        """Also on unreachable hosts."""
-        attempts: dict[int, set[int]] = {}
-        for (_, job, attempt), status in self.agents.alive.items():
-            if status.started_at is not None and status.ended_at is None:
-                attempts.setdefault(job, set()).add(attempt)
-        assert all(len(each) == 1 for each in attempts.values())
 
     @rule(asked=SPECS, user=st.sampled_from(["ada", "bo"]))
     def explain_foresees_the_next_cycle(self, asked: JobSpec, user: str) -> None:
@@ -265,13 +105,6 @@ class EngineMachine(RuleBasedStateMachine):
             assert started or conservative or not starts, told
             assert starts or not started or asked.gang.min_nodes is not None, told
         self.agents.obey(harness)
-
-    @rule(name=st.sampled_from(NODES))
-    def reboot(self, name: str) -> None:
-        """Everything on the host is gone."""
-        for key in [key for key in self.agents.alive if key[0] == name]:
-            del self.agents.alive[key]
-        self.hello(name)
 
     @rule(asked=SPECS, user=st.sampled_from(["ada", "bo"]), key=st.sampled_from(["", "", "k1", "k2"]))
     def submit(self, asked: JobSpec, user: str, key: str) -> None:
@@ -477,67 +310,6 @@ class EngineMachine(RuleBasedStateMachine):
         self.harness.tell(inputs.ApplyConfig("digest", "root", pipeline, tuple(changed)))
         self.agents.obey(self.harness)
 
-    @rule(name=st.sampled_from(NODES), drain=st.booleans(), within=st.sampled_from([None, 30.0, 3_600.0]))
-    def drain(self, name: str, drain: bool, within: float | None) -> None:
-        by = None if within is None else self.harness.now + within
-        self.harness.tell(inputs.Drain(name, "root", "why", by) if drain else inputs.Resume(name, "root"))
-
-    @rule(
-        name=st.sampled_from(NODES),
-        taint=st.sampled_from(["broken:NoExecute", "gpu:NoSchedule", "old:PreferNoSchedule"]),
-        value=st.sampled_from(["", "x", None, None]),
-        disk=st.sampled_from(["nvme", None]),
-    )
-    def mark(self, name: str, taint: str, value: str | None, disk: str | None) -> None:
-        """An operator sets a label and a taint, or takes them away; who does not bear NoExecute has to go."""
-        self.harness.tell(inputs.MarkNode(name, "root", {"disk": disk}, {taint: value}))
-        self.agents.obey(self.harness)
-
-    @rule(
-        name=st.sampled_from(NODES),
-        index=st.integers(0, 7),
-        kind=st.sampled_from(TroubleKind),
-        xid=st.sampled_from([13, 43, 48, 79, 94, 119, 999]),
-    )
-    def gpu_falls_ill(self, name: str, index: int, kind: TroubleKind, xid: int) -> None:
-        self.harness.tell(inputs.GpuTroubled(name, f"GPU-{name}-{index}", kind, "told", xid))
-
-    @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), ok=st.booleans())
-    def gpu_is_looked_at(self, name: str, index: int, ok: bool) -> None:
-        """Asked for or not."""
-        self.harness.tell(inputs.GpuChecked(name, f"GPU-{name}-{index}", ok, "seen"))
-
-    @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), cordon=st.booleans())
-    def gpu_is_cordoned(self, name: str, index: int, cordon: bool) -> None:
-        given = inputs.CordonGpu(name, index, "root") if cordon else inputs.ResumeGpu(name, index, "root")
-        self.harness.tell(given)
-
-    @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), ok=st.booleans())
-    def gpu_was_reset(self, name: str, index: int, ok: bool) -> None:
-        """Asked for or not."""
-        self.harness.tell(inputs.GpuWasReset(name, f"GPU-{name}-{index}", ok, "" if ok else "busy"))
-
-    @rule(job=st.integers(1, 12), attempt=st.integers(1, 3), idle=st.booleans())
-    def gpus_idle(self, job: int, attempt: int, idle: bool) -> None:
-        """Or work again; the attempt may be over by then, or of no such job."""
-        since = self.harness.now - 1.0
-        told = inputs.GpusIdle(job, attempt, since) if idle else inputs.GpusBusy(job, attempt)
-        self.harness.tell(told)
-        self.agents.obey(self.harness)
-
-    @rule(
-        name=st.sampled_from(NODES),
-        index=st.integers(0, 8),
-        user=st.sampled_from(["eve", "ada"]),
-        comes=st.booleans(),
-    )
-    def stranger(self, name: str, index: int, user: str, comes: bool) -> None:
-        """A process outside the queue begins or ends."""
-        where = name, f"GPU-{name}-{index}", user
-        self.harness.tell(
-            inputs.OffQueueProcessSeen(*where, 7, "python") if comes else inputs.OffQueueProcessGone(*where)
-        )
-
     @rule(data=st.data(), at=st.floats(0, 2_000), size=st.integers(0, 3))
     def saves(self, data: st.DataObject, at: float, size: int) -> None:
         """A job that runs has saved something, now or long ago."""
@@ -549,11 +321,6 @@ class EngineMachine(RuleBasedStateMachine):
             found = replace(status, checkpoint=Checkpoint(f"/saved/{size}", size, at))
             self.harness.tell(inputs.AgentReported(key[0], found))
             self.agents.obey(self.harness)
-
-    @invariant()
-    def the_ledger_knows_only_nodes_that_are_heard_of(self) -> None:
-        for node, _, _ in self.harness.state.offqueue.open:
-            assert self.harness.state.nodes.by_name[node].up
 
     @invariant()
     def no_success_is_run_again(self) -> None:
@@ -613,15 +380,6 @@ class EngineMachine(RuleBasedStateMachine):
         if dependency.until is Until.OK:
             return over == [JobState.COMPLETED] * len(jobs)
         return dependency.until is not Until.ENDED or len(over) == len(jobs)
-
-    @invariant()
-    def every_live_attempt_is_on_record(self) -> None:
-        """A reachable host runs only current attempts, or attempts with a stop order."""
-        for (node, job_id, attempt), status in self.agents.alive.items():
-            if node in self.agents.up and status.ended_at is None and status.started_at is not None:
-                job = self.harness.job(job_id)
-                assert job.attempt == attempt
-                assert node in job.members
 
     def teardown(self) -> None:
         """The journal alone, the rows alone and the same inputs again lead to the same state."""

@@ -17,7 +17,8 @@ from controller.core.model.inputs import Accepted
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from tests.engine_harness import PIPELINE, spec
-from tests.property.test_engine_machine import NODES, EngineMachine
+from tests.property.node_rules import NODES
+from tests.property.test_engine_machine import EngineMachine
 from wire.job.gangs import Gang
 from wire.job.start_conditions import Dependency, Until
 from wire.names import JobState

@@ -19,7 +19,8 @@ from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, Ea
 from controller.plugins.orders.fixed import FifoOrder
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import EngineHarness, spec
-from tests.property.test_engine_machine import NODES, PIPELINE, EngineMachine
+from tests.property.node_rules import NODES
+from tests.property.test_engine_machine import PIPELINE, EngineMachine
 from wire.job.affinity import parse_term
 from wire.names import JobState
 

@@ -22,7 +22,7 @@ from controller.core.rebalance.proposals import DEFRAGMENT, DRAIN, LOAD, Rebalan
 from controller.core.rebalance.rebalancer import STRATEGY
 from controller.plugins.scorers.resource_use import SpreadScorer
 from tests.engine_harness import spec
-from tests.property.test_engine_machine import NODES
+from tests.property.node_rules import NODES
 from tests.property.test_preemption_machine import GUARDS, PreemptionMachine
 
 RULES = RebalanceRules(
