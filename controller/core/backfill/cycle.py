@@ -156,7 +156,8 @@ class Cycle:
         fresh = list(queue.new_jobs)
         queue.new_jobs.clear()
         if queue.lanes:
-            moves = queue.moving is not None or state.orders_by_limits or state.gang_after_s is not None
+            gangs_first = state.gang_after_s is not None and bool(queue.gang_lanes)
+            moves = queue.moving is not None or state.orders_by_limits or gangs_first
             self.position_of = position_key(state, queue, now) if moves else None
             if self.backfill.reserves is Reserves.ALL_JOBS:
                 self._conservative.run(now, apply, due=due)
@@ -516,8 +517,8 @@ class Cycle:
         if self.state.limited:
             self.quota_reservations.take(job, now, self.runtime(job))
         estimates, rules = self.state.estimates, self.estimating
-        predicted = estimates.predict(job, rules)
-        planned = estimates.planned(job, rules) if rules.replaces_limits else None
+        predicted = estimates.predict(job, rules) if estimates.runs else None
+        planned = estimates.planned(job, rules) if rules.predicted or job.limit == NEVER else None
         attempt, places = job.attempt + 1, placement.allocations
         quality, profile = placement.quality, self.profile
         apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile, short))
@@ -531,7 +532,7 @@ class Cycle:
         without a time limit it is the prediction or `[jobs] default_time_limit_s`.
         """
         rules = self.estimating
-        planned = self.state.estimates.planned(job, rules) if rules.replaces_limits else None
+        planned = self.state.estimates.planned(job, rules) if rules.predicted or job.limit == NEVER else None
         return job.span if planned is None else planned
 
     def first_reservation(self, now: float) -> GuaranteedStart | None:

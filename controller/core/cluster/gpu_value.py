@@ -120,7 +120,8 @@ class GpuValue:
         """The index in the flattened array of curves at which each curve begins, by resource, model and
         size.
         """
-        self._value = self._current_value(np.arange(columns.height))
+        self._value = np.zeros(columns.height)
+        self.update(range(columns.height))
 
     def _requests(self, demand: DemandStats) -> dict[PerNodeRequest, float]:
         """Return the most frequent requests with their counts. Add one artificial request: one GPU, with the
@@ -204,13 +205,12 @@ class GpuValue:
         worth: Floats = np.add.reduce(room * np.minimum(*fed) * (count >= self._number), axis=-1)
         return worth
 
-    def _current_value(self, rows: Indices) -> Floats:
-        return self._value_of(rows, *self._left(EMPTY_PART, rows), self._count[rows], self._room[rows])
-
     def update(self, rows: Sequence[int]) -> None:
+        """Compute the values of the nodes in `rows` again."""
         chosen = np.array(rows, dtype=np.intp)
-        self._count[chosen], self._room[chosen] = self._offer(chosen)
-        self._value[chosen] = self._current_value(chosen)
+        count, room = self._offer(chosen)
+        self._count[chosen], self._room[chosen] = count, room
+        self._value[chosen] = self._value_of(chosen, *self._left(EMPTY_PART, chosen), count, room)
 
     def change(self, part: PerNodeRequest, rows: Indices) -> Floats:
         """Return, for each node in `rows`, its value after a placement of the request minus its value before.

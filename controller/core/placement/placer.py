@@ -251,6 +251,9 @@ class Placer:
         ranking, rows = self.ranking(shape.part), []
         if ranking.count < shape.nodes:
             return None
+        if shape.nodes == 1:
+            rows = ranking.best(1, barred)
+            return self.allocate_rows(shape, rows) if rows else None
         if shape.topology is not None:
             lie, models = self.domains(shape.topology), self._models(shape)
             wanted = lie if models is None else GpuModelGroups(models, lie)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.cluster.gpu_value import GpuValue
+from controller.core.cluster.gpu_value import EMPTY_PART, GpuValue
 from tests.engine_harness import EngineHarness, default_pipeline, spec
 from wire.job.spec import JobSpec
 
@@ -52,7 +52,9 @@ def test_values_updated_by_row_equal_values_computed_again(jobs: list[JobSpec]) 
         offers = kept._offer(slice(None))
         assert np.array_equal(kept._count, offers[0])
         assert np.array_equal(kept._room, offers[1])
-        assert np.allclose(kept._value, kept._current_value(np.arange(len(nodes))))
+        rows = np.arange(len(nodes))
+        free = kept._left(EMPTY_PART, rows)
+        assert np.allclose(kept._value, kept._value_of(rows, *free, *offers))
 
 
 @settings(max_examples=40, deadline=None)
