@@ -10,8 +10,8 @@ from controller.core.cluster.job_affinity import JobAffinityIndex
 from controller.core.cluster.licences import licences_in_use
 from controller.core.cluster.node_table import ABSENT
 from controller.core.fairshare.share_tree import SharePath
-from controller.core.lifecycle.dependencies import Target, targets_of_job
-from controller.core.lifecycle.priority_inheritance import lend_targets
+from controller.core.lifecycle.waiting.dependencies import Target, targets_of_job
+from controller.core.lifecycle.waiting.priority_inheritance import lend_targets
 from controller.core.state.state import State
 from wire.names import WHOLE_GPU, JobState, Reason
 

@@ -23,7 +23,12 @@ from controller.config import (
     problem_at,
 )
 from controller.core.cluster.dataset_reads import DatasetPolicy
-from controller.core.cluster.gpu_health import READING_ACTIONS, GpuHealthPolicy, HealthAction, ReadingLimits
+from controller.core.cluster.gpus.gpu_health import (
+    READING_ACTIONS,
+    GpuHealthPolicy,
+    HealthAction,
+    ReadingLimits,
+)
 from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.estimates.runtime_prediction import PredictionConfig
 from controller.core.fairshare.share_tree import FairshareConfig

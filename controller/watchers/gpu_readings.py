@@ -2,7 +2,7 @@
 
 Measurements are not written to the journal, so the engine does not get them. This module compares each
 measurement with earlier ones and passes problems to the engine as inputs, like the Xid errors that agents
-report. The table `[gpus.rules]` of the configuration decides what follows (core/cluster/gpu_health.py).
+report. The table `[gpus.rules]` of the configuration decides what follows (core/cluster/gpus/gpu_health.py).
 
 1. Counters: each rise of the uncorrected ECC errors is reported once. Corrected ECC errors are reported when
    there are `corrected_per_hour` of them within an hour. A counter that is lower than before was reset to 0
@@ -22,7 +22,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from controller.core.cluster.gpu_health import GpuHealthPolicy, HealthAction
+from controller.core.cluster.gpus.gpu_health import GpuHealthPolicy, HealthAction
 from controller.core.model.inputs import GpuTroubled, Input
 from wire.agent.reports import GpuProcess, GpuSample
 from wire.names import TroubleKind

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from controller.config import Source
 from controller.core.cluster.dataset_reads import DatasetReads
-from controller.core.cluster.gpu_requirements import GpuType
-from controller.core.cluster.gpu_topology import GpuTopology
+from controller.core.cluster.gpus.gpu_requirements import GpuType
+from controller.core.cluster.gpus.gpu_topology import GpuTopology
 from controller.core.cluster.job_affinity import JobAffinityIndex
 from controller.core.cluster.node_table import ABSENT, ALL_ROWS, NodeTable
 from controller.core.framework.interfaces import Filter, Picker, Scorer, Strategy

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from controller.core.cluster.dataset_reads import DatasetPolicy
-from controller.core.cluster.gpu_health import GpuHealthPolicy
+from controller.core.cluster.gpus.gpu_health import GpuHealthPolicy
 from controller.core.cluster.network_tree import NetworkTopology
 from controller.core.engine import Engine
 from controller.core.estimates.runtime_prediction import PredictionConfig

@@ -11,7 +11,7 @@ from controller.core.backfill.conservative.node_timelines import NodeTimelines
 from controller.core.backfill.conservative.reservation import BackfillReservation
 from controller.core.backfill.conservative.timeline import NodeTimeline
 from controller.core.cluster.free_resources import free_on
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import row_set, rows_in
 from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER

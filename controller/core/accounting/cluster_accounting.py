@@ -35,7 +35,7 @@ from controller.core.accounting.hours import HOUR_S, KEPT_DAYS, Period, Periods,
 from controller.core.accounting.idle_causes import CLOSED, IdleCause, IdleSampler
 from controller.core.accounting.max_min import GpuModels, entitled_parts
 from controller.core.accounting.wait_histogram import bin_of
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.engine import Engine
 from controller.core.fairshare.share_tree import SharePath
 from controller.core.model.events.attempts import (

@@ -38,7 +38,7 @@ from typing import ClassVar
 import numpy as np
 
 from controller.core.backfill.cycle import Cycle
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import ABSENT, Bools, NodeTable
 from controller.core.engine import Engine
 from controller.core.explain.blockers import (

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.job_affinity import JobAffinityIndex
 from controller.core.cluster.node_table import ABSENT, Bools, either_mask
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from

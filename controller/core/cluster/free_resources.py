@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import ge
 
-from controller.core.cluster.gpu_requirements import GpuNeeds
+from controller.core.cluster.gpus.gpu_requirements import GpuNeeds
 from controller.core.cluster.node_table import ABSENT, NodeTable
 from controller.core.cluster.nodes import Node, Nodes
 from controller.core.model.allocation import Allocation

@@ -17,9 +17,9 @@ from wire.job.affinity import Taint
 
 if TYPE_CHECKING:
     from controller.core.cluster.dataset_reads import DatasetReads
-    from controller.core.cluster.gpu_requirements import GpuNeeds, GpuType
-    from controller.core.cluster.gpu_topology import GpuTopology
-    from controller.core.cluster.gpu_value import GpuValue
+    from controller.core.cluster.gpus.gpu_requirements import GpuNeeds, GpuType
+    from controller.core.cluster.gpus.gpu_topology import GpuTopology
+    from controller.core.cluster.gpus.gpu_value import GpuValue
     from controller.core.cluster.job_affinity import JobAffinityIndex
     from controller.core.model.request import PerNodeRequest
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from controller.core.cluster.dataset_reads import DatasetReads
-from controller.core.cluster.gpu_counts import GpuCounts
-from controller.core.cluster.gpu_health import GpuCondition
-from controller.core.cluster.gpu_requirements import GpuType
-from controller.core.cluster.gpu_topology import GpuTopology
-from controller.core.cluster.gpu_value import DemandStats, GpuValue
+from controller.core.cluster.gpus.gpu_counts import GpuCounts
+from controller.core.cluster.gpus.gpu_health import GpuCondition
+from controller.core.cluster.gpus.gpu_requirements import GpuType
+from controller.core.cluster.gpus.gpu_topology import GpuTopology
+from controller.core.cluster.gpus.gpu_value import DemandStats, GpuValue
 from controller.core.cluster.job_affinity import JobAffinityIndex
 from controller.core.cluster.labels_and_taints import NodeOverrides
 from controller.core.cluster.node_table import ABSENT, NodeTable, empty_table

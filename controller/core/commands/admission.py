@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import replace
 
-from controller.core.cluster.gpu_requirements import milli_by_model
+from controller.core.cluster.gpus.gpu_requirements import milli_by_model
 from controller.core.model.inputs import Refusal
 from controller.core.model.request import ResourceRequest
 from controller.core.placement.placer import Placer, quota_need

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.model.request import PerNodeRequest, ResourceRequest, request_of
 from wire.job.spec import JobSpec, with_values
 from wire.names import WHOLE_GPU

@@ -17,8 +17,9 @@ from controller.core.commands.job_edits import apply_changes, changed_fields, la
 from controller.core.commands.resource_sizes import DefaultSizes, has_provisional_size
 from controller.core.explain.why_pending import never_fits
 from controller.core.framework import profiles
-from controller.core.lifecycle import gates, node_loss
-from controller.core.lifecycle.gates import AdmittedSpec
+from controller.core.lifecycle import node_loss
+from controller.core.lifecycle.waiting import gates
+from controller.core.lifecycle.waiting.gates import AdmittedSpec
 from controller.core.model import inputs
 from controller.core.model.events.attempts import JobEnded
 from controller.core.model.events.queued import (

@@ -33,11 +33,11 @@ from controller.core.explain.largest_jobs import too_many_gpus_hint
 from controller.core.explain.node_scores import common_switch_text, nearness_note, node_scores
 from controller.core.framework.interfaces import Reserves
 from controller.core.framework.unfiltered_constraints import UNFILTERED_HINT, unfiltered_message
-from controller.core.lifecycle.gates import gates_text, waiting_effects
 from controller.core.lifecycle.idle_gpus import idle_text
 from controller.core.lifecycle.limit_warnings import limit_warning_text
 from controller.core.lifecycle.node_loss import silent_node_text
-from controller.core.lifecycle.priority_inheritance import inherited_text
+from controller.core.lifecycle.waiting.gates import gates_text, waiting_effects
+from controller.core.lifecycle.waiting.priority_inheritance import inherited_text
 from controller.core.model.events.nominations import move_cause
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER, Job

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import CONSIDERED_NEXT
 from controller.core.forecast.forecast import Forecast, ForecastStart, forecast, with_run_times
-from controller.core.lifecycle.gates import gates_text
+from controller.core.lifecycle.waiting.gates import gates_text
 from controller.core.model.job import NEVER, Job
 from wire.names import JobState, Reason
 from wire.text import duration

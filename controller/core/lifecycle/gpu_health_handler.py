@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.core.cluster import gpu_health
-from controller.core.cluster.gpu_health import GpuCondition, GpuHealthPolicy, HealthAction
+from controller.core.cluster.gpus import gpu_health
+from controller.core.cluster.gpus.gpu_health import GpuCondition, GpuHealthPolicy, HealthAction
 from controller.core.cluster.nodes import Node
 from controller.core.model import inputs
 from controller.core.model.allocation import Allocation
@@ -37,7 +37,7 @@ class GpuHealthHandler:
 
     Invariant: a GPU that is out of service and needs no reset, reboot or resume has one pending check order
     at its agent. The order is sent again when the agent connects, because the agent may have lost it. The
-    rules for changes of health are in cluster/gpu_health.py.
+    rules for changes of health are in cluster/gpus/gpu_health.py.
     """
 
     def __init__(

@@ -7,16 +7,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from controller.core.lifecycle.array_throttle import ArrayThrottles
-from controller.core.lifecycle.dependencies import (
+from controller.core.lifecycle.waiting.array_throttle import ArrayThrottles
+from controller.core.lifecycle.waiting.dependencies import (
     DependencyIndex,
     Target,
     dependencies_needed,
     waiting_text,
     why_impossible,
 )
-from controller.core.lifecycle.gates import opens_at
-from controller.core.lifecycle.priority_inheritance import PriorityInheritance
+from controller.core.lifecycle.waiting.gates import opens_at
+from controller.core.lifecycle.waiting.priority_inheritance import PriorityInheritance
 from controller.core.model.events.attempts import (
     AttemptExited,
     AttemptStarted,

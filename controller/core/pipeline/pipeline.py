@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from controller.core.cluster.dataset_reads import DEFAULT_DATASETS, DatasetPolicy
-from controller.core.cluster.gpu_health import DEFAULT_HEALTH_POLICY, GpuHealthPolicy
+from controller.core.cluster.gpus.gpu_health import DEFAULT_HEALTH_POLICY, GpuHealthPolicy
 from controller.core.fairshare.share_tree import FairshareConfig
 from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import SchedulingPolicy

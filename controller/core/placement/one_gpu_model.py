@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.core.cluster.gpu_requirements import UNSUITABLE, gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import UNSUITABLE, gpu_needs_of
 from controller.core.cluster.network_tree import NetworkTree
 from controller.core.cluster.node_table import ABSENT, Floats, NodeTable
 from controller.core.cluster.topology_domains import TopologyDomains

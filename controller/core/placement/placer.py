@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from controller.core.cluster.free_resources import FreeResources
-from controller.core.cluster.gpu_requirements import gpu_needs_of, milli_of_models
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of, milli_of_models
 from controller.core.cluster.network_tree import NetworkTree
 from controller.core.cluster.node_table import Bools
 from controller.core.cluster.nodes import Node, Nodes

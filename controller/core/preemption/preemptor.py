@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from controller.core.cluster.free_resources import free_on
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import ABSENT, Bools, either_mask
 from controller.core.framework.interfaces import PreemptionGuards, Strategy
 from controller.core.model.events.nominations import PreemptionPlanned, Victim

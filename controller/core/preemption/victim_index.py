@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Iterable
 
 import numpy as np
 
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import ABSENT, ALL_ROWS, Bools, Floats, Ints, Rows
 from controller.core.framework.interfaces import Strategy
 from controller.core.model.job import NEVER, NO_JOB

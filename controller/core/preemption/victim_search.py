@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.core.cluster.free_resources import FreeResources, free_on, row_trial
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import Bools
 from controller.core.cluster.nodes import Node
 from controller.core.cluster.topology_domains import TopologyDomains

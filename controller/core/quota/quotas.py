@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.core.cluster.gpu_counts import GpuCounts
+from controller.core.cluster.gpus.gpu_counts import GpuCounts
 from controller.core.cluster.node_table import names_model
 from controller.core.quota.limit_exceeded import GPU_HOUR, LimitExceeded
 from controller.core.quota.quota_config import NO_QUOTAS, QuotaConfig

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any
 
-from controller.core.cluster.gpu_health import GpuCondition
+from controller.core.cluster.gpus.gpu_health import GpuCondition
 from controller.core.cluster.labels_and_taints import NodeOverrides
 from controller.core.cluster.licences import licences_in_use
 from controller.core.cluster.nodes import JUST_STARTED, Node, TimedDrain

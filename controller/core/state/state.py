@@ -11,7 +11,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from controller.core.cluster.gpu_requirements import gpu_needs_of, milli_by_model, milli_of_models
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of, milli_by_model, milli_of_models
 from controller.core.cluster.licences import Licences
 from controller.core.cluster.node_table import Bools, either_mask
 from controller.core.cluster.nodes import Nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
 from controller.core.model.request import PerNodeRequest
 from wire.job.gpu_requirements import REQUIRE

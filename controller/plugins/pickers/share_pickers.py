@@ -46,7 +46,7 @@ class SpreadPicker:
 class GpuValuePicker:
     """The `thrift` picker chooses the GPU whose remaining free part is the most useful for later jobs.
 
-    The value of free GPUs for later jobs is computed as for the `thrift` scorer: core/cluster/gpu_value.py.
+    The value of free GPUs for later jobs is computed as for the `thrift` scorer (cluster/gpus/gpu_value.py).
     """
 
     name: ClassVar[str] = "thrift"

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import Floats, NodeTable, Rows
 from controller.core.model.request import PerNodeRequest
 from wire.job.affinity import Effect, untolerated_taint

@@ -15,7 +15,7 @@ from wire.names import WHOLE_GPU
 @dataclass(frozen=True, slots=True)
 class GpuValueScorer:
     """The `thrift` scorer prefers nodes where a placement takes the least value from the free GPUs. The value
-    is their use for later jobs; core/cluster/gpu_value.py computes it.
+    is their use for later jobs; core/cluster/gpus/gpu_value.py computes it.
     """
 
     name: ClassVar[str] = "thrift"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.config import Config
-from controller.core.cluster.gpu_counts import GpuCounts
+from controller.core.cluster.gpus.gpu_counts import GpuCounts
 from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.framework.interfaces import SchedulingPolicy
 from controller.core.framework.order_chain import DynamicOrderChain, StaticOrderChain

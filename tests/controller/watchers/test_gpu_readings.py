@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.core.cluster.gpu_health import (
+from controller.core.cluster.gpus.gpu_health import (
     DEFAULT_HEALTH_POLICY,
     GpuHealthPolicy,
     HealthAction,

@@ -15,7 +15,7 @@ from controller.core.backfill.conservative.shared_timeline import (
 )
 from controller.core.backfill.conservative.timeline import NodeTimeline
 from controller.core.cluster.free_resources import FreeResources, free_on
-from controller.core.cluster.gpu_requirements import GpuNeeds
+from controller.core.cluster.gpus.gpu_requirements import GpuNeeds
 from controller.core.cluster.node_table import NO_ROWS, RowSet, row_set, rows_in
 from controller.core.cluster.nodes import Node, Nodes
 from controller.core.model.allocation import Allocation

@@ -14,7 +14,7 @@ from controller.core.backfill.conservative.reservation import BackfillReservatio
 from controller.core.backfill.conservative.shared_timeline import SharedTimeline
 from controller.core.backfill.conservative.timeline import LicenceTimelines
 from controller.core.cluster.free_resources import FreeResources, free_on
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.licences import holds_licences
 from controller.core.cluster.node_table import NO_ROWS, Bools, rows_in
 from controller.core.cluster.nodes import Nodes

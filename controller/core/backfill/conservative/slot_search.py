@@ -11,7 +11,7 @@ from controller.core.backfill.conservative.reservation import BackfillReservatio
 from controller.core.backfill.conservative.reservation_table import ReservationTable
 from controller.core.backfill.conservative.shared_timeline import FirstStart, start_time
 from controller.core.cluster.free_resources import FreeResources, free_on
-from controller.core.cluster.gpu_requirements import GpuNeeds, gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import GpuNeeds, gpu_needs_of
 from controller.core.cluster.node_table import NO_ROWS, RowSet, first_rows, row_set, rows_in, rows_where
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.job import NEVER, Job

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from controller.core.cluster.free_resources import FreeResources
-from controller.core.cluster.gpu_requirements import GpuNeeds
+from controller.core.cluster.gpus.gpu_requirements import GpuNeeds
 from controller.core.cluster.nodes import Node
 from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER

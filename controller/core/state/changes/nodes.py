@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from controller.core.cluster.gpu_health import GpuCondition
+from controller.core.cluster.gpus.gpu_health import GpuCondition
 from controller.core.cluster.labels_and_taints import NodeOverrides
 from controller.core.cluster.nodes import Node, TimedDrain
 from controller.core.model.events.nodes import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.cluster.gpu_value import EMPTY_PART, GpuValue
+from controller.core.cluster.gpus.gpu_value import EMPTY_PART, GpuValue
 from tests.engine_harness import EngineHarness, default_pipeline, spec
 from wire.job.spec import JobSpec
 

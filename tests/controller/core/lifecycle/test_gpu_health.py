@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from controller.core.cluster.gpu_health import (
+from controller.core.cluster.gpus.gpu_health import (
     FORGET_FAULTS_AFTER_S,
     XID_ACTIONS,
     GpuCondition,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.core.framework.interfaces import PreemptionGuards
-from controller.core.lifecycle.priority_inheritance import inherited_text
+from controller.core.lifecycle.waiting.priority_inheritance import inherited_text
 from controller.core.model import inputs
 from controller.core.model.events.queued import PriorityInherited
 from controller.core.model.wait_state import WaitRules

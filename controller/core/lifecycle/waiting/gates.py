@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from controller.core.lifecycle.dependencies import (
+from controller.core.lifecycle.waiting.dependencies import (
     canonical,
     dependencies_needed,
     find_cycle,
@@ -19,7 +19,7 @@ from controller.core.lifecycle.dependencies import (
     waiting_text,
     why_impossible,
 )
-from controller.core.lifecycle.priority_inheritance import inherited_text
+from controller.core.lifecycle.waiting.priority_inheritance import inherited_text
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER, Job
 from controller.core.model.wait_state import GATES, WaitRules, with_gate

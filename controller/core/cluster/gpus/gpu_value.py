@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import ABSENT, Floats, Ints, NodeTable
 from controller.core.model.request import PerNodeRequest
 from wire.names import WHOLE_GPU

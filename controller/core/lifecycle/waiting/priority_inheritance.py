@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from controller.core.lifecycle.dependencies import Target, array_elements, target_of, targets_of_job
+from controller.core.lifecycle.waiting.dependencies import Target, array_elements, target_of, targets_of_job
 from controller.core.model.events.queued import PriorityInherited
 from controller.core.model.job import Job
 from controller.core.state.state import State
