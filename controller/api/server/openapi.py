@@ -21,7 +21,7 @@ ALWAYS = (400, 401, 403, 500, 503)
 
 
 async def show(_call: Call) -> web.Response:
-    """Return the OpenAPI document that describes this API."""
+    """Return the OpenAPI document of the API."""
     return web.Response(body=_document(), content_type="application/json")
 
 

@@ -92,7 +92,7 @@ class Edit(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Hold(JobCommand):
-    """Hold a queued job: it does not start until it is released."""
+    """Hold a queued job, so that the job does not start until a release."""
 
     asker: Requester | None = None
     """The user that sends the command; None in a simulation, in which everything is allowed."""

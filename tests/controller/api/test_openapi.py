@@ -6,6 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
+from controller.api.server.openapi import document
+from controller.api.server.request import Route
 from controller.api.server.routes import ROUTES
 from tests.controller.api.running_controller import RunningController
 
@@ -46,6 +50,14 @@ async def test_every_operation_of_openapi_is_complete(api: RunningController) ->
             assert all(each["description"] for each in operation["responses"].values())
             assert {"200", "201"} & set(operation["responses"])
             assert {"400", "403", "503"} <= set(operation["responses"])
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda each: f"{each.method} {each.path}")
+def test_summary_of_an_operation_is_plain_and_clear_alone(route: Route) -> None:
+    """The summary is the first line of the handler's docstring. A reader of the API sees no more than it."""
+    summary = document((route,))["paths"][route.path][route.method.lower()]["summary"]
+    assert re.fullmatch(r"[A-Z][a-z]+(-[a-z]+)?,? [^\n]*\.", summary), "a verb, and one line"
+    assert not re.search(r"\b(it|this|they|them|those|what)\b", summary, re.IGNORECASE)
 
 
 async def test_openapi_schema_of_a_body_forbids_additional_fields(api: RunningController) -> None:

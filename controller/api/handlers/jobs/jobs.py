@@ -74,7 +74,7 @@ async def _deadline_notes(call: Call, user: str, job: int) -> tuple[str, ...]:
 
 
 async def preview(call: Call, request: SubmitRequest) -> JobSpec:
-    """Return the job as a submit would queue it, with all defaults, or the refusal. Nothing is queued."""
+    """Return the job that a submit would queue, with all defaults, or the refusal. Nothing is queued."""
     user = (
         call.caller.user if not request.as_user else await call.identity.acting(call.caller, request.as_user)
     )
@@ -134,7 +134,7 @@ async def listing(call: Call) -> JobList:
 
 
 async def show(call: Call) -> JobDetail:
-    """Show one job: its request, its state, and why it waits."""
+    """Show one job: its request, its state, and why the job waits."""
     may_read = await call.may(READ_SPEC, await call.job())
     reason = await why(call, await call.job())
     # Read the job again, because it may have changed while its pending reason was computed.
@@ -214,7 +214,7 @@ async def signal(call: Call, request: SignalRequest) -> JobView:
 
 
 async def hold(call: Call) -> JobView:
-    """Hold a queued job: it does not start until it is released."""
+    """Hold a queued job, so that the job does not start until a release."""
     return await _change(call, partial(inputs.Hold, asker=call.asker))
 
 

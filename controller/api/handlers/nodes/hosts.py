@@ -60,7 +60,7 @@ async def remove(call: Call, _: NodeAction) -> NodeView:
 
 
 async def lost(call: Call, _: NodeAction) -> NodeView:
-    """Declare a node lost: its jobs end, or are queued again if their settings permit it."""
+    """Declare a node lost: its jobs end, or are queued again if their settings permit a restart."""
     node = await call.node()
     await call.ask(inputs.DeclareLost(node.name, call.caller.user))
     return live_view(call.daemon, node)

@@ -15,13 +15,13 @@ from wire.api.nodes import GpuList, NodeAction, NodeDrain, NodeList, NodeMarks, 
 
 
 async def listing(call: Call) -> NodeList:
-    """List all nodes in the order of their names, with their GPUs and the jobs on them."""
+    """List all nodes in the order of their names, with their GPUs and jobs."""
     await call.daemon.settled()
     return NodeList(tuple(live_view(call.daemon, node) for node in call.daemon.state.nodes), call.daemon.seq)
 
 
 async def show(call: Call) -> NodeView:
-    """Show one node: its state and resources, its GPUs, and the jobs on it."""
+    """Show one node: its state and resources, its GPUs and its jobs."""
     return live_view(call.daemon, await call.node())
 
 
@@ -33,7 +33,7 @@ async def gpus(call: Call) -> GpuList:
 
 
 async def drain(call: Call, body: NodeDrain) -> NodeView:
-    """Drain a node: it gets no new jobs, and running jobs continue.
+    """Drain a node: the node gets no new jobs, and running jobs continue.
 
     With `empty_by`, jobs that end before that time may still start, and jobs that still run then are moved or
     ended.
@@ -57,7 +57,7 @@ def _drain_view(call: Call, node: Node, body: NodeDrain) -> TimedDrainView | Non
 
 
 async def resume(call: Call, _: NodeAction) -> NodeView:
-    """Resume a drained node, so that it gets new jobs."""
+    """Resume a drained node, so that the node gets new jobs."""
     node = await call.node()
     await call.ask(inputs.Resume(node.name, call.caller.user))
     return live_view(call.daemon, node)
@@ -71,7 +71,7 @@ async def mark(call: Call, marks: NodeMarks) -> NodeView:
 
 
 async def cordon_gpu(call: Call, action: NodeAction) -> NodeView:
-    """Cordon one GPU: it gets no new jobs until it is resumed."""
+    """Cordon one GPU: the GPU gets no new jobs until an operator resumes the GPU."""
     _check_reason(action)
     node = await call.node()
     gpu = gpu_index(node, call.path["gpu"])
@@ -80,7 +80,7 @@ async def cordon_gpu(call: Call, action: NodeAction) -> NodeView:
 
 
 async def resume_gpu(call: Call, _: NodeAction) -> NodeView:
-    """Resume a cordoned GPU. It gets new jobs after it has passed a health check."""
+    """Resume a cordoned GPU. The GPU gets new jobs after a health check has passed."""
     node = await call.node()
     await call.ask(inputs.ResumeGpu(node.name, gpu_index(node, call.path["gpu"]), call.caller.user))
     return live_view(call.daemon, node)

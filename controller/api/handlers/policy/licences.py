@@ -10,7 +10,7 @@ from wire.api.tenants import LicenceList, LicenceView
 
 
 async def listing(call: Call) -> LicenceList:
-    """List all licences: the total of each, the jobs that hold it, and how many jobs wait for it."""
+    """List all licences: the total of each licence, its holders, and how many jobs wait for the licence."""
     await call.daemon.settled()
     state = call.daemon.state
     waiting: Counter[str] = Counter()

@@ -26,7 +26,7 @@ async def listing(call: Call) -> ProfileList:
 
 
 async def show(call: Call) -> ProfileView:
-    """Show one profile: which jobs and nodes belong to it, and its scheduling policy."""
+    """Show one profile: its jobs, its nodes and its scheduling policy."""
     await call.daemon.settled()
     name, profiles = call.path["profile"], call.daemon.state.profiles
     found = next((each for each in profiles if each.name == name), None)

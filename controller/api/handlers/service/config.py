@@ -16,7 +16,7 @@ SEND = admin("send a configuration, because it may name a prolog, which runs as 
 
 
 async def show(call: Call) -> ConfigView:
-    """Show the hash of the configuration in effect, when it was applied and by which user."""
+    """Show the hash of the configuration in effect, its time and its author."""
     await call.daemon.settled()
     reload, applied = call.reload, call.daemon.state.config
     named, known = digest(call.daemon.config), reload.previous is not None
@@ -26,7 +26,7 @@ async def show(call: Call) -> ConfigView:
 
 
 async def apply(call: Call, request: ConfigRequest) -> ConfigAnswer:
-    """Apply another configuration. With `dry_run`, only report what would change."""
+    """Apply another configuration. With `dry_run`, only report the changes."""
     text = _text(call, request)
     named = digest(call.daemon.config)
     if request.expect and request.expect != named:

@@ -16,7 +16,7 @@ from wire.api.cluster import EventList, EventView
 
 
 async def listing(call: Call) -> EventList:
-    """List up to `limit` journal entries with numbers above `after`; with `job`, only those of this job."""
+    """List up to `limit` journal entries with numbers above `after`; with `job`, only entries of one job."""
     after, limit, job = call.query["after"], call.query["limit"], call.query["job"]
     store = call.daemon.store
     entries = await call.daemon.read(lambda: store.journal(after, limit, job))

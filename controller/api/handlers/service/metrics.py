@@ -28,7 +28,7 @@ _LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
 
 
 async def show(call: Call) -> web.Response:
-    """Show metrics of jobs, nodes, GPUs, scheduling passes, commits and requests, and those of plugins.
+    """Show metrics of jobs, nodes, GPUs, scheduling passes, commits and requests, and the metrics of plugins.
 
     With gpus=1, the answer also contains the measurements of each GPU. On large clusters they are most of the
     answer.

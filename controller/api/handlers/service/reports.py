@@ -68,13 +68,13 @@ async def fairness_report(call: Call) -> FairnessReport:
 
 
 async def waste_report(call: Call) -> WasteReport:
-    """Show idle GPU-hours by cause, and the GPU-hours of work that jobs lost when they were ended."""
+    """Show idle GPU-hours by cause, and the GPU-hours of work that ended jobs lost."""
     since, now = await _accounted_window(call)
     return waste(call.daemon.accounting.periods, since, now)
 
 
 async def budgets_report(call: Call) -> BudgetReport:
-    """Show what each project with a budget has used in the present month."""
+    """Show the use of each project with a budget in the present month."""
     await call.daemon.settled()
     return BudgetReport(tuple(budget_views(call.daemon.state, call.daemon.now())))
 
