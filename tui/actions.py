@@ -127,6 +127,14 @@ CHANGING: Final = (
         5,
     ),
     _change(
+        "drain_by",
+        "T",
+        "drain by a time",
+        "Empty a node by a time: jobs that still run then continue on other nodes, or are ended",
+        HOSTS,
+        "corral nodes drain {nodes} --by {time}",
+    ),
+    _change(
         "resume",
         "U",
         "resume",

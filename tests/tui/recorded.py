@@ -424,8 +424,8 @@ class RecordedClient(Client):
         problems = (Problem("ended", f"job {one.id} has already ended") for one in refused)
         return JobsAnswer(tuple(done), tuple(map(JobRefused, (one.label for one in refused), problems)))
 
-    def drain(self, name: str, why: str = "") -> NodeView:
-        self._orders.append(("drain", (name, why)))
+    def drain(self, name: str, why: str = "", empty_by: float | None = None) -> NodeView:
+        self._orders.append(("drain", (name, why) if empty_by is None else (name, why, empty_by)))
         return nodes()[0]
 
     def resume(self, name: str) -> NodeView:

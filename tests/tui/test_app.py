@@ -329,6 +329,25 @@ async def test_drain_requires_a_reason() -> None:
         assert screen.ordered == [("drain", ("node-1", "new fan")), ("resume", "node-4")]
 
 
+async def test_form_drains_a_node_by_a_time() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await press(pilot, "2", "T", *"2020-05-01")
+        assert "corral nodes drain node-1 --by 2020-05-01" in screen.text()
+        assert "the time is in the past" in screen.text()
+        await press(pilot, "ctrl+s")
+        assert screen.ordered == []
+        await press(pilot, *["backspace"] * 10, *"2h", "down", *"new", "space", *"fan")
+        assert "corral nodes drain node-1 --by 2h --why 'new fan'" in screen.text()
+        await press(pilot, "ctrl+s")
+        await until(pilot, lambda: screen.ordered)
+        [(action, (name, why, at))] = screen.ordered
+        assert (action, name, why) == ("drain", "node-1", "new fan")
+        assert abs(at - screen.model.now() - 7_200) < 60
+        await until(pilot, lambda: "node-1 draining" in screen.text())
+
+
 async def test_form_checks_while_typing_and_submits() -> None:
     screen = Screen()
     async with screen.run_test(size=(100, 30)) as pilot:

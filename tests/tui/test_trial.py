@@ -12,6 +12,7 @@ from tui.data.what_if_lines import what_if_lines
 from tui.dialogs.confirm import ConfirmDialog
 from tui.dialogs.form_dialog import FormDialog
 from wire.api.forecasts import Shift, WhatIf, WhatIfAnswer
+from wire.api.nodes import LeavingJob
 from wire.api.problem import Problem
 from wire.http.client import Refused
 
@@ -172,3 +173,12 @@ async def test_buttons_and_command_stay_visible(size: tuple[int, int], keys: str
         await until(pilot, lambda: isinstance(screen.screen, (ConfirmDialog, FormDialog)))
         await until(pilot, lambda: "Back" in screen.text() and "$ corral" in screen.text())
         assert "╰" in screen.text()
+
+
+def test_jobs_that_a_timed_drain_moves_or_ends_are_counted() -> None:
+    leaving = tuple(
+        LeavingJob(number, str(number), "train", "ada", how, 9e9)
+        for number, how in enumerate(("moved", "moved", "ended", "ends"))
+    )
+    shown = lines_of(WhatIfAnswer(NOW, (), 3, leaving=leaving))
+    assert [line for line in shown if "would be" in line] == ["2 jobs would be moved", "1 job would be ended"]

@@ -14,6 +14,7 @@ from tui.changes import confirm
 from tui.data.request_workers import Failure, failure_text
 from tui.dialogs.confirm import ConfirmDialog
 from tui.dialogs.form_dialog import FormDialog
+from tui.forms import drain
 from tui.forms.job import new_job
 from wire.api.jobs import JobsOrder, JobView, Submitted
 from wire.api.nodes import NodeView
@@ -74,6 +75,16 @@ class JobOrders:
                 self._each("drained", nodes, lambda client, node: client.drain(node.name, why))
 
         self._app.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
+
+    def drain_by(self) -> None:
+        """Open the form that drains the node under the cursor, or the node that the view shows, by a time."""
+        nodes = self._app.view.nodes()
+        if nodes:
+            self._app.push_screen(FormDialog(drain.new(nodes, self._app.model.now), self._draining))
+
+    def _draining(self, nodes: Sequence[NodeView]) -> None:
+        self._app.show_message(f"{', '.join(map(_name, nodes))} draining", "good")
+        self._app.refresh_view()
 
     def resume(self) -> None:
         self._each("resumed", self._app.view.nodes(), lambda client, node: client.resume(node.name))

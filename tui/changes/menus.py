@@ -77,7 +77,7 @@ class Menus:
             if "{jobs}" in command and jobs:
                 found.append(job_command(action.name, jobs))
             elif "{nodes}" in command and nodes:
-                found.append(command.format(nodes=nodes, why="'…'"))
+                found.append(command.format(nodes=nodes, why="'…'", time="2h"))
             elif (words := words_of(command)) and words <= subjects.keys():
                 found.append(command.format(**subjects))
             elif command and "{" not in command and "…" not in command:

@@ -22,6 +22,10 @@ def what_if_lines(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
         found.append(_summary(answer, moved))
     if answer.preempted:
         found.append([(f"{counted(len(answer.preempted), 'job')} would be preempted", "warn")])
+    for how in ("moved", "ended"):
+        leaving = sum(each.how == how for each in answer.leaving)
+        if leaving:
+            found.append([(f"{counted(leaving, 'job')} would be {how}", "warn" if how == "moved" else "bad")])
     shown = _worst_and_best(answer, moved, max(0, lines - len(found)))
     found += [_row(answer, shift) for shift in shown]
     return found[:lines]
