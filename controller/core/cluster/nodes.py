@@ -378,9 +378,11 @@ class Nodes:
         self.room_version += 1
 
     def _rewrite(self, node: Node) -> None:
-        """Write the node's row in the node table again, and invalidate backfill reservations."""
+        """Write the free resources of the node in the node table again, and invalidate backfill
+        reservations.
+        """
         if not self._stale:
-            self._write(node)
+            self._write_free(node)
             self._log_changes((node.row,))
         self.status_version += 1
 
@@ -410,7 +412,7 @@ class Nodes:
                 if slot is not None and gpus[node.row, slot] != ABSENT:
                     gpus[node.row, slot] += sign * gpu.milli
             if node.claims:
-                self._write(node)  # Compute the whole row again, because it also depends on nominations.
+                self._write_free(node)  # What is free also depends on the nominations.
         self._log_changes(rows)
 
     def _log_changes(self, rows: Sequence[int]) -> None:
@@ -481,7 +483,7 @@ class Nodes:
         cpu_milli, memory_mib = node.overcommit.of(facts)
         columns.cpu_total[row] = cpu_milli
         columns.memory_total[row] = memory_mib
-        columns.scratch_total[row] = columns.scratch_free[row] = facts.storage_mib
+        columns.scratch_total[row] = facts.storage_mib
         columns.gpu_count[row] = len(facts.gpus)
         columns.gpu_free[row] = ABSENT
         columns.gpu_model[row] = ABSENT
@@ -493,16 +495,27 @@ class Nodes:
             columns.gpu_model[row, slot] = columns.gpu_types.index(kind)
             if node.health_of(gpu) is GpuHealth.OK:
                 columns.gpu_free[row, slot] = WHOLE_GPU
-        columns.cpu_free[row] = cpu_milli
-        columns.memory_free[row] = memory_mib
+        self._write_free(node)
+
+    def _write_free(self, node: Node) -> None:
+        """Write the free resources of the node. The rest of its row must be up to date: the total resources,
+        and in `gpu_free` which GPUs are ABSENT.
+        """
+        columns, row, slots = self._columns, node.row, node.slots
+        cpu_milli, memory_mib = columns.cpu_total.item(row), columns.memory_total.item(row)
+        scratch_mib = columns.scratch_total.item(row)
+        # A list, because reading and writing one element of an array takes ten times as long.
+        gpus = [ABSENT if free == ABSENT else WHOLE_GPU for free in columns.gpu_free[row].tolist()]
         for allocation in node.unavailable():
-            columns.cpu_free[row] -= allocation.cpu_milli
-            columns.memory_free[row] -= allocation.memory_mib
-            columns.scratch_free[row] -= allocation.scratch_mib
+            cpu_milli -= allocation.cpu_milli
+            memory_mib -= allocation.memory_mib
+            scratch_mib -= allocation.scratch_mib
             for hold in allocation.gpus:
-                held_slot = node.slots.get(hold.uuid)
-                if held_slot is not None and columns.gpu_free[row, held_slot] != ABSENT:
-                    columns.gpu_free[row, held_slot] -= hold.milli
+                slot = slots.get(hold.uuid)
+                if slot is not None and gpus[slot] != ABSENT:
+                    gpus[slot] -= hold.milli
+        columns.cpu_free[row], columns.memory_free[row] = cpu_milli, memory_mib
+        columns.scratch_free[row], columns.gpu_free[row] = scratch_mib, gpus
 
     def gpu_topology(self) -> GpuTopology:
         """Return the NUMA and NVLink groups of all GPUs. They are computed again after nodes or their

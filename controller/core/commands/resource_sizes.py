@@ -215,10 +215,13 @@ class DefaultSizes:
             rows = columns.cpu_total.nonzero()[0]
         least_cpu: tuple[int, str] | None = None
         least_memory: tuple[int, str] | None = None
-        for row in rows:
-            cpus, mib = int(columns.cpu_total[row]), int(columns.memory_total[row])
+        # Of the nodes with equal hardware, take only the first by name, because the others change nothing.
+        totals = (columns.cpu_total[rows], columns.memory_total[rows], columns.gpu_count[rows])
+        hardware = [*zip(*(each.tolist() for each in totals), strict=True)]
+        first_rows = dict(zip(reversed(hardware), reversed(rows.tolist()), strict=True))
+        for (cpus, mib, gpus), row in first_rows.items():
             name = nodes.rows[row].name
-            wanted, whole = gpu_milli, int(columns.gpu_count[row]) * WHOLE_GPU
+            wanted, whole = gpu_milli, gpus * WHOLE_GPU
             if gpu_milli:
                 cpus, mib = cpus - cpus // LEFT_PART, mib - mib // LEFT_PART
             else:

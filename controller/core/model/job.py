@@ -348,7 +348,12 @@ class Job:
         """The GPUs that the job holds, in thousandths of a GPU. Members that were ordered to end because an
         elastic job shrinks are not counted.
         """
-        return sum(self._milli(member) for member in self.members.values() if not member.leaving)
+        return sum(
+            gpu.milli
+            for member in self.members.values()
+            if not member.leaving
+            for gpu in member.allocation.gpus
+        )
 
     @staticmethod
     def _milli(member: Member) -> int:

@@ -23,7 +23,9 @@ _COLUMNS = (
     *("job", "gpu", "weight", "cpu", "memory", "since", "standing", "group", "queue", "ready"),
     *("loses", "spare_s", "predicted_end", "limit_end"),
 )
-"""The arrays of VictimIndex. Each has one row per node and one column per job on the node."""
+"""The arrays of VictimIndex. Each has one row per node and one column per job on the node. The values of a
+job in `_values_of_jobs` are in the same order.
+"""
 _FIRST_WIDTH = 8
 _TOO_MUCH = 1 << 40
 _EARLY_S = 1.0
@@ -100,6 +102,7 @@ class VictimIndex:
         self.predicted_end: Floats = np.full((height, width), NEVER)
         self.limit_end: Floats = np.full((height, width), NEVER)
         """The fields of LikelyEnds: a job is spared in the last `spare_s` seconds before these ends."""
+        self._arrays = [getattr(self, name) for name in _COLUMNS]
 
     def sync(self, changed: Iterable[int], now: float) -> None:
         """Write again the rows of the nodes that changed, and of the nodes of the jobs in `changed`.
@@ -140,8 +143,16 @@ class VictimIndex:
         self._ending_rows.clear()
         self.changed_rows.clear()
         self.rebuilds += 1
-        for row in range(len(rows)):
-            self._write_row(row, now)
+        # Collect the values of all jobs and write each array once, because single writes take longer.
+        entries = [
+            (row, at, values)
+            for row in range(len(rows))
+            for at, values in enumerate(self._values_of_jobs(row, now))
+        ]
+        if entries:
+            where = np.array([(row, at) for row, at, _ in entries], dtype=np.intp).T
+            for name, column in zip(_COLUMNS, zip(*(each[2] for each in entries), strict=True), strict=True):
+                getattr(self, name)[where[0], where[1]] = column
         columns = self._state.nodes.columns
         self._has_free_gpu = columns.open & (columns.gpu_free > 0).any(axis=1)
         self._nodes_with_free_gpu = int(np.count_nonzero(self._has_free_gpu))
@@ -158,6 +169,19 @@ class VictimIndex:
         self._has_free_gpu[row] = free
 
     def _write_row(self, row: int, now: float) -> None:
+        found = self._values_of_jobs(row, now)
+        if len(found) > self.job.shape[1]:
+            self._widen(2 * len(found))
+        self.job[row] = NO_JOB
+        for at, values in enumerate(found):
+            for column, value in zip(self._arrays, values, strict=True):
+                column[row, at] = value
+
+    def _values_of_jobs(self, row: int, now: float) -> list[tuple[float, ...]]:
+        """Return the values of `_COLUMNS` for each preemptible job on the node, least loss per GPU first.
+
+        Also note the times at which the jobs become preemptible, are likely to end and have outlived that.
+        """
         jobs, node = self._state.jobs, self._state.nodes.rows[row]
         guards_of = {
             number: guards
@@ -165,37 +189,32 @@ class VictimIndex:
             if is_preemptible(job := jobs[number], guards := self._guards_of(job))
             and not job.members[node.name].leaving
         }
-        found = sorted(
+        values: list[tuple[float, ...]] = []
+        for loses, since, number in sorted(
             (not jobs[number].spec.saves, -jobs[number].unsaved_since, number) for number in guards_of
-        )
-        if len(found) > self.job.shape[1]:
-            self._widen(2 * len(found))
-        self.job[row] = NO_JOB
-        for at, (loses, _, number) in enumerate(found):
-            job, allocation = jobs[number], node.held[number]
-            guards = guards_of[number]
+        ):
+            job, allocation, guards = jobs[number], node.held[number], guards_of[number]
             ready, ends = preemptible_from(job, guards), likely_ends(job, guards)
-            self.job[row, at] = number
-            self.gpu[row, at] = sum(gpu.milli for gpu in allocation.gpus)
-            self.weight[row, at] = self.gpu[row, at] if job.spare(node.name) else job.gpu_milli
-            self.loses[row, at] = loses
-            self.spare_s[row, at], self.predicted_end[row, at] = ends.spare_s, ends.predicted
-            self.limit_end[row, at] = ends.limit
-            self.cpu[row, at] = allocation.cpu_milli
-            self.memory[row, at] = allocation.memory_mib
-            self.since[row, at] = job.unsaved_since
-            self.standing[row, at] = self._strategy.standing(job)
-            self.queue[row, at] = self.queues.setdefault(job.spec.queue, len(self.queues))
+            gpu = sum(hold.milli for hold in allocation.gpus)
+            only_here = len(job.members) == 1 or job.spare(node.name)
+            group = 0
             if self._reclaim is not None:
-                group = self._reclaim.group(job, self._state)
-                self.group[row, at] = self.groups.setdefault(group, len(self.groups))
-            self.ready[row, at] = ready
+                group = self.groups.setdefault(self._reclaim.group(job, self._state), len(self.groups))
+            values.append(
+                (
+                    *(number, gpu, gpu if only_here else job.gpu_milli),
+                    *(allocation.cpu_milli, allocation.memory_mib, -since, self._strategy.standing(job)),
+                    *(group, self.queues.setdefault(job.spec.queue, len(self.queues)), ready),
+                    *(loses, ends.spare_s, ends.predicted, ends.limit),
+                )
+            )
             if now < ready < NEVER:
                 heapq.heappush(self._becoming_preemptible, (ready, row))
             for end in (ends.predicted, ends.limit):
                 if now < end < NEVER:
                     heapq.heappush(self._outliving, (end, row))
                     heapq.heappush(self._ending_from, (end - ends.spare_s, end, row))
+        return values
 
     def ending_jobs(self, now: float) -> list[int]:
         """Return the ids of the running jobs that are not preempted now because they are likely to end soon,
@@ -228,6 +247,7 @@ class VictimIndex:
         for name in _COLUMNS:
             old = getattr(self, name)
             setattr(self, name, np.pad(old, ((0, 0), (0, width - old.shape[1]))))
+        self._arrays = [getattr(self, name) for name in _COLUMNS]
 
 
 class LossBounds:

@@ -269,14 +269,15 @@ class VictimSearch:
         if policy is not None:
             victims = [job.id for job in policy.select(jobs[each] for each in victims)]
         waits = {job: self._has_to_wait(jobs[job], node, now) for job in victims}
-        loss = {job: self._loss(jobs[job], node, now, waits=waits[job]) for job in victims}
+        milli = {job: jobs[job].gpu_milli for job in victims}
+        loss = {job: self._loss(jobs[job], node, now, milli[job], waits=waits[job]) for job in victims}
         if all(waits.values()):
             # Raise the lower bound, because each victim must wait in the queue, which adds to its cost.
             bound += float(bounds.missing_gpu[row]) * REQUEUE_S
         free = free_on(nodes, row)
         chosen: list[int] = []
         # Add victims until the request fits (step 1 of the docstring).
-        for victim in sorted(victims, key=lambda job: loss[job] / (jobs[job].gpu_milli or 1)):
+        for victim in sorted(victims, key=lambda job: loss[job] / (milli[job] or 1)):
             if free.fits(part, needs, row):
                 break
             free.add(node, node.held[victim], 1)
@@ -299,16 +300,17 @@ class VictimSearch:
                     break
         return Candidate(total, row, tuple(chosen))
 
-    def _loss(self, job: Job, node: Node, now: float, *, waits: bool) -> float:
-        """Return the cost of stopping the job so that it leaves the node, in GPU-milli-seconds. With `waits`,
-        the job cannot start on other nodes at once, which adds to the cost.
+    def _loss(self, job: Job, node: Node, now: float, milli: int, *, waits: bool) -> float:
+        """Return the cost of stopping the job so that it leaves the node, in GPU-milli-seconds. `milli` are
+        the thousandths of GPUs that the job holds on all its nodes. With `waits`, the job cannot start on
+        other nodes at once, which adds to the cost.
         """
         if job.spare(node.name):
             return job.unsaved(now, (node.name,)) * _GPU_HOUR
         lost = job.unsaved(now) * _GPU_HOUR
         if job.spec.saves:
-            lost = min(lost, lost * FAILED_SAVES + job.gpu_milli * job.spec.checkpoint_s)
-        return lost + job.gpu_milli * REQUEUE_S * waits
+            lost = min(lost, lost * FAILED_SAVES + milli * job.spec.checkpoint_s)
+        return lost + milli * REQUEUE_S * waits
 
     def _has_to_wait(self, job: Job, node: Node, now: float) -> bool:
         """Return whether a job that is stopped on the node must wait in the queue, because it fits on no
