@@ -148,7 +148,7 @@ def qos_class(spec: JobSpec) -> str:
 Problems = Iterator[tuple[str, str]]
 """Errors in a JobSpec, each as (field name, sentence for users)."""
 
-_SeldomCheck = tuple[Callable[[JobSpec], object], object, Callable[[JobSpec], Problems]]
+_SeldomCheck = tuple[frozenset[str], Callable[[JobSpec], object], object, Callable[[JobSpec], Problems]]
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _PROGRAM = "must name a program to run"
 MAX_COMMENT = 1_000
@@ -160,8 +160,9 @@ def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
     name, sentence for users).
     """
     found = list(_usual_problems(spec))
-    for values, default, check in _SELDOM_CHECKS:
-        # Check rarely used fields only if the job sets one of them. This saves time for most jobs.
+    # Check other fields only if the job sets one of them. This saves time for most jobs.
+    checks = _OFTEN_CHECKS if _RARE_FIELDS(spec) == _RARE_DEFAULTS else _SELDOM_CHECKS
+    for _, values, default, check in checks:
         if values(spec) != default:
             found += check(spec)
     return found
@@ -324,9 +325,10 @@ def gpus_text(gpus: float) -> str:
 
 
 def _if_set(names: str, check: Callable[[JobSpec], Problems]) -> _SeldomCheck:
-    """Return the check with a function that reads the named fields, and the default values of the fields."""
-    values = attrgetter(*names.split())
-    return values, values(JobSpec(command=())), check
+    """Return the named fields, a function that reads the fields, their default values, and the check."""
+    fields = names.split()
+    values = attrgetter(*fields)
+    return frozenset(fields), values, values(JobSpec(command=())), check
 
 
 _SINGLE_TEXTS = "profile workdir array comment output error checkpoint_dir"
@@ -367,3 +369,11 @@ _SELDOM_CHECKS = (
 """The checks of the fields that few jobs set, in the order in which their errors are reported. A check finds
 no error if all its fields have their default values.
 """
+_OFTEN_SET = frozenset(("workdir", "env", "output", "error", "umask"))
+"""The fields that `corral submit` sets for most jobs."""
+_OFTEN_CHECKS = tuple(each for each in _SELDOM_CHECKS if each[0] & _OFTEN_SET)
+"""All checks that a job needs whose other fields have their default values."""
+_RARE_FIELDS = attrgetter(
+    *sorted(frozenset().union(*(each[0] for each in _SELDOM_CHECKS if each not in _OFTEN_CHECKS)))
+)
+_RARE_DEFAULTS = _RARE_FIELDS(JobSpec(command=()))
