@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from wire.job import mig
+from wire.cluster import mig
 
 DETECTED = ("auto", "none", "nvml")
 """The descriptions of real GPUs: detect them in any way, offer none, or detect them only with NVML."""

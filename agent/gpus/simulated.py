@@ -20,8 +20,8 @@ from agent.gpus.interface import (
 )
 from agent.gpus.process_owners import GpuHolder, ListHolders, held_milli, loaded_milli
 from wire.agent.reports import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuReset, GpuSample
+from wire.cluster import mig
 from wire.gpudescription import GpuGroup
-from wire.job import mig
 from wire.names import WHOLE_GPU
 
 NVLINK_CLIQUE = 8

@@ -25,7 +25,7 @@ from agent.isolation import cgroup_detection, container_runtimes
 from agent.supervisor import process_tree
 from wire import trusted_paths
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
-from wire.job.mig import counted_models
+from wire.cluster.mig import counted_models
 from wire.text import counted, memory
 from wire.trusted_paths import UntrustedPath
 

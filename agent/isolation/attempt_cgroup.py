@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import signal
 
-from agent.supervisor import clone_into_cgroup
+from agent.isolation import clone_into_cgroup
 
 CgroupSpec = tuple[str, str, list[tuple[str, str]]]
 """A cgroup to create: its directory, the directory of the supervisor's own cgroup, and settings as (file,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from controller.config import Config
 from controller.sim.errors import SimulationRefused
 from wire.agent.reports import GpuFacts, NodeFacts
+from wire.cluster import mig
 from wire.gpudescription import GpuGroup, parse_simulated
-from wire.job import mig
 from wire.job.spec import JobSpec
 
 CORE = 1000

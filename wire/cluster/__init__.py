@@ -1,1 +1,1 @@
-"""Hosts, quotas and reservations, in the form that scheduler.toml, the API and the journal share."""
+"""Hosts, quotas, reservations and MIG profiles, in the form that configuration, API and journal share."""

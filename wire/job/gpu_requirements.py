@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterator, Optional
 
-from wire.job import mig
+from wire.cluster import mig
 from wire.job.affinity import KEY
 from wire.job.datasets import dataset_problems
 from wire.text import memory

@@ -23,8 +23,8 @@ from cli.output.table_columns import RED
 from cli.registry import examples
 from wire.api.nodes import NodeRequest, NodeView, Preflight
 from wire.cluster.hosts import HostSpec
+from wire.cluster.mig import counted_models
 from wire.http.client import Client, Refused
-from wire.job.mig import counted_models
 from wire.text import counted
 
 JOIN_S = 20.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from controller.core.model.events.nominations import move_cause
-from wire.job.mig import counted_models
+from wire.cluster.mig import counted_models
 from wire.job.spec import gpus_text
 from wire.names import WHOLE_GPU
 from wire.text import duration, printable

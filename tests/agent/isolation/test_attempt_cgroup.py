@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.isolation import clone_into_cgroup
 from agent.isolation.attempt_cgroup import AttemptCgroup, CgroupSpec
-from agent.supervisor import clone_into_cgroup
 
 V2 = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 FREEZER = "/sys/fs/cgroup/freezer"
