@@ -4,8 +4,8 @@ PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$each; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
-# Two test processes for each core, because many tests wait. tests/conftest.py makes a group of each file.
-PARALLEL := -n $(shell echo $$((2 * $$(nproc)))) --dist loadgroup --no-loadscope-reorder
+# Three test processes for each core, because many tests wait. tests/conftest.py makes the groups.
+PARALLEL := -n $(shell echo $$((3 * $$(nproc)))) --dist loadgroup --no-loadscope-reorder
 QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_states.py tests/cli/spec tests/cli/output
 # Many containers set this variable. Four test processes would then compile every test at each start.
 export PYTHONDONTWRITEBYTECODE =

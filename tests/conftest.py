@@ -42,26 +42,50 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-COMPUTES = ("tests/simulation/", "tests/property/")
+COMPUTES = ("tests/simulation/", "tests/property/", "tests/tui/", "tests/benchmarks/")
 """Folders of slow tests that need a core for themselves."""
-WAITS = ("tests/integration/", "tests/controller/nodes/", "tests/controller/questions/")
+WAITS = (
+    "tests/integration/",
+    "tests/controller/nodes/",
+    "tests/controller/questions/",
+    "tests/agent/",
+    "tests/oracle/",
+)
 """Folders of slow tests that mostly wait for processes."""
 
 
+@pytest.hookimpl(tryfirst=True)  # because xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`pytest -n 4 --dist loadgroup` runs the tests of a file in one process, so that they share its servers.
+    """With `--dist loadgroup`, the tests of a group run one after the other in one process.
 
-    Slow files come first, so that no process is still busy when the others have ended. Files that compute
-    alternate with files that wait, so that both cores are busy. Files that must not run at the same time have
-    the same `pytest.mark.xdist_group`.
+    1. Slow tests come first, so that no process is still busy when the others have ended. Files that compute
+       alternate with files that wait, so that both cores are busy.
+    2. The tests of a file are a group, so that they share its servers, and because one order for a whole file
+       costs less than one for each test.
+    3. A slow test that shares nothing with other tests has no group: any free process may run it.
+    4. Files that must not run at the same time have the same `pytest.mark.xdist_group`.
     """
     if len(items) > 1_000:  # a part of the tests keeps its order
-        files = list(dict.fromkeys(item.nodeid.partition("::")[0] for item in items))
+        files = list(dict.fromkeys(_file(item) for item in items))
         place = {}
         for folders in (COMPUTES, WAITS):
             found = [file for file in files if file.startswith(folders)]
             place.update((file, number / len(found)) for number, file in enumerate(found))
-        items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], 1.0))
+        items.sort(key=lambda item: place.get(_file(item), 1.0))
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        alone = item.nodeid.startswith(COMPUTES + WAITS) and not _shares_fixtures(item)
+        if not alone and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(_file(item)))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _shares_fixtures(item: pytest.Item) -> bool:
+    """Whether the test uses a fixture that is made once for all tests of its module."""
+    return isinstance(item, pytest.Function) and any(
+        fixture.scope != "function" and fixture.baseid.startswith("tests")
+        for fixtures in item._fixtureinfo.name2fixturedefs.values()
+        for fixture in fixtures
+    )

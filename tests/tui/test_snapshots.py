@@ -151,7 +151,7 @@ def test_help(snap_compare: Compare) -> None:
     assert snap_compare(Screen(), terminal_size=(100, 40), run_before=after("question_mark"))
 
 
-def test_filter(snap_compare: Compare) -> None:
+def test_filtered_queue(snap_compare: Compare) -> None:
     screen = Screen()
     assert snap_compare(
         screen, terminal_size=(80, 24), run_before=after("slash", *"user:bob", "space", "left_parenthesis")
