@@ -15,7 +15,6 @@ from controller.core.forecast.forecast import forecast, fork, with_run_times
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards
 from controller.core.framework.profiles import Profile
-from controller.core.lifecycle.limit_warnings import NO_LIMIT_WARNINGS
 from controller.core.model import inputs
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER
@@ -206,12 +205,7 @@ def test_latest_start_estimate_is_kept(
     pause: float,
     which: int,
 ) -> None:
-    """Every job uses its limit and its grace; then the job starts at its latest start.
-
-    Warnings before time limits are off, because each warning adds a pass. A start report of a labelled job
-    gives no pass here, so another job could start in the pass of a warning, before its latest start.
-    """
-    pipeline = replace(pipeline, limits=NO_LIMIT_WARNINGS)
+    """Every job uses its limit and its grace; then the job starts at its latest start."""
     harness, waiting = build(pipeline, site, jobs, ended, pause)
     waiting = [each for each in waiting if not harness.job(each).held]
     if not waiting:

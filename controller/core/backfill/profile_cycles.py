@@ -30,7 +30,9 @@ class ProfileCycles:
     2. If nodes have changed, find the profiles that use the same nodes or the same licences. These profiles
        keep their reservations in one table.
     3. Run one scheduling pass of each profile.
-    4. Repeat step 3 while a pass drops or moves a reservation in this table, at most PASSES_MOST times.
+    4. Repeat step 3 while a pass makes other starts possible, at most PASSES_MOST times: while it drops or
+       moves a reservation in this table, or `Nodes.room_version` grows. The version grows, for example, when
+       a job with labels starts, because jobs with affinity to this job may then fit.
     """
 
     def __init__(self, state: State, pipeline: SchedulingPolicy) -> None:
@@ -87,20 +89,20 @@ class ProfileCycles:
         outlived = self._outlived_predictions(now) if self._replaces_limits else []
         for event in outlived:
             apply(event)
-        if not self._shared:
-            self.last.run(now, apply, overran=bool(outlived))
-            return
-        # Find the profiles that use the same nodes or licences (step 2 in the docstring of this class).
-        self._share_tables()
-        for shared in self._shared.values():
-            shared.reservations.forget_gone()
-        self._table.begin_pass(now)
+        if self._shared:
+            # Find the profiles that use the same nodes or licences (step 2 in the docstring of this class).
+            self._share_tables()
+            for shared in self._shared.values():
+                shared.reservations.forget_gone()
+            self._table.begin_pass(now)
         for _ in range(PASSES_MOST):
-            edition = self._table.edition
+            edition, room = self._table.edition, self._state.nodes.room_version
             for cycle in self.cycles.values():
                 # Run one scheduling pass for each profile (step 3 in the docstring of this class).
                 cycle.run(now, apply, overran=bool(outlived))
-            if self._table.edition == edition:
+            if (not self._shared or self._table.edition == edition) and (
+                self._state.nodes.room_version == room
+            ):
                 return
 
     def _outlived_predictions(self, now: float) -> list[PredictionOutlived]:

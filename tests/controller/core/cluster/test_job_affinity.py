@@ -105,6 +105,16 @@ def test_a_job_with_affinity_starts_when_the_other_job_runs_and_not_after_it_end
     assert harness.engine.explain(harness.job(late), harness.now).reason is Reason.RESOURCES
 
 
+@pytest.mark.parametrize("backfill", [Easy(), Conservative()])
+def test_a_job_near_a_later_job_starts_in_the_same_pass(backfill: Backfill) -> None:
+    harness = harness_of(replace(PIPELINE, backfill=backfill))
+    near = harness.submit(job(near="app=ps on rack"))
+    server = harness.submit(at("d", "app=ps"))
+    harness.tick()
+    assert harness.nodes_of(server) == ["d"]
+    assert harness.nodes_of(near) in (["c"], ["d"])
+
+
 def test_a_job_with_anti_affinity_starts_when_the_conflicting_job_has_ended() -> None:
     harness = harness_of(PIPELINE)
     first = [harness.submit(job("app=db", apart="app=db on rack")) for _ in range(3)]
