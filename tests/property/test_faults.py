@@ -11,6 +11,7 @@ from controller.config import Config
 from controller.core.framework.interfaces import Backfill
 from controller.sim.run import with_order_and_backfill
 from tests.engine_harness import BACKFILLS
+from tests.property.test_advice import EXAMPLES
 from tests.simulation.random_config import REBALANCE
 from tests.simulation.trial_plan import TrialPlan
 from tests.simulation.trial_report import run_seed
@@ -20,7 +21,7 @@ PLANS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES // 5, deadline=None)
 @given(plan=PLANS, seed=st.integers(0, 2**32))
 def test_guarantees_hold_under_random_faults(plan: TrialPlan, seed: int) -> None:
     verdict = run_seed(plan, seed)
@@ -35,7 +36,7 @@ MOVING = Config(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=EXAMPLES // 10, deadline=None)
 @given(plan=PLANS, backfill=st.sampled_from([*BACKFILLS.values()]), seed=st.integers(0, 2**32))
 def test_guarantees_hold_while_jobs_move(plan: TrialPlan, backfill: Backfill, seed: int) -> None:
     verdict = run_seed(replace(plan, config=with_order_and_backfill(MOVING, "", backfill.name)), seed)
