@@ -126,6 +126,21 @@ class VictimIndex:
                 while due and due[0][0] <= now:
                     self.changed_rows.append(heapq.heappop(due)[1])
         self._seen = nodes.layout_version, nodes.change_count
+        self._note_ending_rows(now)
+
+    def _note_ending_rows(self, now: float) -> None:
+        """Note the nodes on which the time to spare a job has begun and is not over (`_ending_rows`)."""
+        due, begun = self._ending_from, self._ending_rows
+        while due and due[0][0] <= now + _EARLY_S:
+            _, end, row = heapq.heappop(due)
+            begun[row] = max(end, begun.get(row, end))
+        for row in [row for row, until in begun.items() if until <= now]:
+            del begun[row]
+
+    @property
+    def may_spare(self) -> bool:
+        """False if no job was likely to end soon at the last `sync`."""
+        return bool(self._ending_rows)
 
     @property
     def next_preemptible_at(self) -> float:
@@ -218,19 +233,11 @@ class VictimIndex:
 
     def ending_jobs(self, now: float) -> list[int]:
         """Return the ids of the running jobs that are not preempted now because they are likely to end soon,
-        lowest first.
-
-        Only the nodes on which the time to spare a job has begun (`_ending_from`) and is not over are read.
+        lowest first. `now` is the time of the last `sync`.
         """
-        due, begun = self._ending_from, self._ending_rows
-        while due and due[0][0] <= now + _EARLY_S:
-            _, end, row = heapq.heappop(due)
-            begun[row] = max(end, begun.get(row, end))
-        for row in [row for row, until in begun.items() if until <= now]:
-            del begun[row]
-        if not begun:
+        if not self.may_spare:
             return []
-        rows = np.array(sorted(begun), dtype=np.intp)
+        rows = np.array(sorted(self._ending_rows), dtype=np.intp)
         jobs = self.job[rows]
         return sorted(set(jobs[self.ending(rows, now) & (jobs != NO_JOB)].tolist()))
 
@@ -337,7 +344,9 @@ class LossBounds:
         index = self._index
         preemptible: Bools = (
             (index.job[rows] != NO_JOB) & (index.standing[rows] <= self._reach) & (index.ready[rows] <= now)
-        ) & ~index.ending(rows, now)
+        )
+        if index.may_spare:
+            preemptible = preemptible & ~index.ending(rows, now)
         if self._gives_back is not None:
             preemptible = preemptible & self._gives_back[index.group[rows]]
         if self._queues is not None:

@@ -213,11 +213,9 @@ class VictimSearch:
         """
         grouping = self._placer.required_grouping(shape)
         lost = bounds.losses(now)
-        losses = lost.copy()
-        if not self._index.any_gpu_free:
-            # Raise the bounds, because no GPU is free: each victim must wait in the queue, which adds to its
-            # cost.
-            losses += bounds.missing_gpu * REQUEUE_S
+        # Raise the bounds if no GPU is free, because each victim must then wait in the queue, which adds to
+        # its cost.
+        losses = lost.copy() if self._index.any_gpu_free else lost + bounds.missing_gpu * REQUEUE_S
         if barred is not None:
             losses = np.where(barred, np.inf, losses)
         found: list[Candidate] = []
