@@ -7,6 +7,7 @@ from typing import Any, Mapping, Optional
 
 from wire.cluster.quota import ANY_NAME, UNLIMITED, Amount, Limits, Quota
 from wire.cluster.reservation import ReservationSpec
+from wire.text import decimal
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,14 @@ class QuotaView:
         bound = "" if hard in (None, UNLIMITED) else f"/{amount.text(hard)}"
         if self.name == ANY_NAME:
             return f"-{bound}"
-        planned = self.counted(amount.field) - used
-        more = f"+{amount.text(round(planned, 2))}" if bound and planned else ""
-        return f"{amount.text(round(used, 2) if more else used)}{more}{bound}"
+        if amount.field != "gpu_hours":
+            return f"{amount.text(used)}{bound}"
+        more = f"+{_hours(self.gpu_hours_planned)}" if bound and self.gpu_hours_planned else ""
+        return f"{_hours(used)}{more}{bound}"
+
+
+def _hours(hours: float) -> str:
+    return decimal(hours).removesuffix(".0")
 
 
 def model_use_text(view: QuotaView) -> str:

@@ -262,7 +262,8 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format, woul
     else:
         for name, node in done:
             print_note(_line(name, node, f"would be {would_be}" if would_be else ""))
-            if ":" not in name:
+            # A resume withdraws a timed drain, so the jobs do not leave.
+            if ":" not in name and would_be != "resumed":
                 _note_leaving(node)
     return refusals[0] if refusals else 0
 

@@ -76,7 +76,9 @@ def test_quota_table_shows_usage_and_limits() -> None:
     rows.append(replace(hours, gpu_hours_planned=30.25))
     rows.append(replace(rows[1], gpu_hours_planned=30.25))
     lines = [line.split() for line in quota_table().lines(rows, None)]
-    assert lines[4][7] == "12.5+30.25/100"
+    assert lines[4][7] == "12.5+30.2/100"
+    few = view("user", "ada", Quota(), gpu_hours=0.000159)
+    assert [*quota_table().lines([few], None)][1].split()[7] == "<0.001"
     assert lines[5] == lines[2], "without a limit, only the GPU-hours that were used are shown"
     assert lines[1] == ["user", "*", "-/8", "-", "-", "-", "-", "-"]
     assert lines[2][:8] == ["project", "vision", "9.5/8", "0", "0M", "3", "0", "0"]
