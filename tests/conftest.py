@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -76,6 +77,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         alone = item.nodeid.startswith(COMPUTES + WAITS) and not _shares_fixtures(item)
         if not alone and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(_file(item)))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking at 6,600 tests, which stay to the end, again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _file(item: pytest.Item) -> str:
