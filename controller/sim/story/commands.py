@@ -108,11 +108,14 @@ class AddNodes:
     nodes: Mapping[str, NodeFacts]
 
     def carry_out(self, simulation: Simulation) -> Result:
-        for name, facts in self.nodes.items():
+        present = simulation.engine.state.nodes.by_name
+        refused = tuple(f"node {name} exists already" for name in self.nodes if name in present)
+        added = {name: facts for name, facts in self.nodes.items() if name not in present}
+        for name, facts in added.items():
             simulation.tell(inputs.AddNode(name, facts.labels, by=ADMIN))
             simulation.add_node(name, facts)
-        gpus = sum(len(facts.gpus) for facts in self.nodes.values())
-        return Result(f"added {_listed(self.nodes)} with {counted(gpus, 'GPU')}")
+        gpus = sum(len(facts.gpus) for facts in added.values())
+        return Result(f"added {_listed(added)} with {counted(gpus, 'GPU')}" if added else "", refused)
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,16 @@ def test_shares_and_quotas_apply_from_their_time_on(run: Run) -> None:
     assert sorted(start for start, _ in found.times.values()) == [0, 0, 600, 1_200, 1_800, 1_800]
 
 
+def test_node_that_exists_is_not_added_again(run: Run) -> None:
+    found = run(
+        "submit,duration,gpus\n0,60,8\n",
+        "day 1 00:05 nodes add n2 n3 --gpus simulated:4xA100\n+1m nodes remove n2\n"
+        "+1m nodes add n2 --gpus simulated:4xA100\n",
+    )
+    assert found.outcomes[0] == "added n3 with 4 GPUs; node n2 exists already"
+    assert found.outcomes[2] == "added n2 with 4 GPUs"
+
+
 def test_another_scheduler_toml_changes_order_labels_and_nodes(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "new.toml"
     file.write_text('[scheduler]\norder = "shortest"\n' + NODES.replace("[nodes.n2]", "[nodes.n3]"))
