@@ -68,6 +68,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "cli.commands.reports.events",
         "Show past events of the cluster, or new events as they happen.",
     ),
+    "slurm": ("cli.commands.slurm", "Commands of Slurm (sbatch, squeue and others), with Slurm's options."),
     "sim": (
         "cli.commands.sim.sim",
         "Simulate the scheduler: run job logs under other policies or on other clusters.",

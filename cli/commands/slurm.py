@@ -1,0 +1,77 @@
+"""corral slurm: runs the commands of Slurm, and installs them under their own names."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.exit_codes import CommandError
+from cli.flags import argument
+from cli.registry import application, examples
+from cli.slurm.programs import PROGRAMS, run
+
+app = application(
+    "Commands of Slurm (sbatch, squeue and others), with Slurm's options, output and exit codes.",
+    epilog=examples(
+        "corral slurm install /usr/local/bin    put the commands under their own names",
+        "corral slurm sbatch --gres=gpu:2 train.sh",
+    ),
+)
+
+_WORDS_PASS = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
+
+
+@app.command(epilog=examples("corral slurm install /usr/local/bin"))
+def install(
+    folder: Annotated[Path, argument("DIR", "The directory that gets the commands, such as /usr/local/bin.")],
+) -> int:
+    """Write small programs with the names of Slurm's commands to a directory. Files that this command did not
+    write stay as they are, and the command fails.
+
+    A login shell sets PATH anew, so choose a directory that is always in PATH.
+    """
+    foreign = [name for name in PROGRAMS if _is_foreign(folder / name)]
+    if foreign:
+        raise CommandError(
+            f"{folder} has other programs with these names: {', '.join(foreign)}",
+            "Choose another directory, or remove these programs first.",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PROGRAMS:
+        new = folder / f".{name}.new"
+        new.write_text(_program(name), encoding="utf-8")
+        new.chmod(0o755)
+        os.replace(new, folder / name)
+    print(f"{folder}: {' '.join(PROGRAMS)}")
+    return 0
+
+
+_MARK = "# Written by 'corral slurm install'."
+
+
+def _is_foreign(file: Path) -> bool:
+    return os.path.lexists(file) and _MARK.encode() not in file.read_bytes()[:200]
+
+
+def _program(name: str) -> str:
+    """Return the text of the program with this name. -I keeps Python variables of the user's environment,
+    such as PYTHONPATH, from changing which modules are imported.
+    """
+    python = shlex.quote(sys.executable)
+    code = shlex.quote(f'import sys; from cli.slurm.programs import run; sys.exit(run("{name}"))')
+    return f'#!/bin/sh\n{_MARK}\nexec {python} -I -c {code} "$@"\n'
+
+
+def _add(name: str, summary: str) -> None:
+    @app.command(name, help=summary, context_settings=_WORDS_PASS, add_help_option=False)
+    def program(context: typer.Context) -> Any:
+        return run(name, context.args)
+
+
+for _name, (_, _summary) in PROGRAMS.items():
+    _add(_name, _summary)

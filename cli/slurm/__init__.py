@@ -1,0 +1,1 @@
+"""The commands of Slurm, such as sbatch and squeue, with Slurm's options, outputs and exit codes."""

@@ -1,0 +1,83 @@
+"""The table of Slurm's commands, and how one of them runs without the slower start of corral."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from cli.slurm.arguments import UsageError
+
+PROGRAMS: Mapping[str, tuple[str, str]] = {
+    "scancel": ("cli.slurm.scancel", "Cancel jobs, or send them a signal."),
+}
+"""For each command: the module with the function `main(words) -> exit code`, and what the command does."""
+
+VERSION = "slurm-wlm 22.05.8"
+"""What each command prints for --version: the release of Slurm whose options and formats Corral follows."""
+
+
+class SlurmError(Exception):
+    """Ends a command with the error lines of Slurm. Each line is printed as `program: error: line`."""
+
+    def __init__(self, *lines: str, code: int = 1) -> None:
+        super().__init__(*lines)
+        self.lines = lines
+        self.code = code
+
+
+def run(program: str, words: Sequence[str] | None = None) -> int:
+    """Run a command of Slurm with these words and return its exit code. Without `words`, they come from the
+    command line of this process.
+    """
+    module = importlib.import_module(PROGRAMS[program][0])
+    try:
+        code: int = module.main(list(sys.argv[1:] if words is None else words))
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        return _fail(f"{program}: {error}", f'Try "{program} --help" for more information')
+    except SlurmError as error:
+        return _fail(*(f"{program}: error: {line}" for line in error.lines), code=error.code)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Replace stdout by /dev/null, because Python flushes stdout at exit and would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if os.environ.get("CORRAL_DEBUG"):
+            raise
+        return _explain(program, error)
+
+
+def _explain(program: str, error: Exception) -> int:
+    """Print an error of the controller or of the system in the form of Slurm's errors."""
+    from wire.http.transport import Refused, Unreachable
+
+    if isinstance(error, Unreachable):
+        return _fail(
+            f"{program}: error: Unable to contact slurm controller (connect failure)",
+            f"{program}: error: {error} {error.hint}".rstrip(),
+        )
+    if isinstance(error, Refused):
+        return _fail(f"{program}: error: {error.problem.message}", *_hint(program, error.problem.hint))
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{program}: error: {where}{error.strerror or error}")
+    return _fail(
+        f"{program}: error: this is a bug in corral: {type(error).__name__}: {error}",
+        f"{program}: error: Please report it; CORRAL_DEBUG=1 in the environment shows where it happened.",
+    )
+
+
+def _hint(program: str, hint: str) -> list[str]:
+    return [f"{program}: error: {hint}"] if hint else []
+
+
+def _fail(*lines: str, code: int = 1) -> int:
+    sys.stdout.flush()
+    for line in lines:
+        print(line, file=sys.stderr)
+    return code
