@@ -311,6 +311,13 @@ class Store:
         """Return the rows of these jobs. Jobs that do not exist are left out."""
         return self._jobs(records.JOBS.where(tables.jobs.c.id.in_(ids)).order_by(tables.jobs.c.id))
 
+    def jobs_ended_since(self, since: float, limit: int) -> list[JobRow]:
+        """Return the rows of up to `limit` jobs that ended at the time `since` or later, the latest ends
+        first.
+        """
+        ended_at = tables.jobs.c.ended_at
+        return self._jobs(records.JOBS.where(ended_at >= since).order_by(ended_at.desc()).limit(limit))
+
     def old_jobs(self, before: float, most: int, at_once: int) -> list[int]:
         """Return up to `at_once` ended jobs to delete: those that ended before the time `before`. If more
         ended jobs are stored than the limit `most`, the surplus jobs that ended first are returned too.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -111,6 +111,11 @@ def string(name: str, about: str) -> Parameter:
         return text
 
     return Parameter(name, about, {"type": "string"}, read, "")
+
+
+def strings(name: str, about: str) -> Parameter:
+    """Return a query parameter that may occur several times, each time with any printable text."""
+    return replace(string(name, about), many=True, default=None)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Mapping
 
-from controller.api.handlers.jobs import bulk_orders, exec_sessions, forecasts, jobs, logs
+from controller.api.handlers.jobs import bulk_orders, exec_sessions, forecasts, job_table, jobs, logs
 from controller.api.handlers.nodes import hosts, nodes
 from controller.api.handlers.policy import (
     licences,
@@ -36,7 +36,8 @@ from controller.api.server.access import (
     operator,
 )
 from controller.api.server.errors import rejected
-from controller.api.server.request import Route, choice, flag, integer, seconds, string
+from controller.api.server.request import Route, choice, flag, integer, seconds, string, strings
+from wire.api.job_table import JOB_COLUMNS
 from wire.names import JobState
 
 MOST = (1 << 62) - 1
@@ -68,6 +69,15 @@ JOB_FILTER = (
     AFTER,
     LIMIT,
     flag("history", "1: all jobs in the store, newest first; `after` is the last job of the page before."),
+)
+JOB_TABLE = (
+    choice("column", "The columns of the table, in this order.", tuple(JOB_COLUMNS)),
+    strings("job", "Only these jobs and arrays, such as 7, 7_3 or 7_[0-9], ended or not."),
+    strings("user", "Only jobs of these users."),
+    strings("queue", "Only jobs of these queues."),
+    strings("project", "Only jobs of these projects."),
+    integer("since", "Also jobs that ended at this time (seconds since 1970) or later.", 0, MOST),
+    integer("until", "Only jobs that were submitted by this time, in seconds since 1970.", 0, MOST),
 )
 LOG = (
     choice(
@@ -103,6 +113,7 @@ ROUTES = (
     Route("POST", "/v1/jobs", SUBMIT, jobs.submit, status=201, refuses=(422, 507)),
     Route("POST", "/v1/jobs/preview", SUBMIT, jobs.preview, refuses=(422,)),
     Route("GET", "/v1/jobs", ANYONE, jobs.listing, query=JOB_FILTER),
+    Route("GET", "/v1/job-table", ANYONE, job_table.table, query=JOB_TABLE),
     Route("GET", "/v1/jobs/{job}", ANYONE, jobs.show),
     Route("GET", "/v1/jobs/{job}/explain", ANYONE, forecasts.explain, query=(WITHIN,), slow=True),
     Route("POST", "/v1/jobs/orders", CHANGE_JOBS, bulk_orders.carry_out, refuses=(404, 409, 507)),

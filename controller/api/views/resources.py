@@ -46,7 +46,7 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, GpuUse] = _NOT_MEASU
         detail=job.detail,
         priority=job.priority,
         gpus=job.gpu_milli / WHOLE_GPU if members else spec.gpus,
-        nodes=len(members) or _nodes_asked(engine, job),
+        nodes=len(members) or nodes_asked(engine, job),
         cpu_milli=spec.cpu_milli,
         memory_mib=spec.memory_mib,
         attempt=job.attempt,
@@ -101,7 +101,7 @@ def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
     )
 
 
-def _nodes_asked(engine: Engine, job: Job) -> int:
+def nodes_asked(engine: Engine, job: Job) -> int:
     """Return the number of nodes that the job requests. If it requests a number of GPUs and no number of
     nodes, return the smallest number of nodes that can hold these GPUs."""
     if job.ask.nodes is not None:

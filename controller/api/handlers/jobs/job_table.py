@@ -1,0 +1,114 @@
+"""Route of the table of jobs, which has only the columns that the client requests."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from controller.api.server.errors import Rejected, rejected
+from controller.api.server.request import Call
+from controller.api.views.job_table import COLUMNS, Read
+from controller.core.model.job import Job
+from controller.core.state.job_and_node_rows import RowDecoder, load_job
+from wire.api.job_table import JobTable
+from wire.job.selection import ArrayElements, InvalidSelection, JobLabel, parse_selection
+
+MOST_ROWS = 100_000
+"""The most rows of one answer."""
+AT_ONCE = 2_000
+"""After this many rows, other requests and the engine get their turn."""
+MOST_WORDS = 10_000
+
+
+async def table(call: Call) -> JobTable:
+    """List jobs in a table that has only the requested columns.
+
+    1. Without `job`, take the jobs that have not ended, and with `since` the jobs that have ended since then.
+       Ended jobs that have left the memory come from the store.
+    2. With `job`, take these jobs and the elements of these arrays, ended or not. Unknown jobs are left out.
+    3. Keep the jobs of the requested users, queues and projects that were submitted before `until`.
+    """
+    query = call.query
+    columns: tuple[str, ...] = query["column"]
+    if not columns:
+        raise rejected("invalid", "no column is named", "column")
+    await call.daemon.settled()
+    found = await _named(call, query["job"]) if query["job"] else await _since(call, query["since"])
+    users, queues, projects = (frozenset(query[name]) for name in ("user", "queue", "project"))
+    until = query["until"]
+    jobs = [
+        job
+        for job in found
+        if (not users or job.user in users)
+        and (not queues or job.spec.queue in queues)
+        and (not projects or job.spec.project in projects)
+        and (until is None or job.submitted_at <= until)
+    ]
+    more = len(jobs) > MOST_ROWS
+    jobs.sort(key=lambda job: job.id)
+    rows = await _rows(call, jobs[-MOST_ROWS:], tuple(COLUMNS[name] for name in columns))
+    daemon = call.daemon
+    return JobTable(columns, rows, daemon.now(), daemon.config.cluster.name, daemon.seq, more)
+
+
+async def _rows(call: Call, jobs: list[Job], reads: tuple[Read, ...]) -> tuple[tuple[Any, ...], ...]:
+    engine = call.daemon.engine
+    rows: list[tuple[Any, ...]] = []
+    for begin in range(0, len(jobs), AT_ONCE):
+        if begin:
+            await asyncio.sleep(0)
+        rows += [tuple([read(engine, job) for read in reads]) for job in jobs[begin : begin + AT_ONCE]]
+    return tuple(rows)
+
+
+async def _since(call: Call, since: int | None) -> list[Job]:
+    daemon = call.daemon
+    known = daemon.state.jobs
+    if since is None:
+        return [job for job in known.values() if not job.state.terminal]
+    found = [job for job in known.values() if job.ended_at is None or job.ended_at >= since]
+    if daemon.state.forgot:
+        store, decoder = daemon.store, RowDecoder()
+        rows = await daemon.read(lambda: store.jobs_ended_since(since, MOST_ROWS))
+        found += [load_job(row, decoder) for row in rows if row.id not in known]
+    return found
+
+
+async def _named(call: Call, words: tuple[str, ...]) -> list[Job]:
+    if len(words) > MOST_WORDS:
+        raise rejected("invalid", f"may be given at most {MOST_WORDS:,} times", "job")
+    found: dict[int, Job] = {}
+    for word in words:
+        try:
+            selection = parse_selection(word)
+        except InvalidSelection as unreadable:
+            raise rejected("invalid", str(unreadable), "job", unreadable.hint) from None
+        if isinstance(selection, ArrayElements):
+            wanted = set(selection.indices)
+            elements = await _elements(call, selection.array)
+            found.update((job.id, job) for job in elements if job.index in wanted)
+        elif isinstance(selection, JobLabel):
+            for job in await _labelled(call, selection):
+                found[job.id] = job
+        else:
+            raise rejected("invalid", f"{word!r} is not a job; write 7, 7_3 or 7_[0-9]", "job")
+    return list(found.values())
+
+
+async def _labelled(call: Call, label: JobLabel) -> list[Job]:
+    """Return the job with this label. The id of an array stands for all its elements."""
+    if label.is_id and (elements := await _elements(call, int(label.text))):
+        return elements
+    try:
+        return [await call.find(label.text)]
+    except Rejected:
+        return []
+
+
+async def _elements(call: Call, array: int) -> list[Job]:
+    state = call.daemon.state
+    known = [state.jobs[job] for job in state.arrays.get(array, {}).values()]
+    if known or state.forgot:
+        present = {job.id for job in known}
+        known += [job for job in await call.ended_of_array(array) if job.id not in present]
+    return known

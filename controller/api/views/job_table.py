@@ -1,0 +1,135 @@
+"""The columns of the table of jobs: for each column the function that reads its value from a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from controller.api.views.resources import held_view, nodes_asked
+from controller.core.engine import Engine
+from controller.core.explain.why_pending import reason_of
+from controller.core.model.job import NEVER, Job
+from wire.job.affinity import Operator
+from wire.job.start_conditions import OnNodeLost
+from wire.names import WHOLE_GPU, JobState, Reason
+
+Read = Callable[[Engine, Job], Any]
+
+
+def _hold(_: Engine, job: Job) -> str:
+    if not job.held:
+        return ""
+    return "operator" if job.operator_hold else "user"
+
+
+def _eligible_at(_: Engine, job: Job) -> float | None:
+    if job.held or Reason.DEPENDENCY in job.wait.gates:
+        return None
+    return max(job.ready_at, job.spec.begin_at or 0.0)
+
+
+def _expected_start(_: Engine, job: Job) -> float | None:
+    return job.foreseen[-1].start if job.foreseen and job.state is JobState.QUEUED else None
+
+
+def _held(engine: Engine, job: Job) -> list[Any]:
+    found = []
+    for member in job.members.values():
+        if not member.leaving:
+            held = held_view(engine.state, member.allocation)
+            gpus = [[gpu.index, gpu.milli] for gpu in held.gpus]
+            found.append([held.node, held.cpu_milli, held.memory_mib, gpus])
+    return found
+
+
+def _gpu_model(engine: Engine, job: Job) -> str:
+    for member in job.members.values():
+        node = engine.state.nodes.get(member.allocation.node)
+        held = {gpu.uuid for gpu in member.allocation.gpus}
+        for gpu in node.facts.gpus if node is not None and held else ():
+            if gpu.uuid in held:
+                return gpu.model
+    return job.spec.gpu_models[0] if len(job.spec.gpu_models) == 1 else ""
+
+
+def _nodes(engine: Engine, job: Job) -> int:
+    return sum(not member.leaving for member in job.members.values()) or nodes_asked(engine, job)
+
+
+def _gpus(_: Engine, job: Job) -> float:
+    return job.gpu_milli / WHOLE_GPU if job.members else job.spec.gpus
+
+
+def _use(_: Engine, job: Job) -> list[float] | None:
+    uses = [member.use for member in job.members.values() if member.use is not None]
+    if not uses:
+        return None
+    mean = sum(use.mean for use in uses) / len(uses)
+    return [round(mean, 1), sum(use.peak_mib for use in uses), round(sum(use.wh for use in uses), 3)]
+
+
+def _program(_: Engine, job: Job) -> str:
+    return job.spec.command[0] if job.spec.command else ""
+
+
+def _node_names(job: Job, operator: Operator) -> list[str] | None:
+    for term in job.spec.affinity:
+        if term.key == "node" and term.operator is operator:
+            return list(term.values)
+    return None
+
+
+COLUMNS: Mapping[str, Read] = {
+    "id": lambda _, job: job.id,
+    "label": lambda _, job: job.label,
+    "array": lambda _, job: job.array,
+    "index": lambda _, job: job.index,
+    "array_text": lambda _, job: job.spec.array or "",
+    "name": lambda _, job: job.name,
+    "user": lambda _, job: job.user,
+    "project": lambda _, job: job.spec.project,
+    "queue": lambda _, job: job.spec.queue,
+    "state": lambda _, job: job.state.value,
+    "reason": lambda engine, job: reason_of(engine.state, job).value,
+    "detail": lambda _, job: job.detail,
+    "stopping": lambda _, job: job.stopping is not None and not job.state.terminal,
+    "hold": _hold,
+    "hopeless": lambda _, job: bool(job.wait.lost),
+    "priority": lambda _, job: job.priority,
+    "submitted_at": lambda _, job: job.submitted_at,
+    "eligible_at": _eligible_at,
+    "started_at": lambda _, job: job.started_at,
+    "ended_at": lambda _, job: job.ended_at,
+    "expected_start": _expected_start,
+    "limit_s": lambda _, job: None if job.limit == NEVER else job.limit,
+    "time_min_s": lambda _, job: job.spec.time_min_s,
+    "exit_code": lambda _, job: job.code,
+    "signal": lambda _, job: job.signal,
+    "attempt": lambda _, job: job.attempt,
+    "restarts": lambda _, job: max(0, job.attempt - 1),
+    "held": _held,
+    "gpu_model": _gpu_model,
+    "nodes": _nodes,
+    "cpu_milli": lambda _, job: job.spec.cpu_milli,
+    "memory_mib": lambda _, job: job.spec.memory_mib,
+    "gpus": _gpus,
+    "tasks_per_node": lambda _, job: job.spec.tasks_per_node,
+    "cpu_s": lambda _, job: [member.cpu_s for member in job.members.values()],
+    "max_rss_mib": lambda _, job: [member.max_rss_mib for member in job.members.values()],
+    "use": _use,
+    "comment": lambda _, job: job.spec.comment,
+    "workdir": lambda _, job: job.spec.workdir,
+    "program": _program,
+    "batch": lambda _, job: job.spec.batch,
+    "output": lambda _, job: job.spec.output,
+    "error": lambda _, job: job.spec.error,
+    "licences": lambda _, job: dict(job.spec.licences),
+    "after": lambda _, job: [[each.until.value, each.job or each.path] for each in job.spec.after],
+    "begin_at": lambda _, job: job.spec.begin_at,
+    "deadline_at": lambda _, job: job.spec.deadline_at,
+    "requeue": lambda _, job: job.spec.on_node_lost is not OnNodeLost.WAIT,
+    "node_list": lambda _, job: _node_names(job, Operator.IN),
+    "excluded": lambda _, job: _node_names(job, Operator.NOT_IN) or [],
+    "labels": lambda _, job: dict(job.spec.labels),
+}
+"""For each column of wire.api.job_table the function that reads its value from a job of the engine."""
