@@ -153,7 +153,8 @@ def _has_terminal() -> bool:
         return False
 
 
-if __name__ == "__main__":
+def run_with_arguments() -> int:
+    """Run the controller with the options on the command line of this process."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="python -m controller", description=__doc__)
@@ -164,4 +165,8 @@ if __name__ == "__main__":
         help="start with an empty store; end the jobs that another cluster left on this host",
     )
     arguments = parser.parse_args()
-    sys.exit(main(arguments.config, new_cluster=arguments.new_cluster))
+    return main(arguments.config, new_cluster=arguments.new_cluster)
+
+
+if __name__ == "__main__":
+    sys.exit(run_with_arguments())

@@ -13,7 +13,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Collection, Sequence
 
 from agent.controller_channel import AgentExit
@@ -42,6 +41,7 @@ from wire.agent.reports import (
 )
 from wire.codec import decode
 from wire.names import TroubleKind
+from wire.program_parts import GPU_PROBE
 
 FIRST_ANSWER_S = 30.0
 """Time limit for the first message of the probe, in seconds. It is long, because the driver needs long to
@@ -59,11 +59,6 @@ CLEAN_TIMEOUT_S = 5.0
 """Seconds within which the GPU memory of an ended job must become free."""
 CLEAN_MIB = 512
 _AGAIN_S = 0.2
-_HOME = str(Path(__file__).absolute().parents[2])
-_CODE = (
-    "import sys; sys.path.append(sys.argv[1]); from agent.gpus.nvml_probe import main; "
-    "main(float(sys.argv[2]), sys.argv[3] == 'again', sys.argv[4:])"
-)
 
 
 class NvmlMissing(GpusUnknown):
@@ -81,7 +76,7 @@ class ProbeProcess:
 
     def __init__(self, pause_s: float, again: bool = False, skip: Collection[str] = ()) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, _HOME, str(pause_s), "again" if again else "first", *sorted(skip)],
+            GPU_PROBE.command(str(pause_s), "again" if again else "first", *sorted(skip)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

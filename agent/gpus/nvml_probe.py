@@ -13,6 +13,7 @@ import json
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from functools import partial
@@ -58,7 +59,15 @@ class Device(NamedTuple):
     mig: str = ""
 
 
-def main(
+def main() -> None:
+    """Write readings. The arguments of the process are the pause between two readings in seconds, `first` or
+    `again`, and the GPUs to skip.
+    """
+    pause_s, order, *skip = sys.argv[1:]
+    write_readings(float(pause_s), order == "again", skip)
+
+
+def write_readings(
     pause_s: float, again: bool = False, skip: Collection[str] = (), sys_root: Path = Path("/sys")
 ) -> None:
     """Write readings until the agent closes the pipe. If NVML does not work, write a line with `error` and

@@ -20,10 +20,13 @@ from agent.supervisor.cpu_binding import bind_process
 CANNOT_RUN = 127
 
 
-def main(descriptor: str, terminal: str) -> None:
-    """Read a launch spec (the settings of a command) from the open file `descriptor`, and replace this
-    process by the command. If `terminal` is not empty, stdin becomes the controlling terminal of the command.
+def main() -> None:
+    """Read a launch spec (the settings of a command), and replace this process by the command.
+
+    The first argument of the process is the descriptor of an open file with the launch spec. If the second is
+    not empty, stdin becomes the controlling terminal of the command.
     """
+    descriptor, terminal = sys.argv[1:]
     try:
         with open(int(descriptor), "rb") as file:
             spec = launch_spec.take_spec(bytearray(file.read()))

@@ -8,7 +8,6 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 from base64 import b64decode, b64encode
 from contextlib import suppress
@@ -21,14 +20,10 @@ from agent.attempts.spool import AttemptKey, format_key
 from agent.controller_channel import Channel
 from agent.event_loop import EventLoop
 from agent.supervisor import process_tree
-from agent.supervisor.fork_server_client import CODE_ROOT
 from wire.agent.orders import CloseShell, OpenShell, ResizeShell, ShellInput, ShellTaken
 from wire.agent.reports import ShellEnded, ShellOutput
+from wire.program_parts import COMMAND_IN_JOB
 
-_CODE = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from agent.interactive.exec_child import main; main(*sys.argv[2:])"
-)
 _READ_BYTES = 1 << 15
 WINDOW_BYTES = 1 << 20
 """How many bytes of output are sent before the client must acknowledge some. Until then the output is not
@@ -278,7 +273,7 @@ def spawn_in_job(
     source, sink = os.pipe()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, CODE_ROOT, str(source), terminal],
+            COMMAND_IN_JOB.command(str(source), terminal),
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

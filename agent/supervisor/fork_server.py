@@ -225,12 +225,13 @@ class ForkServer:
         self._lease_check_at = min(due, default=None)
 
 
-def main(hints_path: str, open_files: str) -> None:
+def main() -> None:
     """Run the fork server until the agent has closed the connection and the last supervisor has exited.
-    `open_files` is the limit of open files for jobs.
 
-    Supervisors write to the FIFO `hints_path` when a record has changed, so that the agent reads it at once.
+    The arguments of the process are a FIFO and the limit of open files for jobs. Supervisors write to the
+    FIFO when a record has changed, so that the agent reads it at once.
     """
+    hints_path, open_files = sys.argv[1:]
     hints = os.open(hints_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (int(open_files), resource.getrlimit(resource.RLIMIT_NOFILE)[1])

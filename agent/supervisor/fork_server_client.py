@@ -8,19 +8,13 @@ import os
 import resource
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 from agent.attempts.launch_spec import LaunchSpec
+from wire.program_parts import FORK_SERVER
 
-_CODE = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from agent.supervisor.fork_server import main; main(*sys.argv[2:])"
-)
 JOB_OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 """The limit of open files for jobs: the limit that the agent had before it raised its own."""
-CODE_ROOT = str(Path(__file__).absolute().parents[2])
-"""The directory or zip file that contains the package `agent`."""
 
 
 class ForkServerClient:
@@ -28,18 +22,7 @@ class ForkServerClient:
         agent_end, server_end = socket.socketpair()
         with server_end, open(log, "ab", opener=_private) as stderr:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    "-X",
-                    "utf8",
-                    "-c",
-                    _CODE,
-                    CODE_ROOT,
-                    str(hints),
-                    str(JOB_OPEN_FILES),
-                ],
+                FORK_SERVER.command(str(hints), str(JOB_OPEN_FILES)),
                 stdin=server_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,

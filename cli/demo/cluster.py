@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from cli.jobs.selection import ACTIVE, pages
 from cli.signals import DeferredSignals
 from wire.http.client import Client, Refused, Unreachable
 from wire.names import NodeState
+from wire.program_parts import CONTROLLER
 
 READY_S, JOBS_END_S, STOP_S, SWEEP_S = 30.0, 10.0, 10.0, 5.0
 LONGEST = 60
@@ -134,7 +134,7 @@ class Cluster:
             # Start the controller in a session of its own, so that Ctrl-C reaches only the demo. The demo
             # then stops the jobs before the controller.
             self._controller = subprocess.Popen(
-                [sys.executable, "-P", "-m", "controller", "--config", str(config)],
+                CONTROLLER.command("--config", str(config)),
                 cwd=self.place,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,

@@ -25,6 +25,7 @@ from cli.signals import DeferredSignals, SignalReceived
 from wire.api.jobs import JobView
 from wire.http.client import Client, Refused, Unreachable
 from wire.names import JobState
+from wire.program_parts import COMMAND_LINE
 from wire.text import printable
 
 NODES = ("gpu01", "gpu02", "gpu03", "gpu04")
@@ -99,7 +100,7 @@ def _watch(cluster: Cluster, interrupts: DeferredSignals) -> int:
     with cluster.client() as client, _terminal():
         _submit_all(cluster, client, STRETCH)
         tui = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cli", "tui"],
+            COMMAND_LINE.command("tui"),
             # Use a separate state directory, because the demo must not read or change the user's saved
             # filters.
             env={**cluster.environment(), "CORRAL_URL": cluster.url, "XDG_STATE_HOME": cluster.workdir},

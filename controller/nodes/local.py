@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
-from pathlib import Path
 
 from controller.nodes.agent.arguments import agent_arguments
 from controller.nodes.agent.last_line import READ, LastLine
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.cluster.hosts import HostSpec
+from wire.program_parts import AGENT
 
 LAST_WORDS_S = 5.0
 """Seconds to wait for the last output of an agent that has closed its output."""
-_HOME = str(Path(__file__).absolute().parent.parent.parent)
-_CODE = "import sys; sys.path[0] = sys.argv.pop(1); from agent.__main__ import main; sys.exit(main())"
-"""Python code that does the same as `python -m agent`, but does not import from the working directory."""
 
 
 class LocalLink(ReconnectingLink):
@@ -37,19 +33,14 @@ class LocalLink(ReconnectingLink):
         silence_s: float = 15.0,
     ) -> None:
         super().__init__(name, ping_s, silence_s)
-        self._python = host.python or sys.executable
-        self._arguments = agent_arguments(name, host, "", jobs, cluster)
+        self._command = AGENT.command(*agent_arguments(name, host, "", jobs, cluster), python=host.python)
 
     async def connect(self) -> AgentPipes:
         """Start the agent as a subprocess, and return the pipes to it. The subprocess has a separate session
         (setsid), so that Ctrl-C in the controller's terminal does not stop it."""
         try:
             process = await asyncio.create_subprocess_exec(
-                self._python,
-                "-c",
-                _CODE,
-                _HOME,
-                *self._arguments,
+                *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -59,7 +50,7 @@ class LocalLink(ReconnectingLink):
             )
         except OSError as error:
             raise CannotConnect(
-                f"the agent cannot be started with {self._python}: {error.strerror}"
+                f"the agent cannot be started with {self._command[0]}: {error.strerror}"
             ) from None
         return AgentPipes(process)
 

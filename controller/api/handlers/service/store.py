@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 from aiohttp import web
 
 from controller.api.server.access import admin
 from controller.api.server.request import Call
 from wire.api.store import Compacted, CompactRequest
+from wire.program_parts import STORE_CHECK
 
 VERIFY = admin("verify the store")
 COMPACT = admin("delete old jobs and entries")
@@ -19,9 +19,8 @@ async def verify(call: Call) -> web.StreamResponse:
     """Verify all journal entries and tables of the store. Answers with a JSON line for each step."""
     async with call.daemon.verify_turns.turn(call.caller.user):
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "controller.store",
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            *STORE_CHECK.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
         assert process.stdin is not None
         assert process.stdout is not None
         try:
