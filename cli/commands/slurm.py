@@ -14,6 +14,7 @@ from cli.exit_codes import CommandError
 from cli.flags import argument
 from cli.registry import application, examples
 from cli.slurm.programs import PROGRAMS, run
+from wire.program_parts import is_frozen
 
 app = application(
     "Commands of Slurm (sbatch, squeue and others), with Slurm's options, output and exit codes.",
@@ -62,9 +63,9 @@ def _program(name: str) -> str:
     """Return the text of the program with this name. -I keeps Python variables of the user's environment,
     such as PYTHONPATH, from changing which modules are imported.
     """
-    python = shlex.quote(sys.executable)
-    code = shlex.quote(f'import sys; from cli.slurm.programs import run; sys.exit(run("{name}"))')
-    return f'#!/bin/sh\n{_MARK}\nexec {python} -I -c {code} "$@"\n'
+    code = f'import sys; from cli.slurm.programs import run; sys.exit(run("{name}"))'
+    words = [sys.argv[0], "slurm", name] if is_frozen() else [sys.executable, "-I", "-c", code]
+    return f'#!/bin/sh\n{_MARK}\nexec {shlex.join(words)} "$@"\n'
 
 
 def _add(name: str, summary: str) -> None:

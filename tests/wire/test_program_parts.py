@@ -14,6 +14,7 @@ from wire.program_parts import FLAG, PARTS, STORE_CHECK, Part, run_part
 
 HOME = Path(__file__).parents[2]
 ELSEWHERE = {
+    "cli/commands/slurm.py": "writes programs that are started later; from a frozen program, its own file",
     "agent/host/bootstrap.py": "runs on a host that has only this file, and starts the zip file",
     "agent/host/preflight.py": "a report",
     "controller/store/backends/postgres.py": "advice to the user",
