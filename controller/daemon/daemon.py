@@ -20,6 +20,7 @@ from controller.core.engine import Engine
 from controller.core.lifecycle.attempt_reports import merge_member_reports
 from controller.core.model import inputs
 from controller.core.model.effects import Effect
+from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.controller import PluginFailed
 from controller.core.model.events.event import Event
 from controller.core.model.inputs import Input, Refusal, Reply, Tick
@@ -129,6 +130,8 @@ class Daemon:
         engine."""
         self._pass_wanted = True
         self._next_pass = 0.0
+        self._pass_waiters: list[asyncio.Future[int]] = []
+        """The callers of run_pass(), which wait for the next scheduling pass."""
         self._recover()
 
         self.hosts = LinkFactory(config, lambda: self.state.host_keys, self.cluster)
@@ -180,6 +183,20 @@ class Daemon:
         """Pass an input to the engine without waiting for its reply."""
         self._inbox.append((given, None))
         self._wake.set()
+
+    async def run_pass(self) -> int:
+        """Run a scheduling pass at once. Return the number of jobs that it placed, after their events are on
+        disk.
+        """
+        if self._stopping:
+            raise Stopping("the controller is shutting down")
+        if self._store_failure is not None:
+            raise self._store_failure
+        placed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._pass_waiters.append(placed)
+        self._pass_wanted, self._next_pass = True, 0.0
+        self._wake.set()
+        return await placed
 
     async def settled(self) -> None:
         """Wait until all changes of the engine's state are on disk. Raises StoreUnavailable if they cannot
@@ -378,6 +395,8 @@ class Daemon:
         replies: list[tuple[asyncio.Future[Reply], Reply]] = []
         self.accounting.advance(self.engine, self.now())
         handled: list[tuple[Input, float]] = []
+        waiters: list[asyncio.Future[int]] = []
+        placed = 0
         try:
             # Pass each input to the engine (step 2 of the class docstring).
             for given, future in merge_member_reports(batch):
@@ -396,7 +415,9 @@ class Daemon:
                 events += decision.events
                 effects += decision.effects
                 ended = time.monotonic()
-                self.counters.cycles.add(ended - began)
+                placed = sum(isinstance(event, JobPlaced) for event in decision.events)
+                self.counters.passed(handled[-1][1], ended - began, placed)
+                waiters, self._pass_waiters = self._pass_waiters, []
                 self._next_pass = ended + (ended - began) * (1 / PASS_SHARE - 1)
                 self._pass_wanted = False
             if events:
@@ -406,10 +427,18 @@ class Daemon:
         except asyncio.CancelledError:
             _refuse(batch, Stopping("failed"))
             raise
+        except Exception as failure:
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(failure)
+            raise
         # Reply to the callers, then send the orders (step 6 of the class docstring).
         for future, reply in replies:
             if not future.done():
                 future.set_result(reply)
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(placed)
         for effect in effects:
             for order in effect.orders():
                 self.agents.send(order)

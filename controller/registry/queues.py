@@ -32,6 +32,7 @@ _AS_WRITTEN = (
     "max_gpus_per_user",
     "max_jobs_per_user",
     "keep_free_gpus",
+    "wait_target_s",
 )
 """The keys of [queues.NAME] whose values a QueueRule has without a change."""
 

@@ -23,16 +23,32 @@ class Histogram:
         self.total_s += seconds
 
 
+@dataclass(frozen=True, slots=True)
+class SchedulingPass:
+    """A scheduling pass: its begin in seconds since 1970, its duration, and the number of jobs it placed."""
+
+    at: float
+    seconds: float
+    placed: int
+
+
 @dataclass(slots=True)
 class ControllerCounters:
     """The counters of one controller process for /metrics, such as requests and commits."""
 
     cycles: Histogram = field(default_factory=Histogram)
+    last_pass: SchedulingPass | None = None
+    """The latest scheduling pass; None before the first one."""
     commits: Histogram = field(default_factory=Histogram)
     entries: int = 0
     """Number of journal entries written."""
     requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)
     """Number of requests by method, path pattern and status."""
+
+    def passed(self, at: float, seconds: float, placed: int) -> None:
+        """Count a scheduling pass."""
+        self.cycles.add(seconds)
+        self.last_pass = SchedulingPass(at, seconds, placed)
 
     def committed(self, entries: int, seconds: float) -> None:
         """Count a commit that is on disk: its journal entries, and the seconds that it took."""

@@ -49,6 +49,15 @@ class ConfigRequest:
 
 
 @dataclass(frozen=True)
+class QuotaSync:
+    """The quotas that were read again from their source, and the keys that have changed."""
+
+    provider: str
+    changes: tuple[ConfigChange, ...]
+    seq: int
+
+
+@dataclass(frozen=True)
 class ConfigAnswer:
     """The answer to ConfigRequest: how a configuration differs from the one in effect. If `applied` is True,
     the configuration is now in effect; otherwise the changes are only listed. If `problems` is not empty, the

@@ -98,6 +98,25 @@ class LicenceList:
 
 
 @dataclass(frozen=True)
+class QueueDay:
+    """The jobs of a queue that started or ended in the last 24 hours, counted in whole hours from `since` on.
+
+    A wait lasts from the time at which the job may start to its first start. Quantiles of waits are wrong by
+    at most 12 %. They are None if no job has started.
+    """
+
+    since: float
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    """Jobs that ended in any state except COMPLETED."""
+    wait_p50_s: Optional[float] = None
+    wait_p95_s: Optional[float] = None
+    wait_longest_s: Optional[float] = None
+    ended_per_hour: float = 0.0
+
+
+@dataclass(frozen=True)
 class QueueView:
     """One queue: its policy, and what its jobs use now."""
 
@@ -112,6 +131,8 @@ class QueueView:
     """The GPUs that the running jobs of the queue hold."""
     settings: Mapping[str, Any]
     """The keys that [queues.NAME] of scheduler.toml sets, with their values; empty without such a table."""
+    day: Optional[QueueDay] = None
+    """The figures of the last 24 hours; None from a controller of an earlier version."""
 
 
 @dataclass(frozen=True)

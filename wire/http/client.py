@@ -8,7 +8,7 @@ import uuid
 from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 from wire.api.cluster import ClusterView, EventList, Health, StreamBatch
-from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView
+from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView, QuotaSync
 from wire.api.forecasts import Explanation, WhatIf, WhatIfAnswer
 from wire.api.jobs import (
     JobChange,
@@ -38,6 +38,7 @@ from wire.api.nodes import (
 )
 from wire.api.rebalance import Rebalanced, RebalanceRequest, RebalanceView
 from wire.api.reports import BudgetReport, EstimateReport, FairnessReport, StintList, UsageList, WasteReport
+from wire.api.scheduler import SchedulerView, TopologyView, Triggered
 from wire.api.services import ScaleRequest, ServiceList, ServiceView
 from wire.api.store import Compacted, CompactRequest, VerifyLine
 from wire.api.tenants import (
@@ -250,6 +251,26 @@ class Client:
     def quotas(self) -> QuotaList:
         """Return the limits and the usage of all users, projects and queues that have a quota or jobs."""
         return self._get(QuotaList, "/v1/quotas")
+
+    def quota(self, scope: str, name: str) -> QuotaView:
+        """Return the limits and the usage of one user, project or queue."""
+        return self._get(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}")
+
+    def sync_quotas(self) -> QuotaSync:
+        """Let the controller read the quotas from their source again, and apply the changed ones."""
+        return self._post(QuotaSync, "/v1/quotas/sync")
+
+    def scheduler(self) -> SchedulerView:
+        """Return the scheduling policy, the numbers of jobs, and the latest scheduling pass."""
+        return self._get(SchedulerView, "/v1/scheduler")
+
+    def trigger(self) -> Triggered:
+        """Let the controller run a scheduling pass at once."""
+        return self._post(Triggered, "/v1/scheduler/trigger")
+
+    def topology(self) -> TopologyView:
+        """Return the network switches, and the topology of each node."""
+        return self._get(TopologyView, "/v1/topology")
 
     def set_quota(self, scope: str, name: str, quota: Quota) -> QuotaView:
         return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/set", QuotaChange(quota))

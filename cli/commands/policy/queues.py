@@ -5,9 +5,10 @@ from __future__ import annotations
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
 from cli.registry import application, examples
-from wire.api.tenants import QueueView
+from wire.api.tenants import QueueDay, QueueView
 from wire.http.client import Client
 from wire.job.spec import gpus_text
+from wire.text import duration
 
 app = application()
 
@@ -15,6 +16,9 @@ app = application()
 @app.command(epilog=examples("corral queues", "corral queues -o json"))
 def queues(output: Output = Format.TABLE) -> int:
     """Show queues: the policy of each, its waiting and running jobs, and the GPUs of these jobs.
+
+    ENDED/H, WAIT P50 and WAIT P95 are figures of the last 24 hours: the jobs that ended in an hour, and the
+    waits that 50 % and 95 % of the started jobs did not exceed.
 
     Queues are declared in the tables [queues.NAME] of scheduler.toml. A job names its queue with --queue. The
     command 'corral queue' lists the jobs.
@@ -34,8 +38,19 @@ def table() -> Table[QueueView]:
             Column("WAITING", lambda each: str(each.waiting), right=True),
             Column("RUNNING", lambda each: str(each.running), right=True),
             Column("GPUS", lambda each: gpus_text(each.gpus), right=True),
+            Column("ENDED/H", lambda each: f"{_day(each).ended_per_hour:.1f}", right=True, rank=5),
+            Column("WAIT P50", lambda each: _wait(_day(each).wait_p50_s), right=True, rank=3),
+            Column("WAIT P95", lambda each: _wait(_day(each).wait_p95_s), right=True, rank=4),
             Column("POLICY", lambda each: "; ".join(each.policy), rank=2, narrow=20),
         ],
         lambda each: each.name,
         kind=QueueView,
     )
+
+
+def _day(queue: QueueView) -> QueueDay:
+    return queue.day or QueueDay(0.0)
+
+
+def _wait(wait_s: float | None) -> str:
+    return "-" if wait_s is None else duration(wait_s)

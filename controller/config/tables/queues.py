@@ -47,6 +47,7 @@ class QueueSection(SizesSection):
     hours: list[Window] = []
     keep_free_gpus: int = Field(0, ge=0, le=100_000)
     keep_free_hours: list[Window] = []
+    wait_target_s: float | None = Field(None, gt=0, le=315_360_000)
     select: dict[str, str] = {}
 
     @model_validator(mode="after")

@@ -215,11 +215,13 @@ class ClusterAccounting:
         return rows
 
     def _note(self, state: State, event: JobEvent) -> None:
-        """Record the wait of a job that starts for the first time, or the GPU-hours of unsaved work that an
-        attempt lost.
+        """Record the wait of a job that starts for the first time, the end of a job in its queue, or the
+        GPU-hours of unsaved work that an attempt lost.
         """
+        job = state.jobs.get(event.job)
+        if job is not None:
+            self._note_queue(state, job, event)
         if isinstance(event, JobPlaced) and event.attempt == 1:
-            job = state.jobs.get(event.job)
             if job is not None and job.ask.part.wants_gpus and not _scavenges(job):
                 figures = self.periods.at(event.at).tenant(_tenant(job))
                 wait_s = event.at - job.ready_at
@@ -232,6 +234,25 @@ class ClusterAccounting:
             if use is not None and use.unsaved_since < NEVER:
                 unsaved_s = max(0.0, event.at - use.unsaved_since)
                 self._lose(_LOSSES[event.reason], use.held * unsaved_s / HOUR_S, event.at)
+
+    def _note_queue(self, state: State, job: Job, event: JobEvent) -> None:
+        """Count the first start or the end of a job in the figures of its queue."""
+        if isinstance(event, JobPlaced) and event.attempt == 1:
+            figures = self.periods.at(event.at).queue(job.spec.queue)
+            wait_s = max(0.0, event.at - job.ready_at)
+            target_s = state.quotas.rules.queue(job.spec.queue).wait_target_s
+            figures.started += 1
+            figures.waits[bin_of(wait_s)] += 1
+            figures.longest_wait_s = max(figures.longest_wait_s, wait_s)
+            if target_s is not None:
+                figures.with_target += 1
+                figures.in_target += wait_s <= target_s
+        elif isinstance(event, JobEnded):
+            figures = self.periods.at(event.at).queue(job.spec.queue)
+            if event.state is JobState.COMPLETED:
+                figures.completed += 1
+            else:
+                figures.failed += 1
 
     def _lose(self, cause: str, gpu_hours: float, at: float) -> None:
         if gpu_hours:

@@ -25,7 +25,7 @@ KEPT_HOURS = 8 * DAY_H
 KEPT_DAYS = 93
 """The number of days whose figures are kept."""
 TENANTS = 2_000
-"""The most tenants of a period. All further tenants of the period are counted together as OTHERS."""
+"""The most tenants, and the most queues, of a period. Further ones are counted together as OTHERS."""
 
 _zeros = partial(defaultdict[str, float], float)
 
@@ -71,6 +71,48 @@ class TenantHours:
 
 
 @dataclass(slots=True)
+class QueueFigures:
+    """The jobs of a queue that started or ended in one period. A job counts as started at its first start."""
+
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    """Jobs that ended in any state except COMPLETED."""
+    with_target: int = 0
+    """Started jobs for which the queue had a target for the wait ([queues.NAME] wait_target_s)."""
+    in_target: int = 0
+    """Started jobs that had not waited longer than the target."""
+    longest_wait_s: float = 0.0
+    waits: Waits = field(default_factory=Counter)
+
+    @property
+    def ended(self) -> int:
+        return self.completed + self.failed
+
+    def add(self, other: QueueFigures) -> None:
+        """Add the figures of another period."""
+        self.started += other.started
+        self.completed += other.completed
+        self.failed += other.failed
+        self.with_target += other.with_target
+        self.in_target += other.in_target
+        self.longest_wait_s = max(self.longest_wait_s, other.longest_wait_s)
+        self.waits.update(other.waits)
+
+    def dump(self) -> list[Any]:
+        """Return the figures as a list that can be written as JSON."""
+        counts = (self.started, self.completed, self.failed, self.with_target, self.in_target)
+        waits = {str(each): count for each, count in self.waits.items()}
+        return [*counts, round(self.longest_wait_s, 6), waits]
+
+    @classmethod
+    def load(cls, stored: list[Any]) -> QueueFigures:
+        """Return the figures that `dump` has converted to the list `stored`."""
+        waits = Counter({int(each): count for each, count in stored[6].items()})
+        return cls(stored[0], stored[1], stored[2], stored[3], stored[4], stored[5], waits)
+
+
+@dataclass(slots=True)
 class Period:
     """The figures of one hour or one day. All amounts are GPU-hours."""
 
@@ -81,6 +123,15 @@ class Period:
     """Idle GPU-hours by cause."""
     lost: defaultdict[str, float] = field(default_factory=_zeros)
     """GPU-hours of work that was lost because an attempt ended without saving it, by cause."""
+    queues: dict[str, QueueFigures] = field(default_factory=dict)
+
+    def queue(self, name: str) -> QueueFigures:
+        """Return the figures of a queue in this period. The figures are created (all zero) on first use."""
+        found = self.queues.get(name)
+        if found is None:
+            key = name if len(self.queues) < TENANTS else OTHERS[0]
+            found = self.queues.setdefault(key, QueueFigures())
+        return found
 
     def tenant(self, tenant: Tenant) -> TenantHours:
         """Return the figures of a tenant in this period. The figures are created (all zero) on first use."""
@@ -99,6 +150,8 @@ class Period:
             self.lost[cause] += hours
         for tenant, figures in other.tenants.items():
             self.tenant(tenant).add(figures)
+        for name, queue in other.queues.items():
+            self.queue(name).add(queue)
 
     def dump(self) -> dict[str, Any]:
         """Return the figures as data that can be written as JSON."""
@@ -107,13 +160,15 @@ class Period:
             "idle": {cause: round(hours, 6) for cause, hours in self.idle.items()},
             "lost": {cause: round(hours, 6) for cause, hours in self.lost.items()},
             "tenants": [[*tenant, *hours.dump()] for tenant, hours in self.tenants.items()],
+            "queues": {name: figures.dump() for name, figures in self.queues.items()},
         }
 
     @classmethod
     def load(cls, body: dict[str, Any]) -> Period:
         """Return the figures that `dump` has converted to `body`."""
         tenants = {(each[0], each[1]): TenantHours.load(each[2:]) for each in body["tenants"]}
-        return cls(body["capacity"], tenants, _zeros(body["idle"]), _zeros(body["lost"]))
+        queues = {name: QueueFigures.load(each) for name, each in body.get("queues", {}).items()}
+        return cls(body["capacity"], tenants, _zeros(body["idle"]), _zeros(body["lost"]), queues)
 
 
 class Periods:

@@ -53,6 +53,10 @@ class QueueRule:
     """Narrow jobs of queues with a lower priority leave this many GPUs of the cluster free."""
     keep_free_hours: WeekHours | None = None
     """The hours of the week in which `keep_free_gpus` applies; None: at all times."""
+    wait_target_s: float | None = None
+    """The wait, in seconds, that jobs of the queue should not exceed. It changes no decision, and is only
+    reported.
+    """
 
     @property
     def limits_users(self) -> bool:

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 
 from controller.api.handlers.policy.queues import phrases_by_queue
 from controller.api.handlers.service.known_names import need_tenant
+from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.api.views.hours import hours_in_force
+from controller.config import ConfigRefused
 from controller.core.model import inputs
 from controller.core.quota.limit_exceeded import GPU_HOUR
 from controller.core.quota.usage_counters import (
@@ -22,10 +24,14 @@ from controller.core.quota.usage_counters import (
     RUNNING,
     TenantKey,
 )
+from wire.api.config import QuotaSync
 from wire.api.tenants import QuotaChange, QuotaList, QuotaView
 from wire.cluster.quota import ANY_NAME, SCOPES, GpuLimit, Limits
 from wire.names import WHOLE_GPU
 from wire.text import percent
+
+APPLY = "Apply all changes: corral config apply."
+CHECK = "'corral config check' lists all mistakes."
 
 
 async def listing(call: Call) -> QuotaList:
@@ -53,6 +59,42 @@ async def change(call: Call, request: QuotaChange) -> QuotaView:
     await need_tenant(call, scope, name)
     await call.ask(inputs.SetQuota(scope, name, request.quota, call.caller.user))
     return _view(call, (scope, name), phrases_by_queue(call), _unused_gpu_time(call))
+
+
+async def show(call: Call) -> QuotaView:
+    """Show the limits and the use of one user, project or queue."""
+    scope, name = call.path["scope"], call.path["name"]
+    if scope not in SCOPES:
+        raise rejected("invalid", f"must be one of {', '.join(SCOPES)}", "scope")
+    await call.daemon.settled()
+    await need_tenant(call, scope, name)
+    return _view(call, (scope, name), phrases_by_queue(call), _unused_gpu_time(call))
+
+
+async def edit(call: Call, request: QuotaChange) -> QuotaView:
+    """Change limits of a user, project or queue, like the route that ends in `/set`."""
+    return await change(call, request)
+
+
+async def sync(call: Call) -> QuotaSync:
+    """Read the quotas from their source again, and apply the changed ones.
+
+    The source is the quota provider. The built-in provider `local` reads the table [quota] of scheduler.toml.
+    If other tables of the file have changed too, nothing is applied.
+    """
+    try:
+        plan = call.reload.plan()
+    except ConfigRefused as refused:
+        raise rejected("conflict", str(refused.problems[0]), "scheduler.toml", CHECK) from None
+    quotas = tuple(each for each in plan.changes if each.key.partition(".")[0] == "quota")
+    if len(quotas) < len(plan.changes):
+        others = sorted({each.key.partition(".")[0] for each in plan.changes if each not in quotas})
+        message = f"scheduler.toml has other changes too, in {', '.join(f'[{each}]' for each in others)}"
+        raise rejected("conflict", message, "scheduler.toml", APPLY)
+    if quotas:
+        await call.reload.apply(None, call.caller.user)
+    provider = call.daemon.engine.pipeline.rules.provider.name
+    return QuotaSync(provider, quotas, call.daemon.seq)
 
 
 async def unset(call: Call) -> QuotaView:

@@ -38,6 +38,11 @@ async def cancel(call: Call) -> ReservationView:
     return view
 
 
+async def delete(call: Call) -> ReservationView:
+    """Cancel a reservation, like the route that ends in `/cancel`. Returns the cancelled reservation."""
+    return await cancel(call)
+
+
 async def _named(call: Call) -> Reservation:
     await call.daemon.settled()
     name = call.path["reservation"]

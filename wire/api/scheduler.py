@@ -1,0 +1,100 @@
+"""API bodies about the scheduler: its policy, its passes, and the network and GPU topology of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional
+
+
+@dataclass(frozen=True)
+class PassView:
+    """The latest scheduling pass: when it began, how long it took, and how many jobs it placed."""
+
+    at: float
+    seconds: float
+    placed: int
+
+
+@dataclass(frozen=True)
+class SchedulerView:
+    """The scheduling policy in effect, and the numbers of jobs that it concerns now.
+
+    `policy` and `preemption` have the keys of [scheduler] and [preemption] in scheduler.toml. If there are
+    profiles, each of them may replace keys of both; `GET /v1/profiles` shows them.
+    """
+
+    order: str
+    """The plugin that orders the waiting jobs, such as `priority` or `multifactor`."""
+    backfill: str
+    policy: Mapping[str, Any]
+    preemption: Mapping[str, Any]
+    profiles: tuple[str, ...]
+    """The names of the profiles; empty without profiles."""
+    quota_provider: str
+    """The plugin that provides the quotas; `unlimited` if scheduler.toml has no quotas."""
+    waiting: int
+    """Jobs in the queue, which start as soon as the policy allows."""
+    not_ready: int
+    """Jobs that are held, or wait for a dependency, a time, data or their array."""
+    running: int
+    """Jobs that hold resources."""
+    passes: int
+    """Scheduling passes since the controller started."""
+    pass_mean_s: Optional[float]
+    """The mean duration of these passes in seconds; None before the first one."""
+    last_pass: Optional[PassView]
+    seq: int
+
+
+@dataclass(frozen=True)
+class Triggered:
+    """The result of a scheduling pass that an operator has requested."""
+
+    scheduled: int
+    """Jobs that the pass placed."""
+    remaining: int
+    """Jobs that still wait in the queue."""
+    seq: int
+
+
+@dataclass(frozen=True)
+class SwitchView:
+    """One network switch, from the table [topology] of scheduler.toml. `above` is the next wider switch;
+    empty for the widest.
+    """
+
+    name: str
+    above: str
+    nodes: tuple[str, ...]
+    """All nodes below the switch, ordered by name."""
+
+
+@dataclass(frozen=True)
+class GpuPlace:
+    """The place of one GPU in its node: its NUMA node, and the `index` of each GPU that NVLink connects to
+    it.
+    """
+
+    index: int
+    model: str
+    numa: int
+    links: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeTopology:
+    """The switches above a node, the widest first, and its GPUs."""
+
+    name: str
+    switches: tuple[str, ...]
+    numa_nodes: int
+    gpus: tuple[GpuPlace, ...] = ()
+
+
+@dataclass(frozen=True)
+class TopologyView:
+    """The network switches, and the topology of each node. Without [topology] there are no switches."""
+
+    switches: tuple[SwitchView, ...]
+    nodes: tuple[NodeTopology, ...]
+    seq: int
