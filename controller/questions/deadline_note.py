@@ -58,7 +58,7 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
     engine.state.estimates = engine.state.estimates.read_only()
     placer = engine.profile_cycles.of(job).placer
     texts = deadline_texts(engine.state, placer, job, now)
-    blocked = limit_blocker(engine.state, placer, job, now)
+    blocked = limit_blocker(engine.profile_cycles.of(job), job, now)
     if blocked is not None:
         texts.append(blocked[1])
     changes = [*_remedies(engine, job, now)]

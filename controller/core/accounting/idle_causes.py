@@ -194,7 +194,7 @@ def _limit_on(cycle: Cycle, job: Job, now: float) -> IdleCause | None:
     state = cycle.state
     if not state.limited:
         return None
-    limit = limit_blocker(state, cycle.placer, job, now)
+    limit = limit_blocker(cycle, job, now)
     if limit is not None:
         kept = limit[0] in (Reason.KEPT_FREE, Reason.RESOURCES)
         return IdleCause.KEPT_FREE if kept else IdleCause.QUOTA

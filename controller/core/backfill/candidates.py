@@ -144,11 +144,12 @@ class BackfillCandidates:
             placement = cycle.find_or_block(
                 self._lane, number, self._now, for_deadlines=cycle.guards_deadlines
             )
-            # The jobs of a lane differ only in their run times, unless deadlines, operators' reservations or
-            # quotas of GPU models treat them differently. If they differ only in run times, jobs of the lane
-            # that run longer than this job find no nodes either.
-            same = not (cycle.guards_deadlines or cycle.state.bars_nodes)
-            if placement is None and same and cycle.search.shared is not None:
+            shared, job = cycle.search.shared, cycle.state.jobs[number]
+            # Skip the jobs of the lane that run longer than this job if a reservation of another job leaves
+            # this job no nodes, because the longer jobs find no nodes either. Deadlines, operators'
+            # reservations and quotas of GPU models are not considered here. They can treat the jobs of a lane
+            # differently.
+            if placement is None and shared is not None and shared.find(job, None, self._now) is None:
                 self._too_long_s = self._runtime(self._entry)
             return placement
         if shape is None or not easy.lends(wanted):

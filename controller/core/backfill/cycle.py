@@ -12,6 +12,7 @@ from controller.core.backfill.conservative.queue_reservations import QueueReserv
 from controller.core.backfill.deadline_guard import DeadlineGuard
 from controller.core.backfill.easy import EasyReservation, earliest_reservation
 from controller.core.backfill.elastic_growth import grow_elastic_jobs
+from controller.core.backfill.jobs_to_reserve import jobs_to_reserve
 from controller.core.backfill.preemptor_starts import start_preemptors
 from controller.core.backfill.quota_reservations import QuotaReservations, QuotaReserved
 from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
@@ -129,7 +130,8 @@ class Cycle:
 
         1. Start jobs whose preemption victims have ended. Cancel nominations that jobs can no longer use.
         2. Start waiting jobs in queue order until one does not fit. Look for victims if this job may preempt.
-        3. Make a reservation for the job that does not fit.
+        3. Make a reservation for the job that does not fit. On nodes that profiles share, jobs_to_reserve.py
+           may choose further jobs for reservations.
         4. Backfill: start later jobs that do not delay the reserved start.
         5. Start jobs that fit only with a shorter time limit (short_starts.py). If no job waits, grow elastic
            jobs.
@@ -251,10 +253,11 @@ class Cycle:
         # Start jobs in queue order (step 2 of `run`).
         self._start_in_order(now, apply)
         shared = self.search.shared
-        # Reserve nodes for the first waiting job (step 3 of `run`). Do it here only if other profiles use the
-        # same nodes. Otherwise `easy_reservation` computes the reservation when backfill first needs it.
+        # Reserve nodes for the first waiting job (step 3 of `run`), and for further jobs on nodes that it
+        # cannot use. Do it here only if other profiles use the same nodes. Otherwise `easy_reservation`
+        # computes the reservation when backfill first needs it.
         if shared is not None:
-            shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
+            shared.reserve(jobs_to_reserve(self, now), now)
         if self.head is not None:
             # Store the versions only if a job waits. Without a waiting job the next pass has nothing to skip.
             self._seen = self.versions()
@@ -464,6 +467,8 @@ class Cycle:
         if self.state.bars_nodes or (for_deadlines and self.guards_deadlines):
             barred = self.search.barred(job, now, for_deadlines=for_deadlines)
         placement = self.placer.find(job.ask, barred) if shared is None else shared.find(job, barred, now)
+        if placement is None and shared is not None and shared.further and self.placer.fits(lane.ask):
+            placement = shared.find_before(job, self._further_behind(number), barred, now)
         excluded = barred is not None or shared is not None
         if placement is None and excluded and self.placer.fits(lane.ask):
             self.keep_out(number, now)
@@ -473,6 +478,15 @@ class Cycle:
             lane.fit.block(self.state.nodes.room_version, Reason.LICENCE)
             return None
         return placement
+
+    def _further_behind(self, number: int) -> list[int]:
+        """Return the jobs behind job `number` in the queue that have a further reservation
+        (jobs_to_reserve.py). A start of the job may delay them, because it comes before them.
+        """
+        further = [] if self.search.shared is None else self.search.shared.further
+        entries = [self.queue.entry(each) for each in further if each in self.queue]
+        own = self.position(self.queue.entry(number))
+        return [entry[1] for entry in entries if self.position(entry) > own]
 
     def keep_out(self, number: int, now: float) -> None:
         """Set the pending reason of a job that fits on free nodes but may not use them.
@@ -600,7 +614,7 @@ class Cycle:
         """
         if shared is not self.shared:
             self.reservations.forget_all()
-            self.search.shared = shared
+            self.search.shared = self.limits.shared = shared
             self.head = None
 
     def resume(self, other: Cycle) -> None:

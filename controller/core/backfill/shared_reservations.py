@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack
 from typing import Protocol
 
 from controller.core.backfill.conservative.queue_reservations import QueueReservations
 from controller.core.backfill.conservative.reservation import BackfillReservation
 from controller.core.backfill.conservative.reservation_table import ReservationTable
-from controller.core.cluster.node_table import Bools
+from controller.core.cluster.node_table import Bools, RowSet
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placement, Placer
-from controller.core.queue.queue import QueueEntry
 from controller.core.state.state import State
+from wire.names import WHOLE_GPU
 
 
 class GuaranteedStart(Protocol):
@@ -67,16 +68,63 @@ class SharedReservations:
         """Return whether the reserved start of a job of this profile has come."""
         return any(each.starts_at <= now for each in self.reservations.by_job.values())
 
-    def reserve(self, head: QueueEntry | None, now: float) -> None:
-        """Reserve the earliest start for the first waiting job. Drop the profile's other reservations."""
-        if head is not None or self.reservations.by_job:
-            self.reservations.update([] if head is None else [(head[1], None)], now)
+    def reserve(self, jobs: Mapping[int, RowSet | None], now: float) -> None:
+        """Reserve the earliest start for each of `jobs`, in this order. Drop all other reservations of the
+        profile.
+
+        The value of a job is the set of nodes on which the job may reserve its start; None means all nodes.
+        """
+        reservations = self.reservations
+        reservations.only_on.clear()
+        for job, rows in jobs.items():
+            reserved = reservations.by_job.get(job)
+            if rows is not None:
+                reservations.only_on[job] = rows
+                if reserved is not None and reserved.rows & ~rows:
+                    # Drop this reservation, because an earlier job can now use one of its nodes.
+                    reservations.forget(job)
+        if jobs or reservations.by_job:
+            reservations.update([(job, None) for job in jobs], now)
+
+    @property
+    def further(self) -> Collection[int]:
+        """The ids of the jobs with a further reservation, on nodes that the first waiting job cannot use."""
+        return self.reservations.only_on.keys()
 
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
         """Return the best placement of the job that delays no reservation of another job (see
         QueueReservations.find_now).
         """
         return self.reservations.find_now(job, barred, now, fewer)
+
+    def find_before(
+        self, job: Job, later: Iterable[int], barred: Bools | None, now: float
+    ) -> Placement | None:
+        """Return the best placement of the job that may delay the reservations of the jobs in `later`, but no
+        others. If there is one, drop the reservations of `later`, so that they are made again.
+        """
+        later = [each for each in later if each in self.reservations.by_job]
+        if not later:
+            return None
+        with ExitStack() as stack:
+            for each in later:
+                stack.enter_context(self.reservations.without(each, now))
+            placement = self.find(job, barred, now)
+        if placement is not None:
+            for each in later:
+                self.reservations.forget(each)
+        return placement
+
+    def delayed_by(self, job: Job, barred: Bools | None, now: float) -> BackfillReservation | None:
+        """Return the first reservation of another job of this profile without which the job could start now;
+        None if there is none.
+        """
+        for number, reserved in sorted(self.reservations.by_job.items(), key=lambda each: each[1].starts_at):
+            if number != job.id:
+                with self.reservations.without(number, now):
+                    if self.find(job, barred, now) is not None:
+                        return reserved
+        return None
 
     def needs_reserved_licences(self, job: Job, now: float) -> bool:
         """Return whether the job needs licences that are free now but reserved for other jobs."""
@@ -92,6 +140,13 @@ class SharedReservations:
             return None
         with self.reservations.without(job.id, now):
             return self._table.barred(shape.part, self._runtime(job), now)
+
+    def unreserved_gpus(self, duration: float, now: float) -> dict[int, int]:
+        """Return, by row number of each node with a reservation, the number of wholly free GPUs that no
+        reservation needs within `duration` seconds.
+        """
+        found = self._table.free_beside_all(duration, now)
+        return {row: sum(milli == WHOLE_GPU for milli in free.gpus) for row, free in found.items()}
 
     def starts_on(self, row: int, other_than: Job) -> list[tuple[float, int]]:
         """Return (reserved start, job) for each reservation of another job on this node, soonest first."""

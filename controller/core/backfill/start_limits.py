@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from controller.core.backfill.shared_reservations import SharedReservations
 from controller.core.cluster.gpus.gpu_requirements import milli_by_model
 from controller.core.fairshare.share_tree import ShareAtLimit
 from controller.core.model.allocation import Allocation
@@ -22,6 +23,10 @@ StartLimit = LimitExceeded | ShareAtLimit | HoursClosed | BudgetSpent | GpusKept
 """A limit that keeps a job from starting."""
 
 
+def _all_gpus(_duration: float, _now: float) -> dict[int, int]:
+    return {}
+
+
 class StartLimits:
     """Checks the quotas, share limits and start hours of queues of one profile before each start.
 
@@ -31,9 +36,11 @@ class StartLimits:
     (`State.limited` is False), callers skip the check.
     """
 
-    def __init__(self, state: State, placer: Placer) -> None:
+    def __init__(self, state: State, placer: Placer, shared: SharedReservations | None = None) -> None:
         self._state = state
         self._placer = placer
+        self.shared = shared
+        """The reservations on nodes that the profile shares with other profiles; None if it shares none."""
         self._kept_gpus = KeptGpus(state.quotas.rules.queues)
         self.again_at = NEVER
         """The time at which a job that is over a limit on past usage, or outside the hours of its queue, may
@@ -94,7 +101,10 @@ class StartLimits:
             return None
         priority = self._state.quotas.rules.queue(job.spec.queue).priority
         versions = nodes.change_count, nodes.layout_version
-        kept = self._kept_gpus.bars(priority, shape.part, shape.nodes, nodes.columns, versions, now)
+        unreserved = _all_gpus if self.shared is None else self.shared.unreserved_gpus
+        kept = self._kept_gpus.bars(
+            priority, shape.part, shape.nodes, nodes.columns, versions, now, unreserved
+        )
         return None if kept is None else replace(kept, withheld=self._placer.fits(job.ask))
 
     def _at_share_limit(self, job: Job, now: float) -> ShareAtLimit | None:

@@ -62,12 +62,13 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
     return find_beside_reservation(placer or cycle.placer, shape, easy, barred) is not None
 
 
-def limit_blocker(state: State, placer: Placer, job: Job, now: float) -> tuple[Reason, str] | None:
+def limit_blocker(cycle: Cycle, job: Job, now: float) -> tuple[Reason, str] | None:
     """Return the pending reason and a sentence if a quota or share limit keeps the job from starting.
 
     None if no limit keeps it from starting.
     """
-    allowance = StartLimits(state, placer)
+    state = cycle.state
+    allowance = StartLimits(state, cycle.placer, cycle.shared)
     over = allowance.over(job, now)
     if isinstance(over, ShareAtLimit):
         return over.reason, share_limit_text(state, over, now)

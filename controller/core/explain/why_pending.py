@@ -182,7 +182,7 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
     field = placer.unsupported_request(job.ask.part)
     if field is not None:
         return Why(Reason.RESOURCES, unfiltered_message(field))
-    limit = limit_blocker(state, placer, job, now)
+    limit = limit_blocker(cycle, job, now)
     if limit is not None and limit[0] is not Reason.RESOURCES:
         return Why(*limit)
     reserved_quota = cycle.quota_delay(job, now)
@@ -361,6 +361,9 @@ def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
         return f"fits now, but would delay jobs before it: it can start in {wait} at the latest"
     if cycle.backfill.reserves is Reserves.ALL_JOBS:
         return _without_reservation(cycle)
+    if cycle.shared is not None:
+        barred = cycle.search.barred(job, now, for_deadlines=True)
+        first_start = cycle.shared.delayed_by(job, barred, now) or first_start
     if first_start is None:
         return "fits now, but no job may start before the first waiting job"
     first = state.jobs[first_start.job].label

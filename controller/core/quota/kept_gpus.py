@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +12,11 @@ from controller.core.model.request import PerNodeRequest
 from controller.core.quota.queue_rules import QueueRule
 from wire.names import WHOLE_GPU, Reason
 from wire.text import counted, duration, printable
+
+Unreserved = Callable[[float, float], Mapping[int, int]]
+"""A function of a duration in seconds and the present time. By row number of each node with reservations, it
+returns the number of free GPUs that no reservation needs within the duration.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,8 @@ class GpusKept:
     queue: str
     kept: int
     free: int
+    reserved: int
+    """The number of free GPUs that a backfill reservation needs within the default time limit of `queue`."""
     now: float
     until: float
     """The time at which the queue stops keeping GPUs free; infinity if the queue keeps them at all times."""
@@ -38,7 +45,9 @@ class GpusKept:
     def __str__(self) -> str:
         end = "" if math.isinf(self.until) else f" for another {duration(self.until - self.now)}"
         kept = counted(self.kept, "free GPU")
-        return f"queue {printable(self.queue)!r} keeps {kept} for its jobs{end}; {self.free} are free now"
+        reserved = f", {self.reserved} of them reserved for waiting jobs" if self.reserved else ""
+        free = f"{self.free} are free now{reserved}"
+        return f"queue {printable(self.queue)!r} keeps {kept} for its jobs{end}; {free}"
 
 
 class KeptGpus:
@@ -48,7 +57,9 @@ class KeptGpus:
     1. Only jobs in queues with a lower priority than the queue that keeps GPUs can be kept from starting.
     2. Of these jobs, only narrow ones are kept from starting: jobs on one node that do not need all GPUs of a
        node. If a wider job had to wait for two more GPUs, whole nodes would stay idle.
-    3. A narrow job may not start if fewer GPUs than `keep_free_gpus` would then be free.
+    3. A narrow job may not start if fewer GPUs than `keep_free_gpus` would then be free for jobs of the
+       queue. A free GPU does not count if a backfill reservation needs it within the default time limit of
+       the queue, because a job with this limit could not use it.
 
     The queue keeps a number of free GPUs and not particular GPUs. As soon as a job of the queue has taken one
     of them, the next GPU that becomes free is kept.
@@ -62,7 +73,8 @@ class KeptGpus:
 
     def __init__(self, rules: Mapping[str, QueueRule]) -> None:
         self._keepers = [(name, rule) for name, rule in rules.items() if rule.keep_free_gpus]
-        self._free = 0
+        self._free: list[int] = []
+        """The number of wholly free GPUs of each node that takes jobs, by row number."""
         self._counted_at: tuple[int, int] | None = None
         """The versions of the nodes at which `_free` was counted."""
 
@@ -77,11 +89,13 @@ class KeptGpus:
         table: NodeTable,
         versions: tuple[int, int],
         now: float,
+        unreserved: Unreserved,
     ) -> GpusKept | None:
         """Return why a job may not start now; None if no queue keeps GPUs from the job.
 
         `priority` is that of the job's queue. The job needs `part` on each of `nodes` nodes. `versions` must
         change when GPUs of `table` become free or busy, because the count of free GPUs is cached.
+        `unreserved` returns, for each node with reservations, the free GPUs that no reservation needs.
         """
         if not part.wants_gpus or nodes > 1 or part.gpus >= table.gpu_count.max(initial=1):
             return None
@@ -90,14 +104,18 @@ class KeptGpus:
             if rule.priority <= priority or (hours is not None and not hours.is_open(now)):
                 continue
             free = self._free_gpus(table, versions)
-            if free - max(part.gpus, 1) < rule.keep_free_gpus:
+            limit_s = rule.default_time_limit_s or rule.max_time_limit_s or math.inf
+            reserved = sum(max(0, free[row] - left) for row, left in unreserved(limit_s, now).items())
+            if sum(free) - reserved - max(part.gpus, 1) < rule.keep_free_gpus:
                 until = math.inf if hours is None else hours.next_closing(now)
-                return GpusKept(name, rule.keep_free_gpus, free, now, until)
+                return GpusKept(name, rule.keep_free_gpus, sum(free), reserved, now, until)
         return None
 
-    def _free_gpus(self, table: NodeTable, versions: tuple[int, int]) -> int:
-        """Return the number of GPUs that are wholly free on nodes that take jobs."""
+    def _free_gpus(self, table: NodeTable, versions: tuple[int, int]) -> list[int]:
+        """Return the number of wholly free GPUs of each node, by row number. It is 0 for a node that takes no
+        jobs.
+        """
         if self._counted_at != versions:
-            self._free = int((table.gpu_free[table.open] == WHOLE_GPU).sum())
+            self._free = ((table.gpu_free == WHOLE_GPU).sum(axis=1) * table.open).tolist()
             self._counted_at = versions
         return self._free

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from controller.core.backfill.conservative.reservation import BackfillReservation
 from controller.core.backfill.conservative.reservation_table import ReservationTable
 from controller.core.backfill.conservative.slot_search import SlotSearch
-from controller.core.cluster.node_table import Bools, either_mask
+from controller.core.cluster.node_table import Bools, RowSet, either_mask
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.state.state import State
@@ -49,7 +49,9 @@ class QueueReservations:
         """`Nodes.room_version` and `edition` of the reservation table as of the last update."""
         self._openings = (-1, -1, True)
         """The result of `_openings_now` when reservations were last moved to earlier starts (step 2)."""
-        self._slots = SlotSearch(state, placer, runtime, self.table)
+        self.only_on: dict[int, RowSet] = {}
+        """By job, the nodes on which the job may reserve its start. Other jobs may use all nodes."""
+        self._slots = SlotSearch(state, placer, runtime, self.table, self.only_on)
 
     def resume(self, other: QueueReservations) -> None:
         """Copy the reservations from `other`, the object for the same queue on another copy of the cluster
@@ -59,6 +61,7 @@ class QueueReservations:
         """
         if self.table.resume(other.table):
             self.by_job, self.refused = dict(other.by_job), set(other.refused)
+            self.only_on.update(other.only_on)
             current = other._seen == (other._state.nodes.room_version, other.table.edition)
             self._seen = (self._state.nodes.room_version, self.table.edition) if current else (-1, -1)
             affinity, theirs = self._state.nodes.job_affinity, other._state.nodes.job_affinity

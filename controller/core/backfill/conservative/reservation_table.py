@@ -351,6 +351,10 @@ class ReservationTable:
             if row in reserved
         }
 
+    def free_beside_all(self, duration: float, now: float) -> dict[int, FreeResources]:
+        """Return `free_beside` of all nodes that have a reservation."""
+        return self.free_beside(self._rows_with_reservations(), duration, now)
+
     def _rows_with_reservations(self) -> Collection[int]:
         """Return the row numbers of the nodes with a reservation."""
         if self.shared:

@@ -57,8 +57,15 @@ class SlotSearch:
     """
 
     def __init__(
-        self, state: State, placer: Placer, runtime: Callable[[Job], float], table: ReservationTable
+        self,
+        state: State,
+        placer: Placer,
+        runtime: Callable[[Job], float],
+        table: ReservationTable,
+        only_on: Mapping[int, RowSet],
     ) -> None:
+        self._only_on = only_on
+        """By job, the nodes to which the search is restricted; see QueueReservations."""
         self._state = state
         self._placer = placer
         self._runtime = runtime
@@ -95,10 +102,11 @@ class SlotSearch:
         return found
 
     def _suited(self, part: PerNodeRequest, job: Job) -> RowSet:
-        """Return the nodes that could hold the request if they were empty. Two kinds of nodes are left out:
+        """Return the nodes that could hold the request if they were empty. Three kinds of nodes are left out:
         1. Nodes on which a job with this request would break an affinity term of the request, of a running
            job or of a job with a reservation.
         2. Nodes with a GPU model for which the tenants of the job have no quota left.
+        3. Nodes on which the job may not reserve its start (`_only_on`).
         """
         nodes = self._state.nodes
         if self._versions != (nodes.layout_version, nodes.status_version) or len(self._open) >= MAX_CACHED:
@@ -109,6 +117,7 @@ class SlotSearch:
             rows = self._open[part] = rows_where(self._placer.possible_nodes(part))
         suited = self._table.affinity.suited(part, nodes)
         rows = rows if suited is None else rows & rows_where(suited)
+        rows &= self._only_on.get(job.id, rows)
         full = self._state.nodes_at_model_quota(job)
         return rows if full is None else rows & ~rows_where(full)
 

@@ -132,3 +132,22 @@ def test_the_rule_concerns_only_narrow_jobs_of_queues_with_a_lower_priority(
     number = harness.submit(job)
     harness.tick()
     assert bool(harness.nodes_of(number)) == starts
+
+
+def test_gpus_with_a_reservation_do_not_count_as_free_for_the_queue() -> None:
+    policy = POLICY.format(backfill="easy") + '[profiles.urgent]\nqueues = ["service"]\n'
+    harness = EngineHarness(build_pipeline(load_text(policy, "s.toml")), now=NOON)
+    for node in ("n1", "n2"):
+        harness.join(node)
+    for gpus in (8, 5):
+        harness.submit(spec(gpus, time_limit_s=HOUR_S))
+    harness.tick()
+    harness.submit(spec(16, nodes=2, time_limit_s=HOUR_S))
+    sweep = harness.submit(spec(1, time_limit_s=HOUR_S / 2))
+    harness.tick()
+    why = harness.why(sweep)
+    assert why.reason is Reason.KEPT_FREE
+    assert why.sentence == (
+        "queue 'interactive' keeps 2 free GPUs for its jobs for another 6h00m; "
+        "3 are free now, 3 of them reserved for waiting jobs"
+    )

@@ -1,0 +1,60 @@
+"""Chooses the waiting jobs that get a backfill reservation on nodes that several profiles share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from controller.core.cluster.node_table import RowSet, rows_where
+from controller.core.framework.interfaces import Reserves
+
+if TYPE_CHECKING:
+    from controller.core.backfill.cycle import Cycle
+
+
+def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
+    """Return the waiting jobs of the profile that get a reservation in this pass, the first waiting job
+    first. The value is the set of nodes on which the job may reserve its start; None means all nodes.
+
+    Algorithm
+    1. The first waiting job gets a reservation on any nodes.
+    2. The reservation of this job protects no node that the job can never use. On such nodes the first other
+       waiting job, in queue order, gets a reservation. Jobs that a quota or another limit keeps from starting
+       are left out.
+    3. Repeat step 2 with the nodes that none of these jobs can use, until there are no such nodes or no such
+       jobs.
+
+    Invariant: no further reservation (step 2) is on a node that a job before it in the result can use.
+    Cost: O(nodes) if the first waiting job can use every node, otherwise O(lanes x log lanes) and one test of
+    limits for each further reservation.
+
+    Example: the first waiting job is a gang that needs H100 GPUs. Without a further reservation, jobs of one
+    GPU take each A100 GPU that becomes free, and a job that needs a whole node waits although no other job
+    needs the A100 nodes more. With a further reservation, one A100 node is emptied for this job.
+    """
+    head = cycle.head
+    if head is None or cycle.backfill.reserves is Reserves.NO_JOB:
+        return {}
+    found: dict[int, RowSet | None] = {head[1]: None}
+    placer, queue, jobs = cycle.placer, cycle.queue, cycle.state.jobs
+    shape = placer.shape(jobs[head[1]].ask)
+    if shape is None:
+        return found
+    left = rows_where(placer.nodes.columns.open) & ~rows_where(placer.possible_nodes(shape.part))
+    if not left:
+        return found
+    heads = [(cycle.position(entry), lane) for lane in queue if (entry := lane.head()) is not None]
+    for (_, number), lane in sorted(heads, key=lambda each: each[0]):
+        shape = placer.shape(lane.ask)
+        if shape is None or number in found:
+            continue
+        suited = rows_where(placer.possible_nodes(shape.part))
+        if (suited & left).bit_count() < (lane.ask.least or shape.nodes):
+            continue
+        job = jobs[number]
+        if cycle.state.limited and (cycle.limits.over(job, now) or cycle.quota_delay(job, now)) is not None:
+            continue
+        found[number] = left
+        left &= ~suited
+        if not left:
+            break
+    return found

@@ -1,0 +1,126 @@
+"""Further reservations, on nodes that the first waiting job cannot use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.core.forecast.forecast import forecast, fork
+from controller.core.framework.profiles import Profile
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.quota.quotas import QuotaConfig
+from controller.plugins.backfill.kinds import Greedy
+from controller.plugins.quotas.local import LocalQuotas, QuotaTable
+from tests.engine_harness import PIPELINE, EngineHarness, spec
+from wire.names import Reason
+
+HOUR = 3_600.0
+A, B = {"node": "a"}, {"node": "b"}
+
+
+def cluster(policy: Pipeline = PIPELINE) -> EngineHarness:
+    """Two profiles share the nodes a and b with 8 GPUs each. On a runs a job of 8 GPUs for 3 hours, on b run
+    two jobs (2 and 3) of 4 GPUs for 1 hour.
+    """
+    profiles = Profile("urgent", policy, queues=("urgent",)), Profile("default", policy)
+    harness = EngineHarness(replace(policy, profiles=profiles))
+    for name in "ab":
+        harness.join(name, gpus=8)
+    harness.submit(spec(8, selector=A, time_limit_s=3 * HOUR))
+    for _ in range(2):
+        harness.submit(spec(4, selector=B, time_limit_s=HOUR))
+    harness.tick()
+    return harness
+
+
+def reserved(harness: EngineHarness) -> dict[int, float]:
+    """Return the hours until the reserved start of each job of the default profile, by job."""
+    found = harness.engine.profile_cycles.last.reservations.by_job
+    return {job: (each.starts_at - harness.now) / HOUR for job, each in found.items()}
+
+
+def test_nodes_that_the_first_job_cannot_use_are_reserved_for_the_next_job() -> None:
+    harness = cluster()
+    first = harness.submit(spec(8, selector=A, time_limit_s=HOUR))
+    wide = harness.submit(spec(8, time_limit_s=HOUR))
+    harness.submit(spec(8, time_limit_s=HOUR))  # Behind `wide`: b is reserved already.
+    harness.tick()
+    assert reserved(harness) == {first: 3, wide: 1}
+    harness.exit(2)
+    long = harness.submit(spec(1, time_limit_s=2 * HOUR))
+    short = harness.submit(spec(1, time_limit_s=0.5 * HOUR))
+    harness.tick()
+    assert (harness.nodes_of(long), harness.nodes_of(short)) == ([], ["b"])
+    why = harness.why(long)
+    assert why.reason is Reason.PRIORITY
+    assert why.sentence == (
+        f"fits now, but may run for 2h00m and would delay job {wide}, which can start in 1h00m at the latest"
+    )
+    harness.exit(short)
+    harness.exit(3)
+    harness.tick()
+    assert harness.nodes_of(wide) == ["b"]
+
+
+def test_first_job_that_can_use_all_nodes_has_the_only_reservation() -> None:
+    harness = cluster()
+    first = harness.submit(spec(8, time_limit_s=HOUR))
+    harness.submit(spec(8, selector=A, time_limit_s=HOUR))
+    harness.tick()
+    assert reserved(harness) == {first: 1}
+
+
+def test_job_that_comes_before_in_the_queue_may_delay_a_further_reservation() -> None:
+    harness = cluster()
+    first = harness.submit(spec(8, selector=A, time_limit_s=HOUR, priority=75))
+    wide = harness.submit(spec(8, time_limit_s=HOUR, priority=25))
+    harness.tick()
+    assert reserved(harness) == {first: 3, wide: 1}
+    harness.exit(2)
+    before = harness.submit(spec(1, time_limit_s=2 * HOUR, priority=50))
+    harness.tick()
+    assert harness.nodes_of(before) == ["b"]
+    assert reserved(harness) == {first: 3, wide: 2}
+
+
+def test_further_reservation_is_dropped_when_an_earlier_job_can_use_its_node() -> None:
+    harness = cluster()
+    first = harness.submit(spec(8, selector=A, time_limit_s=HOUR))
+    wide = harness.submit(spec(8, time_limit_s=HOUR))
+    harness.tick()
+    assert reserved(harness) == {first: 3, wide: 1}
+    urgent = harness.submit(spec(8, time_limit_s=HOUR, priority=100))
+    harness.tick()
+    assert reserved(harness) == {urgent: 1}
+
+
+def test_job_over_a_quota_has_no_further_reservation() -> None:
+    tables = LocalQuotas(users={"eve": QuotaTable(gpus=8)})
+    harness = cluster(replace(PIPELINE, rules=QuotaConfig({}, tables)))
+    harness.exit(2)
+    harness.submit(spec(4, time_limit_s=HOUR), user="eve")
+    harness.tick()
+    first = harness.submit(spec(8, selector=A, time_limit_s=HOUR))
+    harness.submit(spec(8, time_limit_s=HOUR), user="eve")
+    wide = harness.submit(spec(8, time_limit_s=HOUR))
+    harness.tick()
+    assert reserved(harness) == {first: 3, wide: 1}
+
+
+def test_backfill_without_reservations_makes_no_further_ones() -> None:
+    harness = cluster(replace(PIPELINE, backfill=Greedy()))
+    harness.submit(spec(8, selector=A, time_limit_s=HOUR))
+    harness.submit(spec(8, time_limit_s=HOUR))
+    harness.tick()
+    assert reserved(harness) == {}
+
+
+def test_forecast_keeps_further_reservations() -> None:
+    harness = cluster()
+    harness.submit(spec(8, selector=A, time_limit_s=HOUR))
+    harness.submit(spec(8, time_limit_s=HOUR))
+    harness.tick()
+    harness.exit(2)
+    long = harness.submit(spec(1, time_limit_s=2 * HOUR))
+    harness.tick()
+    found = forecast(fork(harness.engine), harness.now, (), long)
+    assert found.starts[long].at == harness.now + 2 * HOUR
