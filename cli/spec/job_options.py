@@ -37,6 +37,7 @@ from wire.job.gangs import MemberFailure
 from wire.job.gpu_requirements import parse_domains, parse_require_or_prefer, parse_topology
 from wire.job.job_affinity import parse_job_term
 from wire.job.licences import parse_licence
+from wire.job.mail import mail_types
 from wire.job.spec import gpus_text
 from wire.job.start_conditions import RELAXABLE, OnNodeLost
 from wire.names import priority_name
@@ -577,6 +578,23 @@ _ROWS = (
         "best_effort",
         "Request almost no CPU and memory; the job may use all CPU and memory that other jobs leave idle.",
         **SWITCH,
+    ),
+    JobOption(
+        "mail_user",
+        "Address for mail about the job. Default: the user that submits the job.",
+        metavar="ADDRESS",
+        title="mail to",
+    ),
+    JobOption(
+        "mail_type",
+        "Events about which mail is sent, separated by commas: BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, "
+        "TIME_LIMIT_90, TIME_LIMIT_80, TIME_LIMIT_50, INVALID_DEPEND, ARRAY_TASKS, ALL or NONE. "
+        "Default: NONE.",
+        "mail_types",
+        metavar="EVENTS",
+        read=mail_types,
+        show=option_texts.commas,
+        title="mail",
     ),
     JobOption("hold", "Hold the job, so that it does not start before 'corral job release'.", **SWITCH),
 )

@@ -28,6 +28,10 @@ def any_value(value: Any) -> Texts:
     return [str(getattr(value, "value", value))] if value else []
 
 
+def commas(values: tuple[str, ...]) -> Texts:
+    return [",".join(values)] if values else []
+
+
 def size(mib: int | None) -> Texts:
     return [] if not mib else [f"{mib}M" if mib % 1024 else f"{mib // 1024}G"]
 

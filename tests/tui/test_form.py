@@ -100,7 +100,7 @@ LEFT_TO_THE_COMMAND = """
     preemptible profile
     preferences relax relax_after_s restart scratch_mib start_within_s tasks_per_node tolerations topology
     time_min_s health warn_s warn_signal
-    batch by_default comment error merge_output open_mode output umask
+    batch by_default comment error mail_types mail_user merge_output open_mode output umask
 """
 """The form has the fields that most jobs need. A new field of a job gets a line in it, or its name here."""
 

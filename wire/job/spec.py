@@ -15,6 +15,7 @@ from wire.job.health import HealthCheck, health_problems
 from wire.job.images import image_problems, image_texts
 from wire.job.job_affinity import JobTerm, job_affinity_problems
 from wire.job.licences import licence_problems
+from wire.job.mail import mail_problems
 from wire.job.output_files import output_problems
 from wire.job.start_conditions import DEFAULT_RESTART, Dependency, OnNodeLost, Restart, condition_problems
 from wire.names import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
@@ -40,6 +41,7 @@ class JobSpec:
     - `profile` is the name of a scheduler profile that accepts the job. None means the first profile that
       accepts the job.
     - `health` has no flag: [services.NAME] in scheduler.toml and the API set it.
+    - Mail about the events `mail_types` goes to `mail_user`; empty means the user of the job.
     - `comment` has no effect. `lease_s` is not set by users: the controller records the job's lease in it.
     """
 
@@ -107,6 +109,8 @@ class JobSpec:
     merge_output: bool = False
     batch: bool = False
     comment: str = ""
+    mail_user: str = ""
+    mail_types: tuple[str, ...] = ()
     health: Optional[HealthCheck] = None
 
     @property
@@ -349,6 +353,7 @@ _SELDOM_CHECKS = (
     ),
     _if_set("comment tasks_per_node workdir", _process_problems),
     _if_set("image mounts", image_problems),
+    _if_set("mail_user mail_types", mail_problems),
     _if_set("output error open_mode umask", output_problems),
     _if_set("datasets gpu topology", gpu_requirement_problems),
     _if_set("licences", lambda spec: licence_problems(spec.licences)),

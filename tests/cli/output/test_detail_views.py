@@ -55,6 +55,7 @@ TEXTS = {
     "checkpoint_keep": "3",
     "time_min": "15m",
     "warn_signal": "USR2",
+    "mail_type": "END,FAIL",
     "warn_time": "3m",
     "min_runtime": "3m",
     "array": "0-3",
