@@ -7,9 +7,8 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional
 
 from agent.attempts import actions, attempt_record, environment, lease, log_retention
 from agent.attempts.actions import AttemptAction
@@ -20,12 +19,11 @@ from agent.attempts.launch_spec import LaunchSpec
 from agent.attempts.log_retention import SettledLogs
 from agent.attempts.spool import AttemptKey, Spool, SpooledAttempt, format_key, parse_key
 from agent.attempts.start_order import CannotLaunch, HostUnfit, LaunchBuilder, UnixAccounts
+from agent.attempts.usage_reporter import UsageReporter
 from agent.checkpoints.watcher import CheckpointWatcher
 from agent.controller_channel import AgentExit, Channel
 from agent.event_loop import EventLoop
 from agent.gpus.interface import GpuSource
-from agent.gpus.process_owners import GpuHolder
-from agent.gpus.usage_meter import UsageMeter
 from agent.host.facts import HostFacts
 from agent.interactive.exec_sessions import CannotExec, ExecSessions
 from agent.interactive.health_checks import HealthChecks
@@ -60,7 +58,7 @@ from wire.agent.orders import (
     StopReading,
     TimeLimit,
 )
-from wire.agent.reports import AttemptStatus, GpuProcess, GpuReport, GpuSample, Hello, Pong, Report
+from wire.agent.reports import AttemptStatus, GpuReport, Hello, Pong, Report
 
 AUDIT_INTERVAL_S = 60.0 if HAS_PIDFD else 1.0
 """Seconds between two checks that all supervisors still run. Without pidfd, only this check detects that a
@@ -131,7 +129,7 @@ class Agent:
         self.attempts = AttemptStates(keep)
         self.settled_logs = SettledLogs(policy)
         self.running_log_bytes = policy.log_running_mib << 20
-        self.meter = UsageMeter(spool.directory)
+        self.usage = UsageReporter(spool, self.attempts, cgroups, runtime, self._send_gpu_frame)
         self.clean: set[AttemptKey] = set()
         """Attempts whose GPUs were found clean (no processes, no used memory). Their GPUs are not checked
         again.
@@ -216,10 +214,10 @@ class Agent:
                     self.cpus.adopt(key, sorted(os.sched_getaffinity(supervisor)))
 
     def unsettled(self) -> tuple[AttemptStatus, ...]:
-        """Return the status and GPU usage of each attempt whose end the controller has not stored yet, for
+        """Return the status and usage of each attempt whose end the controller has not stored yet, for
         the hello (the first message to the controller).
         """
-        return tuple(map(self.meter.with_usage, self.attempts.unsettled()))
+        return tuple(map(self.usage.with_usage, self.attempts.unsettled()))
 
     def serve(self, hello: Hello) -> None:
         """Send the hello (the first message to the controller). Then run the loop until the connection is
@@ -236,7 +234,8 @@ class Agent:
         self.checkpoints.start()
         for key in self.attempts.running_keys():
             self.health_checks.watch(key)
-        self.gpus.watch(self.loop, self._gpu_holders, self._send_gpu_frame, self._add_samples)
+        self.usage.start(self.loop)
+        self.gpus.watch(self.loop, self.usage.gpu_holders, self._send_gpu_frame, self.usage.add_gpu_samples)
         try:
             while True:
                 self._run_once()
@@ -518,7 +517,7 @@ class Agent:
         again.
         """
         status = action.report.status
-        self.channel.send(Report(self.meter.with_usage(status)))
+        self.channel.send(Report(self.usage.with_usage(status)))
         if status.pid is not None and status.ended_at is None:
             self.health_checks.watch((status.job, status.attempt))
         word, _, why = status.why.partition(": ")
@@ -553,7 +552,7 @@ class Agent:
         self._count_logs(key, time.time())
         for surplus in self.settled_logs.take_surplus(time.time(), self.attempts.user(key)):
             self._perform(self.attempts.forget(surplus))
-        self.meter.forget(key)
+        self.usage.forget(key)
         self.clean.discard(key)
 
     def _delete_logs(self, action: actions.DeleteLogs) -> None:
@@ -599,21 +598,3 @@ class Agent:
         """
         if not (self.channel.congested and isinstance(frame, GpuReport)):
             self.channel.send(frame)
-
-    def _gpu_holders(self) -> list[GpuHolder]:
-        """Return the running attempts that have GPUs. For attempts with a container image, the result
-        includes the HMAC key that checks the marks (signed environment variables) of their processes.
-        """
-        spool, key, found = str(self.spool.root), self.spool.mark_key, []
-        for each in self.attempts.gpu_holders():
-            order = self.attempts.order((each.job, each.attempt))
-            marked = order is not None and order.image
-            found.append(replace(each, spool=spool, mark_key=key) if marked else each)
-        return found
-
-    def _add_samples(self, samples: list[GpuSample], processes: Sequence[GpuProcess]) -> None:
-        holders, now = self.attempts.gpu_holders(), time.monotonic()
-        self.meter.add_samples(holders, samples, processes, now)
-        uses = self.meter.due_uses(holders, now)
-        if uses:
-            self._send_gpu_frame(GpuReport((), uses))

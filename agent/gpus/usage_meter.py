@@ -4,9 +4,7 @@
    now.
 2. Every `SAVE_INTERVAL_S` seconds, save the sums of an attempt in a file beside its record. A restart of the
    agent loses at most the usage since then.
-3. Every `REPORT_INTERVAL_S` seconds, and when an attempt has its first sums, send the usage of all running
-   attempts.
-4. Add the final sums to the status of an ended attempt.
+3. Add the final sums to the status of an ended attempt.
 """
 
 from __future__ import annotations
@@ -20,11 +18,10 @@ from typing import Callable, Iterable, Optional, Sequence
 
 from agent.attempts.spool import AttemptKey
 from agent.gpus.process_owners import GpuHolder
-from wire.agent.reports import AttemptStatus, AttemptUse, GpuProcess, GpuSample, GpuUse, Usage
+from wire.agent.reports import AttemptStatus, GpuProcess, GpuSample, GpuUse, Usage
 from wire.names import WHOLE_GPU
 
 SAVE_INTERVAL_S = 30.0
-REPORT_INTERVAL_S = 10.0
 _LONGEST_S = 60.0
 """If two readings are more seconds apart than this, the usage between them is unknown and does not count."""
 
@@ -66,8 +63,6 @@ class UsageMeter:
         self._directory = directory
         self._sums: dict[AttemptKey, UsageSums] = {}
         self._read_at: Optional[float] = None
-        self._sent: frozenset[AttemptKey] = frozenset()
-        self._sent_at = 0.0
 
     def add_samples(
         self,
@@ -93,23 +88,15 @@ class UsageMeter:
                 self._sums[key].saved_at = now
                 self._save(key)
 
-    def due_uses(self, holders: Iterable[GpuHolder], now: float) -> tuple[AttemptUse, ...]:
-        """Return the usage of all running attempts if it is time to send a usage report; otherwise return an
-        empty tuple.
-
-        The result never leaves out a running attempt, because the controller replaces all usage values of
-        this node by the result.
-        """
-        uses = {}
+    def uses(self, holders: Iterable[GpuHolder]) -> dict[AttemptKey, GpuUse]:
+        """Return the usage of each of these attempts that has been measured."""
+        found = {}
         for holder in holders:
             key = (holder.job, holder.attempt)
             use = self._sums[key].summary() if key in self._sums else None
             if use is not None:
-                uses[key] = AttemptUse(*key, use)
-        if uses.keys() <= self._sent and now - self._sent_at < REPORT_INTERVAL_S:
-            return ()
-        self._sent, self._sent_at = frozenset(uses), now
-        return tuple(uses.values())
+                found[key] = use
+        return found
 
     def with_usage(self, status: AttemptStatus) -> AttemptStatus:
         """Return the status of an ended attempt with its GPU usage added. The status of a running attempt

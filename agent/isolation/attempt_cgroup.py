@@ -126,6 +126,33 @@ class AttemptCgroup:
                         return True
         return False
 
+    def cpu_s(self) -> float | None:
+        """Return the CPU time of all processes of the attempt in seconds, ended ones included; None if no
+        cgroup counts it.
+        """
+        for directory, _, _ in self._parts:
+            if _read(f"{directory}/cpuacct.usage"):
+                return int(_read(f"{directory}/cpuacct.usage")) / 1e9
+            micros = _value(f"{directory}/cpu.stat", "usage_usec")
+            if micros is not None:
+                return micros / 1e6
+        return None
+
+    def memory_mib(self) -> int | None:
+        """Return the memory of all processes of the attempt in MiB, without cached files that the kernel can
+        drop; None if no cgroup counts it.
+        """
+        for directory, _, _ in self._parts:
+            for name, cached in (
+                ("memory.current", "inactive_file"),
+                ("memory.usage_in_bytes", "total_inactive_file"),
+            ):
+                text = _read(f"{directory}/{name}").strip()
+                if text.isdigit():
+                    droppable = _value(f"{directory}/memory.stat", cached) or 0
+                    return max(0, int(text) - droppable) >> 20
+        return None
+
     def peak_mib(self) -> int:
         """Return the peak memory of all processes of the attempt together, in MiB; 0 if the kernel does not
         report it.
@@ -207,3 +234,12 @@ def _read(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def _value(path: str, name: str) -> int | None:
+    """Return the number after `name` in a file of lines such as `usage_usec 4000`; None if it is missing."""
+    for line in _read(path).splitlines():
+        word, _, number = line.partition(" ")
+        if word == name and number.isdigit():
+            return int(number)
+    return None

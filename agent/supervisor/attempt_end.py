@@ -43,6 +43,7 @@ def finish_attempt(attempt: Supervisor) -> None:
         if status and not attempt.why:
             attempt.why = container_supervision.failure_reason(launch, code, attempt.rss_mib)
         container_supervision.remove_containers(launch)
+    attempt.cpu_s = max(attempt.cpu_s, attempt.cgroup.cpu_s() or 0.0)
     _remove_cgroup(attempt)
     attempt.log_trimmer.trim()
     _run_epilog(attempt)

@@ -15,6 +15,7 @@ from cli.jobs.selection import Job, Jobs, Mine, Yes, select, select_one
 from cli.output import detail_views
 from cli.output.confirmation import confirmed
 from cli.output.formats import Format, JobFormat, Output, write_data, write_facts
+from cli.output.job_stats import stats_table
 from cli.output.stderr import print_note, print_refusal
 from cli.output.table_columns import job_table
 from cli.registry import application, examples
@@ -57,6 +58,28 @@ def show(jobs: Jobs, output: Output = Format.TABLE) -> int:
             write_facts(detail_views.of_job(detail))
     else:
         job_table().show(output, found)
+    return 0
+
+
+@app.command(
+    epilog=examples("corral job stats 7", "corral job stats last -o json", "corral job stats 7_[0-3]")
+)
+def stats(jobs: Jobs, output: Output = Format.TABLE) -> int:
+    """Show what jobs requested and what they used: CPUs, memory, GPUs, GPU memory, energy and time.
+
+    The last lines have the options to change. CPUs and GPUs are means; memory is the peak on the node with
+    the most. A running job is measured until now.
+    """
+    client = Client()
+    found = [client.job_stats(each.id) for each in select(client, jobs, mine=False, ended=True)]
+    stats_table(several=len(found) > 1).show(
+        output,
+        [(each, resource) for each in found for resource in each.resources],
+        found[0] if len(found) == 1 else found,
+    )
+    for each in found if output in (Format.TABLE, Format.WIDE) else ():
+        if each.change:
+            print_note(f"change for job {each.label}: corral submit {each.change} …")
     return 0
 
 

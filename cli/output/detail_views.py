@@ -56,6 +56,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("placement", of_quality(job)),
         ("holds", "\n".join(map(_held, job.held))),
         ("gpu use", _gpu_use(job)),
+        ("cpu use", _cpu_use(job)),
         ("gpus idle", f"since {clock(job.idle_since)}" if job.idle_since else ""),
     ]
     # Leave out the job's name and profile, because earlier lines show them already.
@@ -401,6 +402,15 @@ def _gpu_use(job: JobView) -> str:
         parts.append(f"{'so far ' if running else ''}{busy}")
         parts.append(f"{memory(job.use.peak_mib)} at most, {job.use.wh:.1f} Wh")
     return ", ".join(parts)
+
+
+def _cpu_use(job: JobView) -> str:
+    """Return the CPU time and the memory of the last attempt."""
+    use = job.host_use
+    if use is None:
+        return ""
+    now = f"{memory(use.memory_mib)} now, " if job.state is JobState.RUNNING else ""
+    return f"{use.cpu_s / 3_600:.2f} CPU-hours, memory {now}{memory(use.peak_mib)} at most"
 
 
 def _held(held: Held) -> str:

@@ -85,6 +85,9 @@ usage = Table(
     Column("peak_mib", Number, nullable=False),
     Column("wh", Float, nullable=False),
     Column("cpu_s", Float, nullable=False),
+    Column("cpu_held_s", Float, nullable=False, server_default="0"),
+    Column("memory_held_s", Float, nullable=False, server_default="0"),
+    Column("memory_mib", Number, nullable=False, server_default="0"),
 )
 
 # This table holds the usage of jobs that retention has deleted, with one row per day (UTC), user, project and
@@ -104,6 +107,9 @@ usage_days = Table(
     Column("peak_mib", Number, nullable=False),
     Column("wh", Float, nullable=False),
     Column("cpu_s", Float, nullable=False),
+    Column("cpu_held_s", Float, nullable=False, server_default="0"),
+    Column("memory_held_s", Float, nullable=False, server_default="0"),
+    Column("memory_mib", Number, nullable=False, server_default="0"),
 )
 
 # There are only five indexes, because each index makes every commit slower. The index `jobs_by_end` also

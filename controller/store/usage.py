@@ -25,8 +25,8 @@ from controller.store import tables
 DAY_S = 86_400.0
 DELETED = "(deleted jobs)"
 """The group of all deleted jobs in a report by job. Retention keeps their usage by day and not by job."""
-ADDED = ("gpu_s", "measured_s", "busy_s", "wh", "cpu_s")
-GREATEST = ("p95", "peak_mib")
+ADDED = ("gpu_s", "measured_s", "busy_s", "wh", "cpu_s", "cpu_held_s", "memory_held_s")
+GREATEST = ("p95", "peak_mib", "memory_mib")
 
 _running = tables.usage.to_metadata(MetaData(), name="running")
 _running.indexes.clear()
@@ -44,8 +44,11 @@ class UsageSum:
     busy_s: float
     wh: float
     cpu_s: float
+    cpu_held_s: float
+    memory_held_s: float
     p95: int
     peak_mib: int
+    memory_mib: int
 
 
 def report(

@@ -1,8 +1,8 @@
-"""Keeps the GPU use of running attempts in memory, as their agents report it.
+"""Keeps the use of GPUs, CPUs and memory of running attempts in memory, as their agents report it.
 
 Each report of an agent covers all running attempts of its node, so it replaces the earlier report. When an
-attempt ends, its final GPU use is written to the journal, and commands show this use. After a restart of the
-controller, the GPU use of running attempts is missing until each agent has sent the next report.
+attempt ends, its final use is written to the journal, and commands show this use. After a restart of the
+controller, the use of running attempts is missing until each agent has sent the next report.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from controller.core.model.job import Job
-from wire.agent.reports import AttemptUse, GpuUse
+from wire.agent.reports import AttemptUse
 
 
 class RunningUsage:
-    """The latest report of each node about the GPU use of its running attempts."""
+    """The latest report of each node about the use of its running attempts."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[int, AttemptUse]] = {}
@@ -29,12 +29,12 @@ class RunningUsage:
         """Delete the report of a node that was removed."""
         self._by_node.pop(node, None)
 
-    def of(self, job: Job) -> Mapping[str, GpuUse]:
-        """Return the GPU use of the job's current attempt until now, by node. Ended gang members are left
+    def of(self, job: Job) -> Mapping[str, AttemptUse]:
+        """Return the use of the job's current attempt until now, by node. Ended gang members are left
         out."""
         found = {}
         for node, member in job.members.items():
             reported = self._by_node.get(node, {}).get(job.id)
             if reported is not None and reported.attempt == job.attempt and member.ended_at is None:
-                found[node] = reported.use
+                found[node] = reported
         return found

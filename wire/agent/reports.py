@@ -93,12 +93,26 @@ class GpuUse:
 
 
 @dataclass(frozen=True)
+class HostUse:
+    """CPU and memory usage of an attempt on one node: CPU time in seconds, and the memory of all processes
+    together now and at its peak, in MiB. Files in the page cache that the kernel can drop do not count.
+    """
+
+    cpu_s: float = 0.0
+    memory_mib: int = 0
+    peak_mib: int = 0
+
+
+@dataclass(frozen=True)
 class Usage:
-    """CPU time in seconds, peak memory in MiB, and GPU usage of one attempt on one node."""
+    """What one attempt used on one node. `cpu_s` is CPU time in seconds. `max_rss_mib` is the peak memory of
+    the largest process in MiB, `memory_mib` that of all processes together, as it was sampled.
+    """
 
     cpu_s: float = 0.0
     max_rss_mib: int = 0
     gpu: Optional[GpuUse] = None
+    memory_mib: int = 0
 
 
 @dataclass(frozen=True)
@@ -133,6 +147,12 @@ class AttemptStatus:
     checkpoint: Optional[Checkpoint] = None
     ready: bool = False
     """True while the attempt waits for Go, at the barrier of its gang."""
+    tail: str = ""
+    """The last lines of the log of an attempt that failed. The controller finds the cause in them, and does
+    not store them.
+    """
+    failure: str = ""
+    """The name of the failure class that the controller found from `tail` and the exit status."""
 
     @property
     def ran(self) -> bool:
@@ -190,17 +210,20 @@ class GpuSample:
 
 @dataclass(frozen=True)
 class AttemptUse:
-    """The GPU usage of a running attempt on this node, from the attempt's start until now."""
+    """The usage of a running attempt on this node, from the attempt's start until now: GPUs, and CPU and
+    memory. None means that there is no measurement.
+    """
 
     job: int
     attempt: int
-    use: GpuUse
+    use: Optional[GpuUse] = None
+    host: Optional[HostUse] = None
 
 
 @dataclass(frozen=True)
 class GpuReport:
-    """GPU readings and GPU usage. `samples` has the readings that have changed noticeably since the agent
-    sent them last. `uses` has the GPU usage of all running attempts, or is empty.
+    """GPU readings, and the usage of attempts. `samples` has the readings that have changed noticeably since
+    the agent sent them last. `uses` has the usage of all running attempts, or is empty.
     """
 
     samples: tuple[GpuSample, ...]

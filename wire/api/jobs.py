@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
-from wire.agent.reports import Checkpoint, GpuUse
+from wire.agent.reports import Checkpoint, GpuUse, HostUse
 from wire.api.nodes import GpuShare
 from wire.api.problem import Problem
 from wire.api.reasons import Why
@@ -157,6 +157,10 @@ class JobView:
     """The scheduler profile of the job; empty on a cluster without profiles."""
     service: str = ""
     """The service of which the job is a replica; empty for other jobs."""
+    host_use: Optional[HostUse] = None
+    """CPU time of the last attempt on all its nodes, and its memory on the node with the most; None if they
+    were not measured.
+    """
 
 
 @dataclass(frozen=True)

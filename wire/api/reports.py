@@ -9,7 +9,10 @@ from typing import Optional
 @dataclass(frozen=True)
 class UsageView:
     """The usage of a user, project, queue or job. `utilisation` and `p95` are the mean and the 95th
-    percentile of GPU utilisation in percent; None if not measured.
+    percentile of GPU utilisation in percent; None if not measured. `peak_mib` is GPU memory.
+
+    `cpu_hours` are the CPU-hours that jobs used, `cpu_hours_held` those that were allocated to them.
+    `memory_gib_hours` is allocated memory, `memory_peak_mib` the highest memory of a job on one node.
     """
 
     name: str
@@ -20,6 +23,9 @@ class UsageView:
     peak_mib: int
     energy_wh: float
     cpu_hours: float
+    cpu_hours_held: float = 0.0
+    memory_gib_hours: float = 0.0
+    memory_peak_mib: int = 0
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 from wire.api.cluster import ClusterView, EventList, Health, StreamBatch
 from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView, QuotaSync
 from wire.api.forecasts import Explanation, WhatIf, WhatIfAnswer
+from wire.api.job_stats import JobStats
 from wire.api.jobs import (
     JobChange,
     JobDetail,
@@ -139,6 +140,10 @@ class Client:
     def job(self, job: JobName) -> JobDetail:
         """Return one job, by its id or by the label of an array element, such as 7_3."""
         return self._get(JobDetail, f"/v1/jobs/{_quoted(job)}")
+
+    def job_stats(self, job: JobName) -> JobStats:
+        """Return what the last attempt of a job requested and used."""
+        return self._get(JobStats, f"/v1/jobs/{_quoted(job)}/stats")
 
     def explain(self, job: JobName, *, within_s: Optional[float] = None) -> Explanation:
         """Return why a job waits, and the latest time at which it will start. `within_s` is how many seconds

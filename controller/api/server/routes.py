@@ -116,6 +116,7 @@ ROUTES = (
     Route("GET", "/v1/jobs", ANYONE, jobs.listing, query=JOB_FILTER),
     Route("GET", "/v1/job-table", ANYONE, job_table.table, query=JOB_TABLE),
     Route("GET", "/v1/jobs/{job}", ANYONE, jobs.show),
+    Route("GET", "/v1/jobs/{job}/stats", ANYONE, jobs.stats),
     Route("GET", "/v1/jobs/{job}/explain", ANYONE, forecasts.explain, query=(WITHIN,), slow=True),
     Route("POST", "/v1/jobs/orders", CHANGE_JOBS, bulk_orders.carry_out, refuses=(404, 409, 507)),
     Route(

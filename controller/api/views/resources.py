@@ -15,21 +15,22 @@ from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job, Move
 from controller.core.state.state import State
 from wire.agent.orders import GpuHold
-from wire.agent.reports import GpuFacts, GpuProcess, GpuSample, GpuUse
+from wire.agent.reports import AttemptUse, GpuFacts, GpuProcess, GpuSample, GpuUse, HostUse
 from wire.api.jobs import Held, JobView, Moved
 from wire.api.nodes import DatasetRead, GpuShare, GpuView, NodeView, TimedDrainView
 from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
 
 _NO_READING = GpuSample(uuid="")
+_NOTHING = AttemptUse(0, 0)
 _NONE_IDLE: Mapping[str, float] = {}
-_NOT_MEASURED: Mapping[str, GpuUse] = {}
+_NOT_MEASURED: Mapping[str, AttemptUse] = {}
 
 
-def job_view(engine: Engine, job: Job, so_far: Mapping[str, GpuUse] = _NOT_MEASURED) -> JobView:
+def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_MEASURED) -> JobView:
     """Return the API's view of a job. Nodes that an elastic job has given up or is giving up are left out.
 
-    `so_far` is the GPU use up to now of each running gang member, by node.
+    `so_far` is the use up to now of each running gang member, by node.
     """
     spec = job.spec
     members = [member for member in job.members.values() if not member.leaving]
@@ -64,6 +65,7 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, GpuUse] = _NOT_MEASU
         preempted=len(job.preemptions),
         gpu_hours=_gpu_hours(job),
         use=_use(job, so_far),
+        host_use=_host_use(job, so_far),
         idle_since=job.idle_since,
         service="" if job.replica is None else job.replica.service,
         silent=tuple(
@@ -79,14 +81,14 @@ def _gpu_hours(job: Job) -> float:
     return round((job.spent_gpu_s + sum(each.gpu_s(0.0, each.ended_at or 0.0) for each in over)) / 3_600, 4)
 
 
-def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
+def _use(job: Job, so_far: Mapping[str, AttemptUse]) -> GpuUse | None:
     """Return the job's GPU use on all nodes together; None if there are no measurements.
 
     `so_far` has the use on nodes where the attempt still runs. The mean utilisation is weighted with the
     number of GPUs on each node.
     """
     known = [
-        (each.use or so_far.get(node), sum(hold.milli for hold in each.allocation.gpus))
+        (each.use or so_far.get(node, _NOTHING).use, sum(hold.milli for hold in each.allocation.gpus))
         for node, each in job.members.items()
     ]
     uses = [(use, weight) for use, weight in known if use is not None and weight]
@@ -98,6 +100,27 @@ def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
         max(use.p95 for use, _ in uses),
         sum(use.peak_mib for use, _ in uses),
         round(sum(use.wh for use, _ in uses), 3),
+    )
+
+
+def _host_use(job: Job, so_far: Mapping[str, AttemptUse]) -> HostUse | None:
+    """Return the CPU time of the job's last attempt on all nodes together, and its memory on the node with
+    the most; None if there are no measurements.
+    """
+    uses = [
+        HostUse(each.cpu_s, 0, each.memory_mib or each.max_rss_mib)
+        if each.ended_at is not None
+        else so_far.get(node, _NOTHING).host
+        for node, each in job.members.items()
+        if each.started_at is not None
+    ]
+    known = [use for use in uses if use is not None]
+    if not any(use.cpu_s or use.peak_mib for use in known):
+        return None
+    return HostUse(
+        round(sum(use.cpu_s for use in known), 3),
+        max(use.memory_mib for use in known),
+        max(use.peak_mib for use in known),
     )
 
 

@@ -165,22 +165,8 @@ class AgentReports:
     def _record_exit(
         self, job: Job, status: AttemptStatus, node: str, now: float, *, in_hello: bool = False
     ) -> None:
-        usage = status.usage
-        self._record(
-            AttemptExited(
-                job.id,
-                now,
-                job.attempt,
-                node,
-                status.code,
-                status.signal,
-                status.why,
-                usage.cpu_s if usage else 0.0,
-                usage.max_rss_mib if usage else 0,
-                status.checkpoint,
-                usage.gpu if usage else None,
-            )
-        )
+        how = attempt_reports.exit_of(status)
+        self._record(AttemptExited(job.id, now, job.attempt, node, *attempt_reports.exit_fields(how)))
         self._after_member_exits(job, [node], now, in_hello=in_hello)
 
     def on_members_report(self, given: inputs.MembersReported, now: float) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 from controller.core.model.events.attempts import CheckpointSaved, Exit
 from controller.core.model.inputs import AgentReported, Input, MembersReported
 from controller.core.model.job import Job
-from wire.agent.reports import AttemptStatus
+from wire.agent.reports import AttemptStatus, Usage
 
 A = TypeVar("A")
+_NO_USAGE = Usage()
+_EXIT_FIELDS = tuple(field.name for field in fields(Exit))
 
 
 def only_starts_or_ends(status: AttemptStatus) -> bool:
@@ -48,10 +50,23 @@ def exits_of(reports: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
 
 
 def exit_of(status: AttemptStatus) -> Exit:
-    usage, checkpoint = status.usage, status.checkpoint
-    if usage is None:
-        return Exit(status.code, status.signal, status.why, checkpoint=checkpoint)
-    return Exit(status.code, status.signal, status.why, usage.cpu_s, usage.max_rss_mib, checkpoint, usage.gpu)
+    usage = status.usage or _NO_USAGE
+    return Exit(
+        status.code,
+        status.signal,
+        status.why,
+        usage.cpu_s,
+        usage.max_rss_mib,
+        status.checkpoint,
+        usage.gpu,
+        usage.memory_mib,
+        status.failure,
+    )
+
+
+def exit_fields(how: Exit) -> tuple[Any, ...]:
+    """Return the fields of an exit, in the order in which AttemptExited has the same fields."""
+    return tuple(getattr(how, name) for name in _EXIT_FIELDS)
 
 
 def merge_member_reports(taken: Iterable[tuple[Input, A | None]]) -> Iterator[tuple[Input, A | None]]:

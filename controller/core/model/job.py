@@ -65,6 +65,10 @@ class Member:
     """True if the member was ordered to stop while the other members continue. With any exit code, its end is
     no failure.
     """
+    memory_mib: int = 0
+    """The peak memory of all processes together, in MiB."""
+    failure: str = ""
+    """The name of the failure class of the member's end; empty if there is none."""
 
     def gpu_s(self, since: float, until: float) -> float:
         """Return the GPU-seconds that the member held from `since` to `until`. Half a GPU for 2 seconds gives

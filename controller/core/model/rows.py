@@ -64,7 +64,8 @@ class UsageRow:
     """The resources that one attempt used on one node, written once when the attempt has ended.
 
     `measured_s` is the number of GPU-seconds with a known utilisation; `busy_s` is the part of them in which
-    the GPU was busy.
+    the GPU was busy. `cpu_s` is the CPU time that was used, `cpu_held_s` that was allocated (CPUs times
+    seconds). `memory_held_s` is the allocated memory in MiB times seconds, `memory_mib` the peak memory.
     """
 
     job: int
@@ -83,6 +84,9 @@ class UsageRow:
     peak_mib: int
     wh: float
     cpu_s: float
+    cpu_held_s: float = 0.0
+    memory_held_s: float = 0.0
+    memory_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)

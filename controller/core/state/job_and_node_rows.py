@@ -170,9 +170,20 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
     return _job_row(job, dumps(encode(job.spec)) if with_spec else None)
 
 
+def _member_record(member: Member) -> dict[str, Any]:
+    """Return a member for the row. The fields that an earlier version did not have are left out if they are
+    empty.
+    """
+    record: dict[str, Any] = _encode_member(member)
+    for name in ("memory_mib", "failure"):
+        if not record[name]:
+            del record[name]
+    return record
+
+
 def _job_row(job: Job, spec: str | None) -> JobRow:
     body = _encode_job_fields(job)
-    body["members"] = [_encode_member(member) for member in job.members.values()]
+    body["members"] = [_member_record(member) for member in job.members.values()]
     body["wait"] = None if job.wait is NEVER_WAITED or job.wait == NEVER_WAITED else encode(job.wait)
     body["preemption"] = _encoded_preemption(job)
     body["profile"] = job.profile if job.placed_at is not None else ""

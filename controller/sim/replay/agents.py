@@ -164,7 +164,8 @@ class RecordedAgents:
                 code=how.code,
                 signal=how.signal,
                 why=how.why,
-                usage=Usage(how.cpu_s, how.max_rss_mib, how.use),
+                usage=Usage(how.cpu_s, how.max_rss_mib, how.use, how.memory_mib),
+                failure=how.failure,
                 checkpoint=how.checkpoint,
             )
         return _input_of(event, statuses)

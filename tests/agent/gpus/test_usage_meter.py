@@ -8,7 +8,7 @@ import pytest
 
 from agent.attempts.spool import AttemptKey
 from agent.gpus.process_owners import GpuHolder
-from agent.gpus.usage_meter import REPORT_INTERVAL_S, SAVE_INTERVAL_S, UsageMeter
+from agent.gpus.usage_meter import SAVE_INTERVAL_S, UsageMeter
 from wire.agent.orders import GpuHold
 from wire.agent.reports import AttemptStatus, GpuProcess, GpuSample, GpuUse
 
@@ -93,23 +93,19 @@ def test_usage_is_continued_from_the_file_by_a_new_agent(place: Path) -> None:
     assert (use.mean, use.peak_mib) == (50.0, 4000)
 
 
-def test_usage_of_running_attempts_is_reported_at_intervals(place: Path) -> None:
+def test_usage_of_running_attempts_so_far(place: Path) -> None:
     meter, one, two = meter_in(place), holder(GpuHold("a", 1000)), holder(GpuHold("b", 1000), job=2)
     samples = [GpuSample("a", 100, 4000, 360), GpuSample("b", 50, 9000, 720)]
-    due = {}
-    for second in range(2 * int(REPORT_INTERVAL_S)):
-        held = [one] if second < 5 else [one, two]
-        meter.add_samples(held, samples, (), float(second))
-        due[second] = meter.due_uses(held, float(second))
-    assert [second for second, uses in due.items() if uses] == [1, 5, 5 + REPORT_INTERVAL_S], (
-        "first sums, then by time"
-    )
-    assert [(each.job, each.attempt) for each in due[5]] == [(1, 1), (2, 1)], "all of them each time"
-    [first, second] = (each.use for each in due[5 + int(REPORT_INTERVAL_S)])
-    assert (first.mean, first.peak_mib, second.mean, second.peak_mib) == (100.0, 4000, 50.0, 9000)
+    for second in range(16):
+        meter.add_samples([one] if second < 5 else [one, two], samples, (), float(second))
+    assert meter.uses([one]).keys() == {(1, 1)}
+    uses = meter.uses([one, two, holder(GpuHold("c", 1000), job=3)])
+    assert uses.keys() == {(1, 1), (2, 1)}, "a job without a reading has no usage"
+    first, second_job = uses[1, 1], uses[2, 1]
+    assert (first.mean, first.peak_mib, second_job.mean, second_job.peak_mib) == (100.0, 4000, 50.0, 9000)
     assert first.wh == pytest.approx(1.5)
-    assert second.wh == pytest.approx(2.2)
-    assert used(meter.with_usage(OVER)) == used(meter.with_usage(OVER)) != first, "the final figures count on"
+    assert second_job.wh == pytest.approx(2.2)
+    assert used(meter.with_usage(OVER)) == first
 
 
 def test_usage_of_unobserved_time_is_not_invented(place: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from controller.core.model import inputs
 from controller.user_turns import UserTurns
 from tests.controller.api.running_controller import RunningController, start_controller
-from wire.agent.reports import AttemptStatus, AttemptUse, GpuReport, GpuSample, GpuUse, Usage
+from wire.agent.reports import AttemptStatus, AttemptUse, GpuReport, GpuSample, GpuUse, HostUse, Usage
 
 
 async def used(api: RunningController, by: str = "user", **window: int) -> dict[str, dict[str, Any]]:
@@ -69,7 +69,7 @@ async def test_usage_of_running_jobs_counts_without_a_journal_entry(api: Running
     await api.started(other)
     seq, daemon = api.daemon.seq, api.daemon
     answer = (
-        AttemptUse(job, 1, GpuUse(80.0, 95, 70_000, 12.5)),
+        AttemptUse(job, 1, GpuUse(80.0, 95, 70_000, 12.5), HostUse(7_200.0, 300, 900)),
         AttemptUse(other, 7, GpuUse(1.0, 2, 3, 4.0)),
     )
     assert daemon.agents.on_frame("gpu01", GpuReport((), answer)) == ""
@@ -82,16 +82,22 @@ async def test_usage_of_running_jobs_counts_without_a_journal_entry(api: Running
         _, body = await api.get(path)
         shown = body["job"] if "job" in body else next(each for each in body["jobs"] if each["id"] == job)
         assert shown["use"] == {"mean": 80.0, "p95": 95, "peak_mib": 70_000, "wh": 12.5}
+        assert shown["host_use"] == {"cpu_s": 7_200.0, "memory_mib": 300, "peak_mib": 900}
+    assert (by_job[str(job)]["cpu_hours"], by_job[str(job)]["memory_peak_mib"]) == (2.0, 900)
     assert daemon.seq == seq
     assert daemon.agents.on_frame("gpu01", GpuReport((GpuSample("x"),))) == ""
     assert (await used(api, "job"))[str(job)]["energy_wh"] == 12.5, "a report without use says nothing of it"
     await api.handle(
         inputs.AgentReported(
             "gpu01",
-            AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=Usage(3.6, 10, GpuUse(60.0, 95, 71_000, 13.0))),
+            AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=Usage(3.6, 10, GpuUse(60.0, 95, 71_000, 13.0), 800)),
         )
     )
-    assert (await used(api, "job"))[str(job)]["energy_wh"] == 13.0, "the final figures, once"
+    final = (await used(api, "job"))[str(job)]
+    assert final["energy_wh"] == 13.0, "the final figures, once"
+    assert (final["cpu_hours"], final["memory_peak_mib"]) == (0.001, 800)
+    assert final["cpu_hours_held"] > 0
+    assert final["memory_gib_hours"] > 0
 
 
 @pytest.mark.parametrize("query", ["since=5&until=5", "by=planet", "since=-1"])

@@ -13,6 +13,7 @@ from controller.api.handlers.service.known_names import need_user
 from controller.api.server.access import READ_SPEC
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
+from controller.api.views.job_stats import job_stats
 from controller.api.views.resources import job_view, moved_view, public_spec
 from controller.core.commands.job_edits import apply_changes
 from controller.core.model import inputs
@@ -23,6 +24,7 @@ from controller.nodes.link import NodeAway
 from controller.questions.deadline_note import deadline_note
 from controller.questions.engine_copy import QuestionRefused
 from wire.agent.orders import Signal
+from wire.api.job_stats import JobStats
 from wire.api.jobs import (
     JobChange,
     JobDetail,
@@ -153,6 +155,12 @@ async def show(call: Call) -> JobDetail:
     return JobDetail(
         view, spec, reason, job.checkpoint, history, predicted, planned, foreseen=foreseen, moves=moves
     )
+
+
+async def stats(call: Call) -> JobStats:
+    """Show the resources that the last attempt of a job requested and used, and which options to change."""
+    job, daemon = await call.job(), call.daemon
+    return job_stats(daemon.state, job, daemon.agents.running_usage.of(job), daemon.now())
 
 
 async def cancel(call: Call) -> JobView:

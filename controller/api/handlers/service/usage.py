@@ -47,6 +47,9 @@ def _view(each: UsageSum) -> UsageView:
         each.peak_mib,
         round(each.wh, 2),
         round(each.cpu_s / 3_600, 4),
+        round(each.cpu_held_s / 3_600, 4),
+        round(each.memory_held_s / 1_024 / 3_600, 4),
+        each.memory_mib,
     )
 
 

@@ -74,6 +74,8 @@ class AttemptExited(JobEvent):
     """The attempt's processes on one node have ended, and the allocation there is free.
 
     `why` names the cause of the end, for example `time_limit`. It is empty if the program ended by itself.
+    `max_rss_mib` is the peak memory of the largest process, `memory_mib` that of all processes together.
+    `failure` is the name of the failure class (error_classes.py); empty if there is none.
     """
 
     attempt: int
@@ -85,6 +87,8 @@ class AttemptExited(JobEvent):
     max_rss_mib: int = 0
     checkpoint: Checkpoint | None = None
     use: GpuUse | None = None
+    memory_mib: int = 0
+    failure: str = ""
 
     @property
     def exits(self) -> Mapping[str, AttemptExited]:
@@ -111,6 +115,8 @@ class Exit:
     max_rss_mib: int = 0
     checkpoint: Checkpoint | None = None
     use: GpuUse | None = None
+    memory_mib: int = 0
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

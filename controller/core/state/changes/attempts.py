@@ -157,6 +157,7 @@ def _members_exited(state: State, event: AttemptExited | MembersExited) -> None:
         never_started += member.started_at is None
         member.code, member.signal, member.why = how.code, how.signal, how.why
         member.cpu_s, member.max_rss_mib, member.use = how.cpu_s, how.max_rss_mib, how.use
+        member.memory_mib, member.failure = how.memory_mib, how.failure
         if how.checkpoint is not None:
             job.checkpoint = newest_checkpoint(job.checkpoint, how.checkpoint)
     job.unended -= len(exits)

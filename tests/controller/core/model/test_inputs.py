@@ -35,10 +35,11 @@ def test_every_field_of_agent_events_is_replayed() -> None:
     """A new field of these events must be passed on in agents.py."""
     fields_by_event = {
         AttemptStarted: "job at attempt node pid",
-        AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint use",
+        AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint use memory_mib "
+        "failure",
         MembersStarted: "job at attempt pids",
         MembersExited: "job at attempt exits",
-        Exit: "code signal why cpu_s max_rss_mib checkpoint use",
+        Exit: "code signal why cpu_s max_rss_mib checkpoint use memory_mib failure",
         # Overcommit is not reported: it comes from the configuration.
         NodeJoined: "node at facts boot_id version overcommit",
     }
