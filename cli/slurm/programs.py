@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from cli.slurm.arguments import UsageError
 
 PROGRAMS: Mapping[str, tuple[str, str]] = {
+    "squeue": ("cli.slurm.show.squeue", "List jobs."),
     "scancel": ("cli.slurm.scancel", "Cancel jobs, or send them a signal."),
 }
 """For each command: the module with the function `main(words) -> exit code`, and what the command does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import urllib.parse
 import uuid
 from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
@@ -59,8 +58,8 @@ from wire.api.tenants import (
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.codec import dumps, encode
-from wire.http import contexts, discovery
-from wire.http.transport import Refused, Transport, Unreachable
+from wire.http.opening import open_transport
+from wire.http.transport import Refused, Unreachable
 from wire.job.spec import JobSpec
 from wire.names import JobState
 
@@ -86,17 +85,9 @@ class Client:
     """
 
     def __init__(self, url: str = "", *, timeout_s: float = 30.0, token: str = "") -> None:
-        try:
-            found = discovery.ControllerAddress(url, "given") if url else discovery.find_controller()
-            known = contexts.load().of_url(found.url)
-        except contexts.InvalidContexts as unusable:
-            hint = "'corral config list' shows all contexts."
-            raise Unreachable(url or "any address", str(unusable), hint) from None
-        self.url = found.url
+        self._transport = open_transport(url, timeout_s=timeout_s, token=token)
+        self.url = self._transport.url
         self._timeout_s = timeout_s
-        token = token or os.environ.get("CORRAL_TOKEN", "") or _token_in(known.token_file, found.url)
-        ca = os.environ.get("CORRAL_CA", "") or known.ca
-        self._transport = Transport(self.url, timeout_s, token, ca=ca, tried=found.tried)
 
     def __enter__(self) -> Client:
         return self
@@ -493,17 +484,6 @@ def _sent_events(pieces: Iterator[bytes]) -> Iterator[Optional[bytes]]:
             elif not name and data:
                 yield b"\n".join(data)
                 data = []
-
-
-def _token_in(file: str, url: str) -> str:
-    if not file:
-        return ""
-    try:
-        with open(os.path.expanduser(file), encoding="ascii") as opened:
-            return opened.readline().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        hint = "Set another token file with 'corral config add'."
-        raise Unreachable(url, f"the token file {file} cannot be read: {error}", hint) from None
 
 
 def _target(path: str, query: Iterable[tuple[str, Any]]) -> str:

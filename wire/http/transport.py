@@ -52,7 +52,7 @@ class Transport:
     def __init__(
         self, url: str, timeout_s: float, token: str, *, ca: str = "", tried: Sequence[str] = ()
     ) -> None:
-        self._url = url
+        self.url = url
         self._address = _address(url)
         self._secure = _secure(url, ca) if url.startswith("https:") else None
         self._tried = tried
@@ -160,7 +160,7 @@ class Transport:
             return decode(kind, json.loads(answer))
         except (ValueError, RecursionError) as error:
             raise Unreachable(
-                self._url,
+                self.url,
                 f"the answer is not a {kind.__name__} of Corral ({str(error)[:200]})",
                 f"Check that a Corral controller of this client's version ({VERSION}) listens there.",
             ) from None
@@ -172,7 +172,7 @@ class Transport:
         # A controller that is about to stop counts as unreachable, because clients should wait until it has
         # restarted.
         if problem.code == "stopping":
-            raise Unreachable(self._url, problem.message, problem.hint)
+            raise Unreachable(self.url, problem.message, problem.hint)
         raise Refused(status, problem)
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -186,8 +186,8 @@ class Transport:
 
     def _connect(self) -> http.client.HTTPConnection:
         address = self._address
-        if self._url.startswith("ssh:"):
-            address = ssh_tunnel.open_tunnel(self._url, self._timeout_s)
+        if self.url.startswith("ssh:"):
+            address = ssh_tunnel.open_tunnel(self.url, self._timeout_s)
         connection = _Connection(address, self._timeout_s, self._secure)
         connection.connect()
         return connection
@@ -204,7 +204,7 @@ class Transport:
             why, hint = _connection_error(error)
             if self._tried:
                 # The user has set no URL, so list the addresses at which the client looked for a controller.
-                hint = "\n".join([hint, "Looked for a controller in this order:", *self._tried, self._url])
+                hint = "\n".join([hint, "Looked for a controller in this order:", *self._tried, self.url])
         elif isinstance(error, _TIMEOUTS):
             why, hint = (
                 f"no answer within {timeout_s:g} s",
@@ -212,15 +212,15 @@ class Transport:
             )
         else:
             why, hint = "the connection was lost before the answer was complete", "Try again in a moment."
-            if self._url.startswith("ssh:"):
-                socket_there = ssh_tunnel.remote_socket(self._url)
+            if self.url.startswith("ssh:"):
+                socket_there = ssh_tunnel.remote_socket(self.url)
                 hint = (
                     f"Check that a controller listens at {socket_there} on that host. "
                     "For another socket write ssh://HOST/PATH."
                 )
         if unsure:
             hint = "The request may have been carried out: check before you repeat it."
-        return Unreachable(self._url, why, hint)
+        return Unreachable(self.url, why, hint)
 
 
 class _Connection(http.client.HTTPConnection):

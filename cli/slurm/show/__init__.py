@@ -1,0 +1,1 @@
+"""Slurm's commands that show: squeue, sinfo, sacct, scontrol show and others."""

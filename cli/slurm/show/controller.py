@@ -1,0 +1,62 @@
+"""Asks the controller for jobs, nodes and other objects, as JSON without classes.
+
+Some scripts run these commands many times a second. Without the classes of wire.api the commands start in
+half the time.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from wire.http.opening import open_transport
+from wire.http.transport import Transport
+
+Rows = list[dict[str, Any]]
+
+
+@contextmanager
+def controller() -> Iterator[Transport]:
+    """Connect to the controller that the environment names."""
+    transport = open_transport()
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+def ask(transport: Transport, path: str, query: Iterable[tuple[str, Any]] = ()) -> Any:
+    """Return the answer to a GET request as JSON."""
+    text = urllib.parse.urlencode(list(query))
+    target = f"{path}?{text}" if text else path
+    return json.loads(transport.ask("GET", target, None, (0.0,), question=True))
+
+
+def job_rows(
+    transport: Transport,
+    columns: Sequence[str],
+    *,
+    jobs: Iterable[str] = (),
+    users: Iterable[str] = (),
+    queues: Iterable[str] = (),
+    projects: Iterable[str] = (),
+    since: float | None = None,
+    until: float | None = None,
+) -> Rows:
+    """Return jobs with these columns, and with the columns `now` and `cluster`, which are the same in all
+    rows. See the route /v1/job-table for the selection.
+    """
+    query: list[tuple[str, Any]] = [("column", name) for name in dict.fromkeys(columns)]
+    query += [("job", job) for job in jobs]
+    query += [("user", user) for user in users]
+    query += [("queue", queue) for queue in queues]
+    query += [("project", project) for project in projects]
+    query += [] if since is None else [("since", max(0, int(since)))]
+    query += [] if until is None else [("until", max(0, int(until)))]
+    table = ask(transport, "/v1/job-table", query)
+    names = (*table["columns"], "now", "cluster")
+    same = [table["now"], table["cluster"]]
+    return [dict(zip(names, row + same, strict=True)) for row in table["rows"]]

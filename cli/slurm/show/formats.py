@@ -1,0 +1,129 @@
+"""Formats of the output: the percent formats of -o, the named fields of -O, and their columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Row = Mapping[str, Any]
+
+_SPEC = re.compile(r"%(\.?)(\d*)(.)", re.DOTALL)
+_NAMED = re.compile(r"([^:]+)(?::(\.?)(\d*)(.*))?", re.DOTALL)
+DEFAULT_WIDTH = 20
+"""The width of a field of -O without a width."""
+
+
+class Field(NamedTuple):
+    """One property of an object: its letter in -o, its name in -O, its heading, the columns that its value
+    needs, and the function that returns the value. A field without a letter or a name cannot be chosen so.
+    """
+
+    letter: str
+    name: str
+    heading: str
+    columns: tuple[str, ...]
+    value: Callable[[Row], str]
+
+
+class Part(NamedTuple):
+    """A field in a format: the text before it, its width (0: as wide as the value), and its side."""
+
+    prefix: str
+    field: Field | None
+    width: int = 0
+    right: bool = False
+
+
+class Format(NamedTuple):
+    """A sequence of fields, each with the text before it, and the text after the last field."""
+
+    parts: tuple[Part, ...]
+    suffix: str
+    unknown: tuple[str, ...] = ()
+    """Letters or names that no field has."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the fields need, each once."""
+        found = [name for part in self.parts if part.field for name in part.field.columns]
+        return tuple(dict.fromkeys(found))
+
+    def header(self) -> str:
+        return (
+            "".join(_sized(part, part.field.heading if part.field else "") for part in self.parts)
+            + self.suffix
+        )
+
+    def line(self, row: Row) -> str:
+        text = ""
+        for prefix, field, width, right in self.parts:
+            value = field.value(row) if field is not None else ""
+            if width:
+                value = value[:width].rjust(width) if right else value[:width].ljust(width)
+            text += prefix + value
+        return text + self.suffix
+
+
+def _sized(part: Part, value: str) -> str:
+    if part.width:
+        value = value[: part.width]
+        value = value.rjust(part.width) if part.right else value.ljust(part.width)
+    return part.prefix + value
+
+
+def percent_format(text: str, fields: Iterable[Field]) -> Format:
+    """Return the format that a text of -o describes, such as `%.18i %2t|%j`.
+
+    A number is the width: the value is cut or filled with spaces. With a dot before the number the value is
+    on the right. Other characters stay as they are, and so does a letter that no field has. `%all` stands
+    for all fields, with `|` between them.
+    """
+    known = {field.letter: field for field in fields if field.letter}
+    if text.strip().lower() == "%all":
+        parts = [Part("|" if place else "", field) for place, field in enumerate(known.values())]
+        return Format(tuple(parts), "")
+    found: list[Part] = []
+    unknown: list[str] = []
+    literal = ""
+    position = 0
+    while (match := _SPEC.search(text, position)) is not None:
+        literal += text[position : match.start()]
+        position = match.end()
+        dot, width, letter = match.groups()
+        if letter == "%" and not width:
+            # %%i is the field i, as in Slurm.
+            position -= 1
+            continue
+        if letter not in known:
+            unknown.append(letter)
+            literal += match[0]
+            continue
+        found.append(Part(literal, known[letter], int(width or 0), bool(dot)))
+        literal = ""
+    return Format(tuple(found), literal + text[position:], tuple(unknown))
+
+
+def named_format(text: str, fields: Iterable[Field]) -> Format:
+    """Return the format that a text of -O describes, such as `JobID:.10,State,tres-per-node:100`. Names may
+    be written in any case. A text after the width follows the value.
+    """
+    known = {field.name.lower(): field for field in fields if field.name}
+    parts: list[Part] = []
+    unknown: list[str] = []
+    suffix = ""
+    for word in text.split(","):
+        match = _NAMED.fullmatch(word.strip())
+        field = known.get(match[1].lower()) if match else None
+        if match is None or field is None:
+            unknown.append(word.strip())
+            continue
+        parts.append(Part(suffix, field, int(match[3] or DEFAULT_WIDTH), bool(match[2])))
+        suffix = match[4] or ""
+    return Format(tuple(parts), suffix, tuple(unknown))
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Print the lines in one piece."""
+    if lines:
+        print("\n".join(lines))

@@ -1,0 +1,172 @@
+"""CPUs, memory, GPUs and nodes of jobs as Slurm writes them: TRES, GRES, units and host lists."""
+
+from __future__ import annotations
+
+import functools
+import grp
+import pwd
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+
+_MODEL = re.compile(r"(?:NVIDIA|TESLA|GEFORCE|QUADRO|AMD|INSTINCT)\s+", re.IGNORECASE)
+_SPLIT = re.compile(r"(.*?)(?:(\d+)(\D*))?", re.DOTALL)
+_NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
+NO_USER = 4_294_967_294
+_UNITS = "MGTPE"
+
+
+def gpu_type(model: str) -> str:
+    """Return the type of a GPU model in GRES texts: a100 for `NVIDIA A100-SXM4-80GB` and for A100."""
+    words = re.split(r"[\s_-]", _MODEL.sub("", model).strip())
+    if words[0].upper() == "RTX" and len(words) > 1:
+        words[0] += words[1]
+    return re.sub(r"[^a-z0-9.]", "", words[0].lower()) or "gpu"
+
+
+def whole_cpus(milli: int) -> int:
+    """Return a number of CPUs, at least 1, for thousandths of CPUs."""
+    return max(1, -(-milli // 1_000))
+
+
+def cpus(job: Row) -> int:
+    """Return the number of CPUs on all nodes of a job. Needs CPU_COLUMNS."""
+    if job["held"]:
+        return sum(whole_cpus(milli) for _, milli, _, _ in job["held"])
+    return whole_cpus(job["cpu_milli"]) * int(job["nodes"])
+
+
+def memory_mib(job: Row) -> int:
+    """Return the memory on all nodes of a job. Needs MEMORY_COLUMNS."""
+    if job["held"]:
+        return sum(int(mib) for _, _, mib, _ in job["held"])
+    return int(job["memory_mib"]) * int(job["nodes"])
+
+
+CPU_COLUMNS = ("held", "cpu_milli", "nodes")
+MEMORY_COLUMNS = ("held", "memory_mib", "nodes")
+GPU_COLUMNS = ("gpus", "nodes", "gpu_model")
+TRES_COLUMNS = tuple(dict.fromkeys((*CPU_COLUMNS, *MEMORY_COLUMNS, *GPU_COLUMNS)))
+
+
+def short_memory(mib: int) -> str:
+    """Return an amount of memory in the largest unit in which it is a whole number: 500M, 4G, 1536M."""
+    unit = 0
+    while mib and mib % 1_024 == 0 and unit + 1 < len(_UNITS):
+        mib //= 1_024
+        unit += 1
+    return f"{mib}{_UNITS[unit]}"
+
+
+def rounded_memory(mib: float, unit: str = "") -> str:
+    """Return an amount of memory as sacct prints it: 500M, 4G or 1.50G. With `unit`, one of KMGTP, the amount
+    has this unit.
+    """
+    letters = "K" + _UNITS
+    value, place = float(mib), 1
+    if unit:
+        place = letters.index(unit)
+        value = mib * 1_024.0 ** (1 - place)
+    else:
+        while value >= 1_024 and place + 1 < len(letters):
+            value /= 1_024
+            place += 1
+    text = f"{value:.0f}" if value == int(value) else f"{value:.2f}"
+    return f"{text}{letters[place]}"
+
+
+def gres(gpus: float, nodes: int, model: str) -> str:
+    """Return the GPUs on each node as a GRES, such as gpu:a100:2; empty without GPUs. A part of a GPU is
+    mps, which Slurm counts in hundredths.
+    """
+    if not gpus:
+        return ""
+    if gpus < 1:
+        return f"mps:{round(gpus * 100)}"
+    count = -(-int(gpus) // max(1, nodes))
+    return f"gpu:{gpu_type(model)}:{count}" if model else f"gpu:{count}"
+
+
+def tres(job: Row, *, by_name: bool) -> str:
+    """Return the resources of a job, such as cpu=2,mem=500M,node=1,billing=2,gres/gpu=2. sacct sorts them by
+    name. Needs TRES_COLUMNS.
+    """
+    return tres_text(cpus(job), memory_mib(job), int(job["nodes"]), job["gpus"], by_name=by_name)
+
+
+def tres_text(cpu: int, mib: int, nodes: int, gpus: float, *, by_name: bool, billing: bool = True) -> str:
+    found = [f"cpu={cpu}", f"mem={short_memory(mib)}", f"node={nodes}"]
+    found += [f"billing={cpu}"] if billing else []
+    found += [f"gres/gpu={gpus:g}"] if gpus else []
+    return ",".join(sorted(found) if by_name else found)
+
+
+def bracketed(names: Iterable[str]) -> str:
+    """Return host names in the short form of Slurm: n[1-3,5] for n1, n2, n3 and n5.
+
+    1. Split each name at its last number: n01.rack is `n`, `01`, `.rack`.
+    2. Numbers belong together if the rest of the name is the same, and so is the number of digits where one
+       of them begins with 0.
+    3. Join neighbours to ranges.
+    """
+    split = [_SPLIT.fullmatch(name) for name in dict.fromkeys(names)]
+    padded = {(m[1], m[3], len(m[2])) for m in split if m is not None and (m[2] or "").startswith("0")}
+    groups: dict[tuple[str, str, int], list[int]] = {}
+    for match in split:
+        if match is not None:
+            head, digits, tail = match.groups()
+            width = len(digits or "")
+            key = (head, tail, -1 if digits is None else width if (head, tail, width) in padded else 0)
+            groups.setdefault(key, []).append(int(digits or 0))
+    return ",".join(_group(*key, sorted(numbers)) for key, numbers in groups.items())
+
+
+def _group(head: str, tail: str, width: int, numbers: Sequence[int]) -> str:
+    if width < 0:
+        return head
+    if len(numbers) == 1:
+        return f"{head}{numbers[0]:0{width}d}{tail}"
+    return f"{head}[{ranges(numbers, width)}]{tail}"
+
+
+def ranges(numbers: Sequence[int], width: int = 0) -> str:
+    """Return sorted numbers with ranges: 1-3,5 for 1, 2, 3 and 5."""
+    found: list[str] = []
+    begin = 0
+    for place in range(1, len(numbers) + 1):
+        if place == len(numbers) or numbers[place] != numbers[place - 1] + 1:
+            low, high = numbers[begin], numbers[place - 1]
+            found.append(f"{low:0{width}d}" if low == high else f"{low:0{width}d}-{high:0{width}d}")
+            begin = place
+    return ",".join(found)
+
+
+def natural(name: str) -> tuple[tuple[str, int], ...]:
+    """Return a sort key by which n2 comes before n10."""
+    return (*((head, int(number)) for head, number in _NUMBERED.findall(name)), (name, 0))
+
+
+@functools.cache
+def uid_of(user: str) -> int:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return NO_USER
+
+
+@functools.cache
+def gid_of(user: str) -> int:
+    try:
+        return pwd.getpwnam(user).pw_gid
+    except KeyError:
+        return NO_USER
+
+
+@functools.cache
+def group_of(user: str) -> str:
+    try:
+        return grp.getgrgid(gid_of(user)).gr_name
+    except (KeyError, OverflowError):
+        return str(gid_of(user))

@@ -1,0 +1,277 @@
+"""squeue: lists jobs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+import time
+
+from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
+from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.show.controller import Rows, controller, job_rows
+from cli.slurm.show.formats import Format, named_format, percent_format, print_lines
+from cli.slurm.show.jobs import FIELDS, GROUP_COLUMNS, grouped
+from cli.slurm.show.resources import natural
+from cli.slurm.show.states import ACTIVE, COMPACT, ENDED, ORDER, STATE_COLUMNS, job_state, read_states
+from wire.cluster.hostlist import expand_hostlist
+
+OPTIONS = (
+    Option("account", "A", help="Only jobs of these accounts (projects)."),
+    switch("all", "a"),
+    switch("array", "r", "Print each waiting element of an array on a line of its own."),
+    switch("array-unique"),
+    Option("Format", "O", help="The fields by name, such as JobArrayID:20,State. The default width is 20."),
+    Option("format", "o", help="The fields by letter, such as '%.18i %.9P %.2t'."),
+    switch("federation"),
+    switch("noheader", "h", "Print no header."),
+    switch("hide"),
+    Option("iterate", "i", help="Print the list again after each period of this many seconds."),
+    Option("jobs", "j", Value.OPTIONAL, "Only these jobs, such as 7,8_[1-3]."),
+    switch("json", "", "Print JSON."),
+    switch("local"),
+    switch("long", "l", "Print the time limit, too."),
+    Option("licenses", "L", help="Only jobs with these licences."),
+    Option("clusters", "M"),
+    Option("cluster"),
+    switch("me", "", "Only jobs of the user that runs the command."),
+    Option("name", "n", help="Only jobs with these names."),
+    switch("noconvert"),
+    Option("nodelist", "w", help="Only jobs on these nodes."),
+    Option("nodes"),
+    Option("node"),
+    Option("partition", "p", help="Only jobs of these partitions (queues)."),
+    switch("priority", "P"),
+    Option("qos", "q", help="Only jobs with these qualities of service."),
+    Option("reservation", "R", help="Only jobs of this reservation."),
+    switch("sibling"),
+    Option("sort", "S", help="Letters of fields by which the lines are sorted, such as 'P,-i'."),
+    switch("start", "", "Print when waiting jobs are expected to start."),
+    Option("steps", "s", Value.OPTIONAL, "Print steps instead of jobs."),
+    Option("states", "t", help="Only jobs in these states, such as PD,R; all: also ended jobs."),
+    Option("users", "u", help="Only jobs of these users, names or numbers."),
+    switch("verbose", "v"),
+    switch("help", "", "Show this help and exit."),
+    *COMMON[1:],
+)
+USAGE = "squeue [OPTIONS]"
+
+DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+STEPS = "%.15i %.8j %.9P %.8u %.9M %N"
+DEFAULT_SORT = "P,t,-p"
+MIN_JOB_AGE_S = 300
+"""Ended jobs are listed for this many seconds, if their state is requested."""
+
+
+def main(words: list[str]) -> int:
+    """Run squeue. Returns 1 if the only job that was requested is unknown."""
+    arguments = _with_environment(parse(OPTIONS, words))
+    if arguments.has("help") or arguments.has("usage"):
+        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
+        return 0
+    if arguments.has("version"):
+        print(VERSION)
+        return 0
+    if arguments.has("format") and arguments.has("Format"):
+        raise SlurmError("-O (--Format) is incompatible with -o (--format)")
+    every = int(arguments.last("iterate", "0") or 0) if arguments.last("iterate", "0").isdigit() else 0
+    if arguments.has("iterate") and every <= 0:
+        raise SlurmError(f"--iterate={arguments.last('iterate')}")
+    code = _once(arguments)
+    while every and code == 0:
+        sys.stdout.flush()
+        time.sleep(every)
+        print()
+        code = _once(arguments)
+    return code
+
+
+_ENVIRONMENT = {
+    "SQUEUE_ACCOUNT": "account",
+    "SQUEUE_NAMES": "name",
+    "SQUEUE_LICENSES": "licenses",
+    "SQUEUE_PARTITION": "partition",
+    "SQUEUE_QOS": "qos",
+    "SQUEUE_SORT": "sort",
+    "SQUEUE_STATES": "states",
+    "SQUEUE_USERS": "users",
+    "SQUEUE_ARRAY": "array",
+}
+
+
+def _with_environment(arguments: Arguments) -> Arguments:
+    """Add the options that environment variables set. An option of the command line has precedence."""
+    for name in ("node", "nodes", "nodelist"):
+        if name != "nodelist" and arguments.has(name):
+            arguments.options.append(("nodelist", arguments.last(name)))
+    for variable, name in _ENVIRONMENT.items():
+        if variable in os.environ and not arguments.has(name):
+            arguments.options.append((name, os.environ[variable]))
+    own = ("format", "Format", "long", "start", "steps")
+    if not any(arguments.has(name) for name in own):
+        for variable, name in (("SQUEUE_FORMAT", "format"), ("SQUEUE_FORMAT2", "Format")):
+            if variable in os.environ:
+                arguments.options.append((name, os.environ[variable]))
+                break
+    if arguments.words and arguments.has("jobs") and not arguments.last("jobs"):
+        arguments.options.append(("jobs", arguments.words.pop(0)))
+    if arguments.words and arguments.has("steps") and not arguments.last("steps"):
+        arguments.options.append(("steps", arguments.words.pop(0)))
+    if arguments.words:
+        raise SlurmError(f"Unrecognized option: {arguments.words[0]}")
+    return arguments
+
+
+def _once(arguments: Arguments) -> int:
+    form = _format(arguments)
+    sort = arguments.last("sort", "S" if arguments.has("start") else DEFAULT_SORT)
+    jobs = _jobs(arguments, form, sort)
+    if jobs is None:
+        print("slurm_load_jobs error: Invalid job id specified", file=sys.stderr)
+        return 1
+    if not arguments.has("noheader"):
+        if arguments.has("long"):
+            print(time.strftime("%a %b %d %H:%M:%S %Y"))
+        print(form.header())
+    print_lines([form.line(job) for job in sorted_jobs(jobs, sort)])
+    return 0
+
+
+def _format(arguments: Arguments) -> Format:
+    if arguments.has("Format"):
+        form = named_format(arguments.last("Format"), FIELDS)
+    else:
+        default = LONG if arguments.has("long") else START if arguments.has("start") else DEFAULT
+        default = STEPS if arguments.has("steps") else default
+        form = percent_format(arguments.last("format") or default, FIELDS)
+    for name in form.unknown:
+        print(f"squeue: error: Invalid job format specification: {name}", file=sys.stderr)
+    return form
+
+
+def job_words(text: str) -> list[str]:
+    """Return the ids in a text such as 7,8_[1-3],9.0. Raises SlurmError."""
+    import re
+
+    found = []
+    for word in re.split(r",(?![^\[]*\])", text):
+        match = re.fullmatch(r"(\d+(?:_(?:\d+|\[[\d,:-]+\]))?)(?:[.+].*)?", word.strip())
+        if match is None:
+            raise SlurmError(f"Invalid job id: {word}")
+        found.append(match[1])
+    return found
+
+
+def user_names(text: str) -> list[str]:
+    """Return the users in a list of names and numbers. An unknown user is an error of Slurm's, and not one
+    that ends the command.
+    """
+    found = []
+    for word in text.split(","):
+        try:
+            found.append(pwd.getpwuid(int(word)).pw_name if word.isdigit() else pwd.getpwnam(word).pw_name)
+        except (KeyError, OverflowError):
+            print(f"squeue: error: Invalid user: {word}\n", file=sys.stderr)
+    return found
+
+
+def _jobs(arguments: Arguments, form: Format, sort: str) -> Rows | None:
+    """Return the jobs that the command line selects; None if the only requested job is unknown."""
+    states = _states(arguments)
+    words = job_words(arguments.last("jobs")) if arguments.last("jobs") else []
+    users = arguments.last("users")
+    if arguments.has("me"):
+        users = str(os.geteuid())
+    names = user_names(users) if users else []
+    wanted_ended = states is None or bool(states & ENDED)
+    lists = {name: arguments.last(name) for name in ("account", "partition", "name", "licenses", "qos")}
+    columns = (*form.columns, *STATE_COLUMNS, *GROUP_COLUMNS, *sort_columns(sort), "ended_at", "started_at")
+    more = {"name": "name", "licenses": "licences"}
+    columns += tuple(column for name, column in more.items() if lists[name])
+    columns += ("held",) if arguments.has("nodelist") else ()
+    with controller() as transport:
+        now = time.time()
+        jobs = job_rows(
+            transport,
+            columns,
+            jobs=words,
+            users=names,
+            queues=_list(lists["partition"]),
+            projects=_list(lists["account"]),
+            since=now - MIN_JOB_AGE_S if wanted_ended and not words else None,
+        )
+    young = [job for job in jobs if job["ended_at"] is None or job["ended_at"] >= job["now"] - MIN_JOB_AGE_S]
+    if len(words) == 1 and not young:
+        return None
+    # A list of users that has only unknown users selects no job.
+    if users and not names:
+        return []
+    nodes = set(expand_hostlist(arguments.last("nodelist"))) if arguments.has("nodelist") else set()
+    chosen = [
+        job
+        for job in young
+        if (states is None or job_state(job) in states)
+        and (not lists["name"] or job["name"] in lists["name"].split(","))
+        and (not lists["qos"] or "normal" in lists["qos"].split(","))
+        and (not lists["licenses"] or set(lists["licenses"].split(",")) & set(job["licences"]))
+        and (not nodes or nodes & {entry[0] for entry in job["held"]})
+        and not arguments.last("reservation")
+    ]
+    return chosen if arguments.has("array") else grouped(chosen)
+
+
+def _list(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+def _states(arguments: Arguments) -> frozenset[str] | None:
+    text = arguments.last("states")
+    if not text:
+        return frozenset({"PENDING"}) if arguments.has("start") else ACTIVE
+    try:
+        return read_states(text)
+    except KeyError as error:
+        word = str(error.args[0])
+        raise SlurmError(
+            f"Invalid job state specified: {word}", f"Valid job states include: {','.join(COMPACT)}\n"
+        ) from None
+
+
+_SORT_COLUMNS = {
+    **{field.letter: field.columns for field in FIELDS if field.letter},
+    "i": ("id", "array", "index"),
+    "p": ("priority", "id"),
+    "Q": ("priority", "id"),
+}
+
+
+def sort_columns(sort: str) -> tuple[str, ...]:
+    """Return the columns that sorting by these letters needs."""
+    letters = [word.strip().lstrip("+-")[:1] for word in sort.split(",")]
+    return ("id", *(name for letter in letters for name in _SORT_COLUMNS.get(letter, ())))
+
+
+def sorted_jobs(jobs: Rows, sort: str) -> Rows:
+    """Return the jobs in the order of the letters in `sort`. A letter after `-` sorts downwards. Jobs that
+    are equal in all of them are in the order of their ids.
+    """
+    found = sorted(jobs, key=lambda job: (job["array"] or job["id"], job["index"] or 0, job["id"]))
+    values = {field.letter: field.value for field in FIELDS if field.letter}
+    for word in reversed(sort.split(",")):
+        letter = word.strip().lstrip("+-")[:1]
+        down = word.strip().startswith("-")
+        if letter in ("p", "Q"):
+            found.sort(key=lambda job: (0 if job["hold"] else 1, job["priority"]), reverse=down)
+        elif letter in ("t", "T"):
+            found.sort(key=lambda job: ORDER[job_state(job)], reverse=down)
+        elif letter in ("i", "A", "F"):
+            found.sort(key=lambda job: (job["array"] or job["id"], job["index"] or 0), reverse=down)
+        elif letter in ("D", "C", "l", "M", "L", "m", "K"):
+            value = values[letter]
+            found.sort(key=lambda job: natural(value(job)), reverse=down)
+        elif letter in values:
+            value = values[letter]
+            found.sort(key=value, reverse=down)
+    return found
