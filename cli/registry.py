@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "why": ("cli.commands.explain", "Show why a job waits: short for 'corral explain'."),
     "explain": ("cli.commands.explain", "Show why a job waits, and when it starts at the latest."),
     "what-if": ("cli.commands.what_if", "Show which jobs would start sooner or later after a change."),
+    "plan": ("cli.commands.plan", "Show when and where the scheduler expects jobs to run."),
     "nodes": ("cli.commands.nodes.nodes", "Show nodes and their GPUs; add, drain and remove nodes."),
     "gpus": ("cli.commands.nodes.gpus", "Show all GPUs: health, load, processes and jobs."),
     "profiles": (

@@ -53,7 +53,7 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
     eased = Fork(lambda: _easings(engine_copy, number))
     held = job.held  # Read `held` now, because the forecast releases the job.
     likely = None
-    if not held and _ends_expected(engine):
+    if not held and ends_expected(engine):
         likely = Fork(lambda: _start_of(engine_copy, number, predicted=True))
     if job.ready:
         answer = replace(answer, no_preemption=why_no_preemption(engine.profile_cycles.of(job), job, now))
@@ -85,7 +85,7 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
     )
 
 
-def _ends_expected(engine: Engine) -> bool:
+def ends_expected(engine: Engine) -> bool:
     """Return whether predicted run times exist, so that some jobs are expected to end before their time
     limits.
     """

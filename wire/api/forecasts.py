@@ -220,3 +220,87 @@ class WhatIfAnswer:
     """The number of jobs in `sooner` whose start a complete forecast gives only with the changes."""
     leaving: tuple[LeavingJob, ...] = ()
     """The running jobs that a timed drain would move or end."""
+
+
+CERTAIN, LIKELY, LIMIT = "certain", "likely", "limit"
+"""How sure the start of a job in a plan is: the job runs already; it is likely, from the run times of earlier
+jobs; it is the start at the latest, if all jobs use their whole time limits.
+"""
+RESERVATION, DRAIN = "reservation", "drain"
+
+
+@dataclass(frozen=True)
+class PlanEntry:
+    """One job of a plan: where and when it runs.
+
+    `ends_at` is the end at the latest, and for a start with the certainty `likely` the likely end; None if
+    the job has no time limit.
+    """
+
+    job: int
+    label: str
+    name: str
+    user: str
+    project: str
+    queue: str
+    gpus: float
+    """The GPUs of the job on all its nodes together."""
+    nodes: tuple[str, ...] = ()
+    starts_at: float = 0.0
+    ends_at: Optional[float] = None
+    certainty: str = LIMIT
+    """`certain`, `likely` or `limit`."""
+    likely_at: Optional[float] = None
+    """The likely start of a waiting job; None if it is not known."""
+    likely_end_at: Optional[float] = None
+    """The likely end of a running job; None if it is not known."""
+
+
+@dataclass(frozen=True)
+class PlanBlock:
+    """A time in which nodes are reserved or drained. `kind` is `reservation` or `drain`. `ends_at` is None
+    for a drain, because a drain lasts until an operator resumes the node.
+    """
+
+    kind: str
+    name: str
+    nodes: tuple[str, ...]
+    starts_at: float
+    ends_at: Optional[float]
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class PlanPoint:
+    """The number of GPUs that no job holds from the time `at` until the next point."""
+
+    at: float
+    gpus_free: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The expectation of the scheduler for the next `horizon_s` seconds, ordered by start.
+
+    `free` counts the GPUs of connected nodes that no job of the plan holds, also those of drained and
+    reserved nodes.
+    """
+
+    now: float
+    horizon_s: float
+    entries: tuple[PlanEntry, ...]
+    blocks: tuple[PlanBlock, ...]
+    free: tuple[PlanPoint, ...]
+    gpus: int
+    waiting: int
+    """Waiting jobs that are not held."""
+    without_start: int
+    """Waiting jobs without a known start within the horizon."""
+    left_out: int = 0
+    """Jobs of the plan that are not in `entries`, because there are too many. They count in `free`."""
+    complete: bool = True
+    """False if the time for the answer ended before the whole horizon was forecast."""
+    covers_until: Optional[float] = None
+    """If the plan is not complete, the time up to which it has all starts."""
+    as_of: int = 0
+    """The number of the newest journal entry in the plan."""

@@ -8,7 +8,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 from wire.api.cluster import ClusterView, EventList, Health, StreamBatch
 from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView, QuotaSync
-from wire.api.forecasts import Explanation, WhatIf, WhatIfAnswer
+from wire.api.forecasts import Explanation, Plan, WhatIf, WhatIfAnswer
 from wire.api.job_stats import JobStats
 from wire.api.jobs import (
     JobChange,
@@ -259,6 +259,12 @@ class Client:
     def scheduler(self) -> SchedulerView:
         """Return the scheduling policy, the numbers of jobs, and the latest scheduling pass."""
         return self._get(SchedulerView, "/v1/scheduler")
+
+    def plan(self, horizon_s: float, within_s: Optional[float] = None) -> Plan:
+        """Return which jobs run when and where in the next `horizon_s` seconds."""
+        query: Query = [("horizon", horizon_s)]
+        query += [("within", within_s)] if within_s is not None else []
+        return self._get(Plan, "/v1/plan", query, within_s or 0.0)
 
     def trigger(self) -> Triggered:
         """Let the controller run a scheduling pass at once."""

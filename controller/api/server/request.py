@@ -64,7 +64,7 @@ def integer(name: str, about: str, low: int, high: int, default: int | None = No
     return Parameter(name, about, schema, read, default)
 
 
-def seconds(name: str, about: str, low: float, high: float) -> Parameter:
+def seconds(name: str, about: str, low: float, high: float, default: float | None = None) -> Parameter:
     """Return a query parameter whose value is a number of seconds from `low` to `high`."""
 
     def read(text: str) -> float:
@@ -76,7 +76,7 @@ def seconds(name: str, about: str, low: float, high: float) -> Parameter:
             raise ValueError(f"must be a number of seconds from {low:g} to {high:g}")
         return value
 
-    return Parameter(name, about, {"type": "number", "minimum": low, "maximum": high}, read)
+    return Parameter(name, about, {"type": "number", "minimum": low, "maximum": high}, read, default)
 
 
 def choice(name: str, about: str, words: tuple[str, ...], default: str | None = None) -> Parameter:

@@ -53,6 +53,9 @@ UNTIL = integer("until", "End of the window, in seconds since 1970; default: now
 WITHIN = seconds(
     "within", "Seconds for the answer, up to [questions] longest_s; default: budget_s.", 0.1, 600
 )
+HORIZON = seconds(
+    "horizon", "Seconds from now that the plan covers; default: 86400.", 60, 2_592_000, 86_400.0
+)
 PART = choice(
     "part",
     "`first`: stop when the next 24 hours and the first 200 jobs are known; `all`: use all of the time.",
@@ -158,6 +161,7 @@ ROUTES = (
     Route("POST", "/v1/quotas/{scope}/{name}/set", operator("set quotas"), quotas.change, refuses=(507,)),
     Route("POST", "/v1/quotas/{scope}/{name}/unset", operator("unset quotas"), quotas.unset, refuses=(507,)),
     Route("GET", "/v1/queues", ANYONE, queues.listing),
+    Route("GET", "/v1/plan", ANYONE, forecasts.plan, query=(HORIZON, WITHIN), slow=True),
     Route("GET", "/v1/scheduler", ANYONE, scheduler.show),
     Route(
         "POST",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from controller.core.engine import Engine
@@ -67,6 +67,8 @@ class Forecast:
     """The preemptions that the forecast assumes."""
     known_until: float = NEVER
     """Every start before this time is in `starts`; NEVER if the forecast was not cut short."""
+    ends: dict[int, float] = field(default_factory=dict)
+    """The first end of each job that ended in the forecast, by its limit, a preemption or a drain."""
 
 
 def fork(engine: Engine, pipeline: Pipeline | None = None) -> Engine:
@@ -136,8 +138,9 @@ def forecast(
     """
     ahead.give_no_limit_warnings()
     decisions = tuple(ahead.handle(given, now) for given in first)
+    ends: dict[int, float] = {}
     for job in [job for job in ahead.state.live() if job.stopping is not None and job.stop_by is None]:
-        _end(ahead, job, now)
+        _end(ahead, job, now, ends)
     for job in [ahead.state.jobs[each] for each in ahead.state.elastic]:
         _leave(ahead, job, now)
     starts: dict[int, ForecastStart] = {}
@@ -156,24 +159,24 @@ def forecast(
             elif isinstance(event, PreemptionPlanned):
                 plans.append(event)
             elif isinstance(event, StopRequested) and event.until is None:
-                _end(ahead, ahead.state.jobs[event.job], moment)
+                _end(ahead, ahead.state.jobs[event.job], moment, ends)
         waiting = len(ahead.state.queue) or ahead.timers.gated or ahead.state.claims
         if until in starts or not waiting:
-            return Forecast(starts, decisions, True, tuple(plans))
+            return Forecast(starts, decisions, True, tuple(plans), ends=ends)
         next_end = ahead.state.releases[0][0] if ahead.state.releases else NEVER
         following = min(next_end, ahead.next_at)
-        ends = following == next_end < NEVER or any(_ends(ahead, job) for _, job in ahead.state.releases)
+        any_ends = following == next_end < NEVER or any(_ends(ahead, job) for _, job in ahead.state.releases)
         due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at, ahead.timed_drains.next_at)
         # Count the steps in which only operators' reservations begin or end, or quotas change with the hour.
         # The forecast ends after a number of such steps, because they never stop.
-        idle_turns += not (ends or due < NEVER)
+        idle_turns += not (any_ends or due < NEVER)
         endless = 2 * MAX_IDLE_TURNS * len(ahead.state.reservations.by_name)
         endless += ahead.state.quotas.rules.timetable.changes_per_week
         if following > now + HORIZON_S or idle_turns > endless:
-            return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))
+            return Forecast(starts, decisions, not ahead.state.releases, tuple(plans), ends=ends)
         moment = max(moment, following)
-        _end_due(ahead, moment)
-    return Forecast(starts, decisions, False, tuple(plans), known_until=moment)
+        _end_due(ahead, moment, ends)
+    return Forecast(starts, decisions, False, tuple(plans), moment, ends)
 
 
 def first_in_queue(engine: Engine, now: float, count: int) -> list[int]:
@@ -193,7 +196,7 @@ def _leave(engine: Engine, job: Job, moment: float) -> None:
     engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(leaving, over)), moment)
 
 
-def _end_due(engine: Engine, moment: float) -> None:
+def _end_due(engine: Engine, moment: float, ends: dict[int, float]) -> None:
     """Report to the engine the ends of all jobs whose expected end has come.
 
     Without predictions, a job without a time limit never ends here, although the scheduler assumes an end for
@@ -201,7 +204,7 @@ def _end_due(engine: Engine, moment: float) -> None:
     """
     for job in [job for end, job in engine.state.releases if end <= moment]:
         if _ends(engine, job, moment):
-            _end(engine, engine.state.jobs[job], moment)
+            _end(engine, engine.state.jobs[job], moment, ends)
 
 
 def _ends(engine: Engine, number: int, by: float = NEVER) -> bool:
@@ -213,8 +216,11 @@ def _ends(engine: Engine, number: int, by: float = NEVER) -> bool:
     return job.expected_end < NEVER and (limited or engine.pipeline.estimating.predicted)
 
 
-def _end(engine: Engine, job: Job, moment: float) -> None:
-    """Report to the engine that a job has ended on all its nodes."""
+def _end(engine: Engine, job: Job, moment: float, ends: dict[int, float]) -> None:
+    """Report to the engine that a job has ended on all its nodes, and record the end in `ends` if it is the
+    first one of the job.
+    """
+    ends.setdefault(job.id, moment)
     why = PREEMPTED if job.stopping is Reason.PREEMPTED and job.stop_by == job.expected_end else ""
     code = 9 if job.stopping in (Reason.EVICTED, Reason.DRAINED) else 0
     over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=code, why=why)

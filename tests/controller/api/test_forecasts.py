@@ -121,3 +121,29 @@ async def test_what_if_lists_refused_changes(api: RunningController) -> None:
     assert status == 404
     status, problem = await api.post("/v1/what-if", {"sumbit": []})
     assert (status, problem["where"]) == (400, "sumbit")
+
+
+async def test_plan_shows_running_and_waiting_jobs_drains_and_free_gpus(api: RunningController) -> None:
+    await api.join("gpu02")
+    await api.post("/v1/nodes/gpu02/drain", {"why": "new fans"})
+    waiting = await full_house(api)
+    await api.submit(gpus=1, hold=True)
+    status, plan = await api.get("/v1/plan", horizon=4 * HOUR)
+    assert status == 200, plan
+    running, later = plan["entries"]
+    assert (running["job"], running["certainty"], running["nodes"]) == (waiting - 1, "certain", ["gpu01"])
+    assert (later["job"], later["certainty"], later["gpus"]) == (waiting, "limit", 8)
+    assert later["starts_at"] == pytest.approx(running["ends_at"], abs=1)
+    assert later["ends_at"] - later["starts_at"] == pytest.approx(HOUR, abs=60)
+    assert [(each["kind"], each["name"], each["why"]) for each in plan["blocks"]] == [
+        ("drain", "gpu02", "new fans")
+    ]
+    assert [each["gpus_free"] for each in plan["free"]] == [8, 8, 16]
+    assert (plan["gpus"], plan["waiting"], plan["without_start"], plan["complete"]) == (16, 1, 0, True)
+    _, again = await api.get("/v1/plan", horizon=4 * HOUR)
+    assert again == plan, "the same entry of the journal, so the same plan"
+    await api.submit(gpus=1, hold=True)
+    _, again = await api.get("/v1/plan", horizon=4 * HOUR)
+    assert again["as_of"] == plan["as_of"] + 1
+    status, problem = await api.get("/v1/plan", horizon=1)
+    assert (status, problem["where"]) == (400, "horizon")

@@ -1,4 +1,4 @@
-"""Routes of explain and what-if. A process with a copy of the engine (the replica) computes the forecasts."""
+"""Routes of explain, what-if and plan. A process with a copy of the engine (the replica) answers them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from controller.api.handlers.jobs.reasons import why
 from controller.api.handlers.service.known_names import need_node, need_share, need_tenant
@@ -14,13 +15,20 @@ from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import job_view
 from controller.core.fairshare.share_tree import share_problem
+from controller.daemon import Daemon
 from controller.questions.engine_copy import QuestionRefused
 from controller.questions.explanation import explain_waiting
+from controller.questions.plan import plan as planned
 from controller.questions.what_if import what_if as tried
-from wire.api.forecasts import Explanation, WhatIf, WhatIfAnswer
+from wire.api.forecasts import Explanation, Plan, WhatIf, WhatIfAnswer
 from wire.names import JobState
 
 T = TypeVar("T")
+
+PLAN_S = 30.0
+"""Seconds for which a plan is used again while the journal has no new entry."""
+
+_plans: WeakKeyDictionary[Daemon, Plan] = WeakKeyDictionary()
 
 DISCONNECT_CHECK_S = 0.2
 """Seconds between two checks whether the client is still connected."""
@@ -67,6 +75,29 @@ async def what_if(call: Call, request: WhatIf) -> WhatIfAnswer:
             "there was not enough time to compute an answer",
             hint="Ask with more time: --within 10s. [questions] in scheduler.toml limits the time.",
         )
+    return answer
+
+
+async def plan(call: Call) -> Plan:
+    """Show which jobs run when and on which nodes in the next hours, and how many GPUs are then free.
+
+    The answer is used again until the next entry of the journal, and for at most PLAN_S seconds.
+    """
+    daemon = call.daemon
+    await daemon.settled()
+    horizon_s = call.query["horizon"]
+    kept = _plans.get(daemon)
+    fresh = kept is not None and kept.as_of == daemon.seq and daemon.now() - kept.now < PLAN_S
+    if kept is not None and fresh and kept.horizon_s == horizon_s and kept.complete:
+        return kept
+    answer = await _ask(call, planned, horizon_s)
+    if answer is None:
+        raise rejected(
+            "busy",
+            "there was not enough time to compute a plan",
+            hint="Ask with more time: --within 10s. Or ask for a shorter horizon.",
+        )
+    _plans[daemon] = answer
     return answer
 
 
