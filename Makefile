@@ -4,6 +4,7 @@ PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$each; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
+BUILD := .venv-build
 # Three test processes for each core, because many tests wait. tests/conftest.py makes the groups.
 PARALLEL := -n $(shell echo $$((3 * $$(nproc)))) --dist loadgroup --no-loadscope-reorder
 QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_states.py tests/cli/spec tests/cli/output
@@ -11,7 +12,7 @@ QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_stat
 export PYTHONDONTWRITEBYTECODE =
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test quick check format lint types imports bench faults clean
+.PHONY: help demo test quick check format lint types imports bench faults binary pins clean
 
 help: ## what can be made here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,9 +63,20 @@ faults: $(VENV)/dev ## kill everything and cut links at random under load, then 
 	$(BIN)/python -m tests.integration.faults --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.link_cuts --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
+$(BUILD)/ready: requirements-binary.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Corral needs Python 3.11 or newer: install one, or name it: make PYTHON=…"; exit 1; }
+	@test -x $(BUILD)/bin/pip || $(PYTHON) -m venv --clear $(BUILD)
+	@$(BUILD)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-binary.txt
+	@$(BUILD)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
+	@touch $@
+
+binary: $(BUILD)/ready ## dist/corral: one file for Linux hosts without Python (about a minute)
+	@$(BUILD)/bin/python deploy/binary/build.py
+
 pins: ## resolve the pinned requirements anew (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --group build -o requirements.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --group dev -o requirements-dev.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra postgres --group binary -c requirements-dev.txt -o requirements-binary.txt
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BUILD) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

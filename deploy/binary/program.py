@@ -1,0 +1,43 @@
+"""Runs the frozen programs corral and corral-agent."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from wire.program_parts import FLAG, run_part
+
+
+def main() -> int | None:
+    _restore_environment()
+    words = sys.argv[1:]
+    if words[:1] == [FLAG]:
+        return run_part(words)
+    if os.path.basename(sys.executable) == "corral-agent":
+        from agent.__main__ import main as run
+    else:
+        if "--multiprocessing-fork" in words or words[:1] == ["-c"]:
+            # because corral sim starts its processes with multiprocessing, which calls sys.executable
+            import multiprocessing
+
+            multiprocessing.freeze_support()
+        from cli.main import main as run
+    return run()
+
+
+def _restore_environment() -> None:
+    """Undo what the start of the program has added to the environment, because other programs inherit it."""
+    program = os.environ.pop("CORRAL_PROGRAM", "")
+    if program:
+        sys.argv[0] = program
+    before = os.environ.pop("LD_LIBRARY_PATH_ORIG", None)
+    if before is not None:
+        os.environ["LD_LIBRARY_PATH"] = before
+    elif os.environ.get("LD_LIBRARY_PATH") == sys._MEIPASS:
+        del os.environ["LD_LIBRARY_PATH"]
+    for name in [name for name in os.environ if name.startswith("_PYI_")]:
+        del os.environ[name]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
