@@ -27,7 +27,7 @@ from agent.gpus.interface import GpuSource
 from agent.host.facts import HostFacts
 from agent.interactive.exec_sessions import CannotExec, ExecSessions
 from agent.interactive.health_checks import HealthChecks
-from agent.interactive.log_reader import POLL_S, LogReader
+from agent.interactive.log_reader import POLL_S, LogReader, with_tail
 from agent.isolation import container_supervision
 from agent.isolation.cgroup_detection import HostCgroups
 from agent.isolation.container_runtimes import ContainerRuntime
@@ -217,7 +217,8 @@ class Agent:
         """Return the status and usage of each attempt whose end the controller has not stored yet, for
         the hello (the first message to the controller).
         """
-        return tuple(map(self.usage.with_usage, self.attempts.unsettled()))
+        measured = map(self.usage.with_usage, self.attempts.unsettled())
+        return tuple(with_tail(self.spool, each) for each in measured)
 
     def serve(self, hello: Hello) -> None:
         """Send the hello (the first message to the controller). Then run the loop until the connection is
@@ -517,7 +518,7 @@ class Agent:
         again.
         """
         status = action.report.status
-        self.channel.send(Report(self.usage.with_usage(status)))
+        self.channel.send(Report(with_tail(self.spool, self.usage.with_usage(status))))
         if status.pid is not None and status.ended_at is None:
             self.health_checks.watch((status.job, status.attempt))
         word, _, why = status.why.partition(": ")

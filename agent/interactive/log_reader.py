@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Callable
 
 from agent.attempts.spool import AttemptKey, Spool, format_key
 from agent.controller_channel import Channel
+from agent.supervisor.attempt_end import OUTPUT_TAIL, TAIL_BYTES
 from agent.supervisor.log_rotation import STREAMS, skip_hole
 from wire.agent.orders import ReadLog
-from wire.agent.reports import LogChunk
+from wire.agent.reports import AttemptStatus, LogChunk
 
 CHUNK_BYTES = 64 * 1024
 POLL_S = 0.1
@@ -127,3 +129,21 @@ class LogReader:
     def _refuse(self, request: ReadLog, error: str) -> None:
         self._channel.send(LogChunk(request.request, end=True, error=error))
         self.stop(request.request)
+
+
+def with_tail(spool: Spool, status: AttemptStatus) -> AttemptStatus:
+    """Return the status of a failed attempt with the last lines of its logs, in which the controller looks
+    for the cause. Any other status is returned unchanged.
+    """
+    if status.ended_at is None or status.pid is None or not (status.code or status.signal or status.why):
+        return status
+    parts = []
+    for name in ("stdout", "stderr", OUTPUT_TAIL):
+        with suppress(OSError):
+            descriptor = spool.open_log((status.job, status.attempt), name)
+            try:
+                size = os.fstat(descriptor).st_size
+                parts.append(os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES)))
+            finally:
+                os.close(descriptor)
+    return replace(status, tail=b"\n".join(parts).decode("utf-8", "replace"))

@@ -9,10 +9,12 @@ import time
 from typing import TYPE_CHECKING
 
 from agent.attempts import attempt_record
+from agent.attempts.launch_spec import LaunchSpec
 from agent.checkpoints import directory
 from agent.isolation import container_supervision, scratch
 from agent.isolation.attempt_cgroup import out_of_memory_reason
 from agent.supervisor import hooks, process_tree
+from agent.supervisor.run_as_user import run_and_read
 from agent.supervisor.task_process import write_notice
 
 if TYPE_CHECKING:
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 LOST = "supervisor_lost"
 """The reason of an attempt that ended because its supervisor, or its container, was lost."""
+OUTPUT_TAIL = "output-tail"
+"""The file beside the record with the last lines of the files of --output and --error, if the job failed."""
+TAIL_BYTES = 4_096
+_TAIL_TIMEOUT_S = 5.0
 SWEEP_PAUSES_S = (0.01, 1.0)
 """The shortest and the longest pause between two attempts to kill the processes that are left."""
 
@@ -46,6 +52,8 @@ def finish_attempt(attempt: Supervisor) -> None:
     attempt.cpu_s = max(attempt.cpu_s, attempt.cgroup.cpu_s() or 0.0)
     _remove_cgroup(attempt)
     attempt.log_trimmer.trim()
+    if status or attempt.why:
+        _keep_output_tail(launch)
     _run_epilog(attempt)
     lines = [
         attempt_record.encode_end(time.time(), code, number, attempt.cpu_s, attempt.rss_mib, attempt.why)
@@ -71,6 +79,29 @@ def _remove_cgroup(attempt: Supervisor) -> None:
 def _pause(attempt: Supervisor) -> None:
     time.sleep(attempt.sweep_pause_s)
     attempt.sweep_pause_s = min(attempt.sweep_pause_s * 2, SWEEP_PAUSES_S[1])
+
+
+def _keep_output_tail(launch: LaunchSpec) -> None:
+    """Copy the end of the files of --output and --error into the spool, because the cause of a failure is
+    found there. The files are read as the job's user, who may have chosen files of other users.
+    """
+    parts = []
+    for path in filter(None, (launch.output, launch.error)):
+        whole = os.path.join(launch.cwd, path)
+        command = ["/usr/bin/tail", "-c", str(TAIL_BYTES), "--", whole]
+        try:
+            parts.append(run_and_read(launch, command, _TAIL_TIMEOUT_S)[1])
+        except OSError:
+            return  # Continue without the lines, for example if the host has no process left.
+    if not any(parts):
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(f"{launch.directory}/{OUTPUT_TAIL}", flags, 0o600)
+    except OSError:
+        return  # Continue without the lines, for example on a full disk.
+    with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
+        file.write("\n".join(parts))
 
 
 def _run_epilog(attempt: Supervisor) -> None:

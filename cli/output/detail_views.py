@@ -9,7 +9,7 @@ from cli.output.table_columns import clock, cores, elapsed, exit_text
 from cli.spec.job_options import OPTIONS
 from wire.agent.reports import Checkpoint, NumaFacts
 from wire.api.forecasts import Explanation
-from wire.api.jobs import Held, JobDetail, JobView, Moved, Preempted
+from wire.api.jobs import Failure, Held, JobDetail, JobView, Moved, Preempted
 from wire.api.nodes import NodeView, TimedDrainView
 from wire.api.reasons import Ousted, Why
 from wire.api.reports import Foreseen
@@ -40,6 +40,8 @@ def of_job(detail: JobDetail) -> Facts:
             f"'corral explain {job.label}' shows when, and which changes would start it now" * _waits(job),
         ),
         ("exit", exit_text(job) if job.state.terminal else ""),
+        ("failure", of_failure(job.failure)),
+        ("last attempt", of_last_attempt(job)),
         ("submitted", clock(job.submitted_at)),
         ("started", clock(job.started_at) if job.started_at else ""),
         ("ended", clock(job.ended_at) if job.ended_at else ""),
@@ -89,6 +91,24 @@ def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | No
     outlived = planned_s is not None and planned_s > predicted_s
     counted_on = f"; it runs longer, plans count on {duration(planned_s)}" if outlived else ""
     return f"{duration(predicted_s)}, as similar jobs did ({limit}){counted_on}"
+
+
+def of_failure(failure: Failure | None) -> str:
+    """Return the class of a failure with its remedy; empty without a failure."""
+    if failure is None:
+        return ""
+    first = f"{failure.name}: {failure.sentence}" if failure.sentence else failure.name
+    return f"{first}\n{failure.remedy}" if failure.remedy else first
+
+
+def of_last_attempt(job: JobView) -> str:
+    """Return how the attempt before ended; empty if there was none."""
+    last = job.last
+    if last is None:
+        return ""
+    word = "PREEMPTED" if last.reason is Reason.PREEMPTED else last.reason.value.replace("_", " ")
+    first = f"attempt {last.attempt} ended {clock(last.at)}: {word}" + f" ({last.detail})" * bool(last.detail)
+    return "\n".join(text for text in (first, of_failure(last.failure)) if text)
 
 
 def _waits(job: JobView) -> bool:

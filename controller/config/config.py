@@ -10,6 +10,7 @@ from pydantic import PrivateAttr
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from controller.config.key_positions import DELIMITER, PREFIX, Source
+from controller.config.tables.failures import FailuresSection
 from controller.config.tables.fields import Name, NodeName
 from controller.config.tables.hours import HoursSection
 from controller.config.tables.nodes import GpusSection, JobsSection, NodeSection
@@ -94,6 +95,7 @@ class Config(BaseSettings):
     fair_share: FairShareSection = FairShareSection()
     jobs: JobsSection = JobsSection()
     gpus: GpusSection = GpusSection()
+    failures: FailuresSection = FailuresSection()
     profiles: dict[Name, ProfileSection] = {}
     services: dict[ServiceName, ServiceSection] = {}
     nodes: dict[NodeName, NodeSection] = {}

@@ -16,6 +16,7 @@ from controller.core.commands.operator_commands import OperatorCommands
 from controller.core.commands.reservation_commands import ReservationCommands
 from controller.core.commands.user_commands import UserCommands
 from controller.core.explain.why_pending import explain
+from controller.core.lifecycle.failure_classes import rule_of
 from controller.core.lifecycle.gang_barrier import node_addresses
 from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
 from controller.core.lifecycle.idle_gpus import IdleGpuHandler
@@ -359,7 +360,12 @@ class Engine:
 
     def explain(self, job: Job, now: float) -> Why:
         cycle = self.profile_cycles.of(job)
-        return explain(self.state, cycle.placer, cycle, job, now)
+        why = explain(self.state, cycle.placer, cycle, job, now)
+        rule = rule_of(job.failure, self.pipeline.failures) if job.state.terminal else None
+        if rule is None:
+            return why
+        notes = (f"cause ({rule.name}): {rule.sentence}", *((rule.remedy,) if rule.remedy else ()))
+        return replace(why, notes=(*why.notes, *notes))
 
     def predicted(self, job: Job) -> float | None:
         """Return the predicted run time of a job in seconds; None if there is no prediction.

@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from controller.core.fairshare.offqueue_usage import offqueue_inputs
+from controller.core.lifecycle.failure_classes import classified
 from controller.core.lifecycle.node_loss import is_overdue
 from controller.core.model import inputs
 from controller.core.model.effects import SendToNode
@@ -169,7 +171,7 @@ class AgentLinks:
         otherwise ""."""
         match frame:
             case Report(status):
-                self._tell(inputs.AgentReported(node, status))
+                self._tell(inputs.AgentReported(node, classified(status, self._pipeline.failures)))
             case Hello():
                 problem = self._gpu_owners.claim(node, [gpu.uuid for gpu in frame.facts.gpus])
                 if problem:
@@ -177,7 +179,8 @@ class AgentLinks:
                 self._silent_since.pop(node, None)
                 self.idle_gpus.forget(node)
                 self.gpu_health.forget(node)
-                self._tell(inputs.AgentSaidHello(node, frame))
+                attempts = tuple(classified(each, self._pipeline.failures) for each in frame.attempts)
+                self._tell(inputs.AgentSaidHello(node, replace(frame, attempts=attempts)))
             case LinkLost(why):
                 self._begin_silence(node)
                 self.idle_gpus.forget(node)

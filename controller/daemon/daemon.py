@@ -455,6 +455,7 @@ class Daemon:
         if figures:
             figures += self.wait_alarms.take_changed()
         batch = await self._store_threads.commit(self.state, self.seq, events, figures)
+        self.counters.observe(events)
         self.counters.committed(len(batch.entries), time.monotonic() - began)
         self.state.forget_old()
         self.seq = batch.entries[-1].seq

@@ -5,6 +5,7 @@ name.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards, WeightedScorer
 from controller.core.framework.order_chain import chain_orders
 from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
+from controller.core.lifecycle.failure_classes import FailureRule
 from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model import inputs
 from controller.core.model.events.nodes import Overcommit
@@ -260,6 +262,17 @@ def build_pipeline(config: Config) -> Pipeline:
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
         health_policy=gpu_health_policy_of(config),
         services=services_of(config),
+        failures=tuple(
+            FailureRule(
+                rule.name,
+                rule.sentence,
+                rule.remedy,
+                tuple(map(re.compile, rule.patterns)),
+                tuple(rule.exit_codes),
+                tuple(rule.reasons),
+            )
+            for rule in config.failures.rules
+        ),
         metrics=tuple(
             maker.make("metrics", each.name, each.options, "plugins", "metrics", index)
             for index, each in enumerate(config.plugins.metrics)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from controller.core.model.events.attempts import AttemptExited, MembersExited
+from controller.core.model.events.event import Event
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the histogram buckets, in seconds. A pass takes less than 0.5 ms if idle, and 1 s for a
@@ -44,6 +48,15 @@ class ControllerCounters:
     """Number of journal entries written."""
     requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)
     """Number of requests by method, path pattern and status."""
+
+    failures: Counter[str] = field(default_factory=Counter)
+    """Number of failed attempts by failure class; each node of a job counts."""
+
+    def observe(self, events: Iterable[Event]) -> None:
+        """Count the failures in the events of a commit."""
+        for event in events:
+            if isinstance(event, AttemptExited | MembersExited):
+                self.failures.update(how.failure for how in event.exits.values() if how.failure)
 
     def passed(self, at: float, seconds: float, placed: int) -> None:
         """Count a scheduling pass."""

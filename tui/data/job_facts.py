@@ -12,7 +12,7 @@ from wire.api.forecasts import Explanation
 from wire.api.jobs import Held, JobDetail, JobView
 from wire.api.reasons import FilterLoss, Why
 from wire.job.spec import JobSpec, gpus_text
-from wire.names import JobState, priority_name
+from wire.names import JobState, Reason, priority_name
 from wire.text import counted, duration, memory, printable
 
 
@@ -37,12 +37,19 @@ def job_facts(
                     (printable(job.detail, 400), "failed" if job.state is JobState.FAILED else "text"),
                 )
             )
+        if job.failure is not None:
+            text = f"{job.failure.name}: {job.failure.sentence}. {job.failure.remedy}"
+            lines.append(cells.fact("cause", (printable(text, 600), "warn")))
     elif detail is not None:
         lines += _why(detail.why)
         lines += _when(explanation, model.now()) if explanation is not None else []
         lines += _advice(advice)
     elif job.detail:
         lines.append(cells.fact("why", (printable(job.detail, 400), "text")))
+    if job.last is not None and not job.state.terminal:
+        word = "PREEMPTED" if job.last.reason is Reason.PREEMPTED else job.last.reason.value
+        text = f"attempt {job.last.attempt} {word} at {cells.clock(job.last.at, model.now())}"
+        lines.append(cells.fact("before", (printable(f"{text}: {job.last.detail}", 400), "warn")))
     if detail is not None:
         lines.append(cells.fact("command", (_command(detail.spec.command), "text")))
         if width >= 100 and detail.spec.workdir:

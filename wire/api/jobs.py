@@ -115,6 +115,26 @@ class Held:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """The class of a failure, such as gpu_out_of_memory: a sentence about the cause, and what to do."""
+
+    name: str
+    sentence: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class LastAttempt:
+    """How the attempt before the present one ended. `reason` is for example preempted or exit_nonzero."""
+
+    attempt: int
+    at: float
+    reason: Reason
+    detail: str = ""
+    failure: Optional[Failure] = None
+
+
+@dataclass(frozen=True)
 class JobView:
     """A job with the fields that all users may see."""
 
@@ -161,6 +181,12 @@ class JobView:
     """CPU time of the last attempt on all its nodes, and its memory on the node with the most; None if they
     were not measured.
     """
+    failure: Optional[Failure] = None
+    """Why the last attempt failed, if the job has ended; None if it did not fail or the cause is known from
+    `reason` alone.
+    """
+    last: Optional[LastAttempt] = None
+    """The end of the attempt before, if the job was queued again."""
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,15 @@ from controller.core.cluster.node_table import ABSENT
 from controller.core.cluster.nodes import Node, TimedDrain
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
+from controller.core.lifecycle.failure_classes import rule_of
 from controller.core.lifecycle.gpu_health_handler import out_of_service_text
+from controller.core.model import job as job_model
 from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job, Move
 from controller.core.state.state import State
 from wire.agent.orders import GpuHold
 from wire.agent.reports import AttemptUse, GpuFacts, GpuProcess, GpuSample, GpuUse, HostUse
-from wire.api.jobs import Held, JobView, Moved
+from wire.api.jobs import Failure, Held, JobView, LastAttempt, Moved
 from wire.api.nodes import DatasetRead, GpuShare, GpuView, NodeView, TimedDrainView
 from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
@@ -66,6 +68,8 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_M
         gpu_hours=_gpu_hours(job),
         use=_use(job, so_far),
         host_use=_host_use(job, so_far),
+        failure=failure_view(engine, job.failure) if job.state.terminal else None,
+        last=None if job.last is None else _last_attempt(engine, job.last),
         idle_since=job.idle_since,
         service="" if job.replica is None else job.replica.service,
         silent=tuple(
@@ -101,6 +105,19 @@ def _use(job: Job, so_far: Mapping[str, AttemptUse]) -> GpuUse | None:
         sum(use.peak_mib for use, _ in uses),
         round(sum(use.wh for use, _ in uses), 3),
     )
+
+
+def failure_view(engine: Engine, name: str) -> Failure | None:
+    """Return the failure class with its sentence and remedy; None if `name` is empty."""
+    if not name:
+        return None
+    rule = rule_of(name, engine.pipeline.failures)
+    return Failure(name) if rule is None else Failure(name, rule.sentence, rule.remedy)
+
+
+def _last_attempt(engine: Engine, last: job_model.LastAttempt) -> LastAttempt:
+    failure = failure_view(engine, last.failure)
+    return LastAttempt(last.attempt, last.at, last.reason, last.detail, failure)
 
 
 def _host_use(job: Job, so_far: Mapping[str, AttemptUse]) -> HostUse | None:

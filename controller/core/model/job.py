@@ -111,6 +111,17 @@ class Move:
         return self.done_at is None and not self.undone
 
 
+@dataclass(frozen=True, slots=True)
+class LastAttempt:
+    """How the last attempt of a queued job ended: the time, the reason and the failure class."""
+
+    attempt: int
+    at: float
+    reason: Reason
+    detail: str = ""
+    failure: str = ""
+
+
 @dataclass(slots=True)
 class Job:
     """A job in the state of the engine. Only apply() changes a job.
@@ -195,6 +206,8 @@ class Job:
     """The end at the time limit of which the owner was warned last; None if there was no warning in this
     attempt.
     """
+    last: LastAttempt | None = None
+    """The end of the attempt before, if the job was queued again."""
     healthy: bool | None = None
     """The last result of the attempt's health checks; None before the first result and without checks."""
 
@@ -207,6 +220,14 @@ class Job:
     def name(self) -> str:
         """The job's name from its spec, or the file name of its program if the spec has none."""
         return self.spec.name or self.spec.command[0].rsplit("/", 1)[-1]
+
+    @property
+    def failure(self) -> str:
+        """The failure class of the attempt that has ended: that of the member that failed first. Members that
+        were stopped because another one had failed have none.
+        """
+        failed = [member for member in self.members.values() if member.failed and member.failure]
+        return min(failed, key=lambda member: member.ended_at or 0.0).failure if failed else ""
 
     @property
     def ready(self) -> bool:

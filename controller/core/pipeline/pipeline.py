@@ -9,6 +9,7 @@ from controller.core.cluster.gpus.gpu_health import DEFAULT_HEALTH_POLICY, GpuHe
 from controller.core.fairshare.share_tree import FairshareConfig
 from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import SchedulingPolicy
+from controller.core.lifecycle.failure_classes import FailureRule
 from controller.core.lifecycle.idle_gpus import DEFAULT_IDLE_POLICY, IdlePolicy
 from controller.core.lifecycle.node_loss import DEFAULT_NODE_LOSS, NodeLossPolicy
 from controller.core.model.events.nodes import AS_IT_IS, Overcommit
@@ -45,6 +46,8 @@ class Pipeline(SchedulingPolicy):
     """Which faults take a GPU out of service, and when the GPU is checked again."""
     services: tuple[Service, ...] = ()
     """The services whose replicas must run at all times."""
+    failures: tuple[FailureRule, ...] = ()
+    """The failure classes that the site adds to those of Corral."""
     metrics: tuple[MetricsSource, ...] = ()
     """Plugins that add samples to /metrics."""
     hooks: tuple[Hook, ...] = ()

@@ -26,7 +26,7 @@ from controller.core.model.events.event import Event, JobEvent, NodeEvent
 from controller.core.model.events.nodes import AS_IT_IS, Overcommit
 from controller.core.model.events.nominations import PreemptionPlanned, Victim
 from controller.core.model.events.queued import JobEdited, JobQueued
-from controller.core.model.job import Job, Member, Move
+from controller.core.model.job import Job, LastAttempt, Member, Move
 from controller.core.model.request import request_of, without_relaxed
 from controller.core.model.rows import JobRow, NodeRow, NoteRow
 from controller.core.model.services import Replica
@@ -113,6 +113,8 @@ class JobRecord(JobFields):
     """See Job. Only the row of a job with such a limit has `short` or `limit_raised`."""
     warned_end: float | None = None
     """See Job. Only the row of a job with a warning has this field."""
+    last: LastAttempt | None = None
+    """See Job. Only the row of a job that was queued again has this field."""
     healthy: bool | None = None
     """The result of the health checks. Only the row of a running job with a result has this field."""
 
@@ -197,6 +199,8 @@ def _job_row(job: Job, spec: str | None) -> JobRow:
         body["limit_raised"] = True
     if job.warned_end is not None:
         body["warned_end"] = job.warned_end
+    if job.last is not None:
+        body["last"] = encode(job.last)
     if job.healthy is not None:
         body["healthy"] = job.healthy
     return JobRow(
@@ -283,6 +287,7 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
         profile=record.profile,
         operator_hold=record.operator_hold,
         replica=record.replica,
+        last=record.last,
         healthy=record.healthy,
         short=record.short,
         limit_raised=record.limit_raised,

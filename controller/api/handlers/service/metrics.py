@@ -206,6 +206,9 @@ def _counts(counters: ControllerCounters, seq: int, started_at: float) -> Iterat
     yield Sample("corral_journal_seq", seq, about="Sequence number of the last journal entry.")
     about = "Journal entries written since the controller started."
     yield _counter("corral_journal_entries_total", counters.entries, about)
+    about = "Failed attempts on a node since the controller started, by failure class."
+    for name, count in sorted(counters.failures.items()):
+        yield _counter("corral_failed_attempts_total", count, about, {"class": name})
     about = "Requests to the API, by method, path and status."
     for (method, path, status), count in sorted(counters.requests.items()):
         labels = {"method": method, "path": path, "status": str(status)}

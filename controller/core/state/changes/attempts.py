@@ -29,7 +29,7 @@ from controller.core.model.events.attempts import (
     PredictionOutlived,
     StopRequested,
 )
-from controller.core.model.job import Job, Member, newest_checkpoint
+from controller.core.model.job import Job, LastAttempt, Member, newest_checkpoint
 from controller.core.model.wait_state import with_gate
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE
 from controller.core.state.changes.nominations import unclaim, wait_for_place
@@ -240,6 +240,7 @@ def _job_requeued(state: State, event: JobRequeued) -> None:
     state.accounts.finish(job, again=True)
     _stop_charging(state, job, event.at)
     state.account(job, event.at)
+    job.last = LastAttempt(event.attempt, event.at, event.reason, event.detail, job.failure)
     job.spent_gpu_s += sum(member.gpu_s(0.0, event.at) for member in job.members.values())
     job.spent_wh += sum(member.use.wh for member in job.members.values() if member.use is not None)
     job.set_members({})

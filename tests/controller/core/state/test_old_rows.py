@@ -68,6 +68,7 @@ def test_every_field_of_a_job_is_in_its_row_or_follows_from_the_row() -> None:
         "operator_hold",
         "replica",
         "healthy",
+        "last",
         "warned_end",
         "limit_raised",
         "short",
