@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from cli.slurm.arguments import UsageError
 
 PROGRAMS: Mapping[str, tuple[str, str]] = {
+    "sacct": ("cli.slurm.show.sacct", "List jobs and steps with the resources that they used."),
     "squeue": ("cli.slurm.show.squeue", "List jobs."),
     "scancel": ("cli.slurm.scancel", "Cancel jobs, or send them a signal."),
 }

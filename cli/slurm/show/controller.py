@@ -7,6 +7,7 @@ half the time.
 from __future__ import annotations
 
 import json
+import math
 import urllib.parse
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ def job_rows(
     query += [("queue", queue) for queue in queues]
     query += [("project", project) for project in projects]
     query += [] if since is None else [("since", max(0, int(since)))]
-    query += [] if until is None else [("until", max(0, int(until)))]
+    query += [] if until is None else [("until", max(0, math.ceil(until)))]
     table = ask(transport, "/v1/job-table", query)
     names = (*table["columns"], "now", "cluster")
     same = [table["now"], table["cluster"]]

@@ -278,17 +278,18 @@ def task_cpus(job: Row) -> int:
 
 
 def grouped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the jobs with one row for the waiting elements of each array. Held elements have another row.
+    """Return the jobs with one row for the waiting elements of each array. Held elements have another row,
+    and so have elements that were cancelled before they started.
 
     The row has the label 7_[1-3%2], with the number of elements that may run at a time. Needs GROUP_COLUMNS.
     """
     found: list[dict[str, Any]] = []
-    rows: dict[tuple[int, str], tuple[dict[str, Any], list[int]]] = {}
+    rows: dict[tuple[int, str, str], tuple[dict[str, Any], list[int]]] = {}
     for job in jobs:
-        if job["array"] is None or job["state"] != "QUEUED":
+        if job["array"] is None or job["started_at"] is not None or job["state"] not in _UNSTARTED:
             found.append(job)
             continue
-        key = (job["array"], job["hold"])
+        key = (job["array"], job["hold"], job["state"])
         if key not in rows:
             rows[key] = (dict(job), [])
             found.append(rows[key][0])
@@ -300,4 +301,5 @@ def grouped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-GROUP_COLUMNS = ("id", "array", "index", "array_text", "label", "state", "hold")
+_UNSTARTED = ("QUEUED", "CANCELLED")
+GROUP_COLUMNS = ("id", "array", "index", "array_text", "label", "state", "hold", "started_at")

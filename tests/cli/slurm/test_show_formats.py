@@ -81,11 +81,19 @@ def test_named_formats() -> None:
 def test_waiting_elements_share_a_line() -> None:
     def element(index: int, **more: Any) -> dict[str, Any]:
         ids = {"id": 20 + index, "array": 20, "index": index, "label": f"20_{index}", "array_text": "0-9%2"}
-        return {**JOB, **ids, "state": "QUEUED", **more}
+        return {**JOB, **ids, "state": "QUEUED", "started_at": None, **more}
 
-    rows = [element(1, state="RUNNING"), element(3), element(4), element(7), element(9, hold="user"), JOB]
-    assert [row["label"] for row in grouped(rows)] == ["20_1", "20_[3-4,7%2]", "20_[9%2]", "9"]
-    assert rows[1]["label"] == "20_3"
+    rows = [
+        element(1, state="RUNNING"),
+        element(8, state="CANCELLED"),
+        element(3),
+        element(4),
+        element(7),
+        element(9, hold="user"),
+        JOB,
+    ]
+    assert [row["label"] for row in grouped(rows)] == ["20_1", "20_[8%2]", "20_[3-4,7%2]", "20_[9%2]", "9"]
+    assert rows[2]["label"] == "20_3"
 
 
 @pytest.mark.parametrize(

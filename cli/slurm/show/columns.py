@@ -1,0 +1,79 @@
+"""Tables of sacct, sacctmgr and similar commands: columns with widths, or values between separators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Row = Mapping[str, Any]
+
+_FIELD = re.compile(r"(\w[\w /-]*?)(?:%(-?\d+))?", re.ASCII)
+
+
+class Column(NamedTuple):
+    """A column: its heading, its width, the columns of the job table that its value needs, and the function
+    that returns the value. With a negative width the text is on the left.
+    """
+
+    name: str
+    width: int
+    needs: tuple[str, ...]
+    value: Callable[[Row], str]
+
+
+class Shape(NamedTuple):
+    """How the table is printed. With a separator, values are not filled up with spaces."""
+
+    header: bool = True
+    separator: str = ""
+    last: bool = False
+    """Whether the separator also follows the last value of a line."""
+
+
+def shape_of(*, noheader: bool, parsable: bool, parsable2: bool, delimiter: str) -> Shape:
+    """Return the shape that the options -n, -p, -P and --delimiter select."""
+    separator = (delimiter or "|") if parsable or parsable2 else ""
+    return Shape(not noheader, separator, parsable and not parsable2)
+
+
+def choose(text: str, known: Sequence[Column]) -> tuple[list[Column], list[str]]:
+    """Return the columns in a list such as `jobid,state%20`, and the words that name no column. A name may be
+    written in any case, and only its beginning is needed. The number is another width.
+    """
+    found: list[Column] = []
+    unknown: list[str] = []
+    for word in text.split(","):
+        match = _FIELD.fullmatch(word.strip())
+        name = match[1].lower() if match else ""
+        if name == "all":
+            found += known
+            continue
+        same = [each for each in known if name and each.name.lower() == name]
+        begins = same or [each for each in known if name and each.name.lower().startswith(name)]
+        if not begins or match is None:
+            unknown += [word.strip()] if word.strip() else []
+            continue
+        found.append(begins[0]._replace(width=int(match[2])) if match[2] else begins[0])
+    return found, unknown
+
+
+def lines(columns: Sequence[Column], rows: Iterable[Row], shape: Shape) -> list[str]:
+    """Return the lines of a table. A value that is too long is cut and ends with a plus sign."""
+    found = []
+    if shape.separator:
+        end = shape.separator if shape.last else ""
+        if shape.header:
+            found.append(shape.separator.join(each.name for each in columns) + end)
+        return found + [shape.separator.join([each.value(row) for each in columns]) + end for row in rows]
+    if shape.header:
+        found.append("".join(_sized(each.name[: abs(each.width)], each.width) for each in columns))
+        found.append("".join("-" * abs(each.width) + " " for each in columns))
+    return found + ["".join([_sized(each.value(row), each.width) for each in columns]) for row in rows]
+
+
+def _sized(text: str, width: int) -> str:
+    size = abs(width)
+    if len(text) > size:
+        text = text[: size - 1] + "+"
+    return (text.ljust(size) if width < 0 else text.rjust(size)) + " "
