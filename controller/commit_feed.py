@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from controller.core.model.rows import JournalEntry
+from wire.api.cluster import PulseSample
 
 MAX_PENDING_COMMITS = 4_096
 """The most commits that wait until one subscriber reads them. If there are more, they are dropped, and the
@@ -31,14 +32,17 @@ class Commit:
     entries: tuple[JournalEntry, ...]
     jobs: frozenset[int]
     nodes: frozenset[str]
+    pulse: PulseSample | None = None
+    """A sample of the cluster's figures. Only subscriptions with `pulse` get it."""
 
 
 class Subscription:
     """An asynchronous iterator that yields each commit made after subscribe(). The iteration ends when the
     subscription or the feed is closed."""
 
-    def __init__(self, feed: CommitFeed) -> None:
+    def __init__(self, feed: CommitFeed, pulse: bool = False) -> None:
         self._feed = feed
+        self.pulse = pulse
         self._waiting: deque[Commit] = deque()
         self._arrived = asyncio.Event()
         self._closed = False
@@ -80,9 +84,11 @@ class CommitFeed:
     def __init__(self) -> None:
         self._listeners: set[Subscription] = set()
 
-    def subscribe(self) -> Subscription:
-        """Return a subscription that receives each commit from now on."""
-        listener = Subscription(self)
+    def subscribe(self, *, pulse: bool = False) -> Subscription:
+        """Return a subscription that receives each commit from now on. With `pulse`, it also receives the
+        samples of the cluster's figures.
+        """
+        listener = Subscription(self, pulse)
         self._listeners.add(listener)
         return listener
 
@@ -91,7 +97,8 @@ class CommitFeed:
 
     def publish(self, commit: Commit) -> None:
         for listener in self._listeners:
-            listener.push(commit)
+            if commit.pulse is None or listener.pulse:
+                listener.push(commit)
 
     def close(self) -> None:
         for listener in list(self._listeners):

@@ -44,8 +44,10 @@ from controller.watchers.counters import ControllerCounters
 from controller.watchers.data_paths import DataPathWatch
 from controller.watchers.long_waits import LongWaitWatch
 from controller.watchers.placement_hooks import PlacementHooks
+from controller.watchers.pulse import Pulse
 from controller.watchers.retention import Retention
 from controller.watchers.start_estimates import StartEstimateRecorder
+from wire.api.cluster import PulseSample
 from wire.cluster.hosts import HostSpec
 
 T = TypeVar("T")
@@ -142,6 +144,9 @@ class Daemon:
             config.backfill.score_starts_s, self._estimate_starts, self.tell
         )
         self._long_waits = LongWaitWatch(self._find_long_waits, self.tell)
+        self.pulse = Pulse(
+            lambda: self.engine, lambda: self.agents.readings, self.now, self.settled, self._publish_pulse
+        )
         waiting = config.scheduler.waiting
         self._data_paths = DataPathWatch(
             waiting.data_roots,
@@ -208,9 +213,9 @@ class Daemon:
         if self._store_failure is not None and self._store_failure.adrift:
             raise self._store_failure
 
-    def subscribe(self) -> Subscription:
-        """Subscribe to all commits from now on."""
-        return self._feed.subscribe()
+    def subscribe(self, *, pulse: bool = False) -> Subscription:
+        """Subscribe to all commits from now on; with `pulse` also to the samples of the cluster's figures."""
+        return self._feed.subscribe(pulse=pulse)
 
     async def add_node(self, name: str, host: HostSpec, by: str) -> Reply:
         """Add a node, or change the host settings of an existing node. Attempts that run on it continue."""
@@ -270,6 +275,7 @@ class Daemon:
         self.agents.start()
         self._start_estimates.open()
         self._long_waits.open()
+        self.pulse.open()
         self._retention_task = asyncio.create_task(self.retention.run())
         while self._inbox or not self._stopping:
             if not self._inbox and not self._pass_due():
@@ -315,6 +321,7 @@ class Daemon:
         self.agents.stop()
         self._start_estimates.close()
         self._long_waits.close()
+        self.pulse.close()
         self._wake.set()
 
     async def close(self) -> None:
@@ -450,6 +457,7 @@ class Daemon:
                 log.warning("the %s %s failed: %s", event.kind, event.name, event.why)
         began = time.monotonic()
         self.accounting.observe(self.state, events, events[-1].at)
+        self.pulse.observe(self.state, events)
         self.wait_alarms.observe(self.state, events)
         figures = self.accounting.take_changed(events[-1].at)
         if figures:
@@ -474,6 +482,9 @@ class Daemon:
 
     def _publish_node(self, node: str) -> None:
         self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
+
+    def _publish_pulse(self, sample: PulseSample) -> None:
+        self._feed.publish(Commit(self.seq, (), frozenset(), frozenset(), sample))
 
     # --- failures of the store and crashes of the engine ---
 

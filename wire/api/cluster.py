@@ -55,17 +55,62 @@ class EventList:
 
 
 @dataclass(frozen=True)
+class PulseSample:
+    """Figures of the cluster at the time `at`; in the ring of minutes, their means over a minute."""
+
+    at: float
+    gpus: int
+    """The GPUs of all nodes, also of nodes without a connection."""
+    gpus_held: float
+    load: Optional[float]
+    """The mean utilisation of the measured GPUs in percent; None if none is measured."""
+    power_w: Optional[float]
+    """The power of the measured GPUs together, in watts; None if none is measured."""
+    waiting: float
+    """Jobs in the queue."""
+    waiting_gpu_hours: float
+    """The GPUs of these jobs multiplied by their time limits."""
+    started_per_hour: float
+    """Jobs that started for the first time in the last hour."""
+    failed_per_hour: float
+    """Jobs that failed in the last hour."""
+    wait_p50_s: Optional[float] = None
+    """The wait that half of the jobs that started in the last hour did not exceed; None without starts."""
+    wait_p90_s: Optional[float] = None
+    fragmentation: float = 0.0
+    """The part (0 to 1) of the free GPU capacity that is on nodes with at least one used GPU."""
+
+
+@dataclass(frozen=True)
+class PulseView:
+    """The samples that the controller has kept, oldest first. Samples are missing for times in which the
+    controller did not run, or could not write its store.
+    """
+
+    samples: tuple[PulseSample, ...]
+    step_s: float
+    """Seconds between two samples."""
+    kept_s: float
+    """Seconds for which a sample is kept."""
+    started_at: float
+    """The start of the controller. There are no samples from before."""
+    now: float
+
+
+@dataclass(frozen=True)
 class StreamBatch:
     """A message of the event stream: the events of one commit to the journal, and the new state of each job
     and node that these events change.
 
-    GPU readings are not in the journal. A message without events has nodes with new GPU readings.
+    GPU readings are not in the journal. A message without events has nodes with new GPU readings, or with
+    pulse=1 a sample of the cluster's figures.
     """
 
     seq: int
     events: tuple[EventView, ...] = ()
     jobs: tuple[JobView, ...] = ()
     nodes: tuple[NodeView, ...] = ()
+    pulse: Optional[PulseSample] = None
 
 
 @dataclass(frozen=True)

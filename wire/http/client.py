@@ -6,7 +6,7 @@ import urllib.parse
 import uuid
 from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
-from wire.api.cluster import ClusterView, EventList, Health, StreamBatch
+from wire.api.cluster import ClusterView, EventList, Health, PulseView, StreamBatch
 from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView, QuotaSync
 from wire.api.forecasts import Explanation, Plan, WhatIf, WhatIfAnswer
 from wire.api.job_stats import JobStats
@@ -266,6 +266,10 @@ class Client:
         query += [("within", within_s)] if within_s is not None else []
         return self._get(Plan, "/v1/plan", query, within_s or 0.0)
 
+    def pulse(self, ring: str = "minutes", after: int = 0) -> PulseView:
+        """Return figures of the cluster over the last 10 minutes (`ring` is `seconds`) or the last day."""
+        return self._get(PulseView, "/v1/pulse", [("ring", ring), ("after", after)])
+
     def trigger(self) -> Triggered:
         """Let the controller run a scheduling pass at once."""
         return self._post(Triggered, "/v1/scheduler/trigger")
@@ -433,12 +437,16 @@ class Client:
         query: Query = [("after", after), ("limit", limit)]
         return self._get(EventList, "/v1/events", query + ([("job", job)] if job is not None else []))
 
-    def stream(self, after: Optional[int] = None, *, rows: bool = True) -> Iterator[Optional[StreamBatch]]:
+    def stream(
+        self, after: Optional[int] = None, *, rows: bool = True, pulse: bool = False
+    ) -> Iterator[Optional[StreamBatch]]:
         """Yield a StreamBatch for each commit to the journal after entry `after`. If `after` is None, yield
         only new commits. Yield None for each heartbeat. With `rows`, a batch also has the new state of the
-        jobs and nodes that its events change.
+        jobs and nodes that its events change. With `pulse`, a sample of the cluster's figures comes every
+        second.
         """
         query: Query = [("rows", int(rows))]
+        query += [("pulse", 1)] if pulse else []
         query += [("after", after)] if after is not None else []
         for data in _sent_events(self._transport.listen(_target("/v1/stream", query), SILENCE_S)):
             yield None if data is None else self._transport.decode_answer(StreamBatch, data)

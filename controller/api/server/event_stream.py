@@ -56,7 +56,8 @@ async def follow(call: Call) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await response.prepare(call.request)
     await response.write(HEARTBEAT)
-    await _Listener(call.streams, response, last if after is None else after, call.query["rows"]).listen()
+    begin = last if after is None else after
+    await _Listener(call.streams, response, begin, call.query["rows"], call.query["pulse"]).listen()
     await response.write_eof()
     return response
 
@@ -81,9 +82,11 @@ class EventStreams:
         """Held while a stream converts old journal entries. Only one stream at a time does so, so that
         other requests wait for at most one batch."""
 
-    def subscribe(self) -> Subscription:
-        """Return a subscription that receives each new commit until close() is called."""
-        subscription = self.daemon.subscribe()
+    def subscribe(self, *, pulse: bool) -> Subscription:
+        """Return a subscription that receives each new commit until close() is called; with `pulse` also the
+        samples of the cluster's figures.
+        """
+        subscription = self.daemon.subscribe(pulse=pulse)
         self._open.add(subscription)
         if self._closing:
             subscription.close()
@@ -110,9 +113,12 @@ class EventStreams:
             for known, with_rows, data in self._rendered:
                 if known is commit and with_rows is rows:
                     return data
-            data = await (
-                self.render_entries(commit.entries, rows) if commit.entries else self._readings(commit)
-            )
+            if commit.pulse is not None:
+                data = b"data: %b\n\n" % _BATCH.dump_json(StreamBatch(commit.seq, pulse=commit.pulse))
+            elif commit.entries:
+                data = await self.render_entries(commit.entries, rows)
+            else:
+                data = await self._readings(commit)
             self._rendered.append((commit, rows, data))
             return data
 
@@ -170,17 +176,20 @@ class EventStreams:
 class _Listener:
     """One client's event stream. `seen` is the number of the last journal entry that the client has got."""
 
-    def __init__(self, streams: EventStreams, response: web.StreamResponse, seen: int, rows: bool) -> None:
+    def __init__(
+        self, streams: EventStreams, response: web.StreamResponse, seen: int, rows: bool, pulse: bool
+    ) -> None:
         self.streams = streams
         self.response = response
         self.seen = seen
         self.rows = rows
+        self.pulse = pulse
 
     async def listen(self) -> None:
         """Send commits until the server closes. If the client reads too slowly and misses commits, read them
         from the journal."""
         while True:
-            subscription = self.streams.subscribe()
+            subscription = self.streams.subscribe(pulse=self.pulse)
             try:
                 # Read the journal only now, after subscribing. In the other order, a commit made between the
                 # two steps would be missed.
@@ -211,6 +220,6 @@ class _Listener:
                 continue
             if commit is None:
                 return
-            if commit.entries or self.rows:
+            if commit.entries or self.rows or commit.pulse is not None:
                 await self.response.write(await self.streams.render(commit, self.rows))
             self.seen = commit.seq

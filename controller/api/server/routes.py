@@ -18,7 +18,7 @@ from controller.api.handlers.policy import (
     services,
     shares,
 )
-from controller.api.handlers.service import cluster, config, events, metrics, reports, store, usage
+from controller.api.handlers.service import cluster, config, events, metrics, pulse, reports, store, usage
 from controller.api.server import event_stream, openapi
 from controller.api.server.access import (
     ANYONE,
@@ -107,6 +107,16 @@ FAIRNESS = (choice("by", "One row for each project or user; default: project.", 
 STREAM = (
     integer("after", "Send the commits after this entry; default: from now on.", 0, MOST),
     flag("rows", "1: also send every changed job and node in its new state.", True),
+    flag("pulse", "1: also send a sample of the cluster's figures every second."),
+)
+PULSE = (
+    choice(
+        "ring",
+        "`seconds`: samples of the last 600 seconds; `minutes`: the means of the last 1440 minutes.",
+        pulse.RINGS,
+        "minutes",
+    ),
+    integer("after", "Only samples after this time, in seconds since 1970.", 0, MOST),
 )
 EVENTS = (AFTER, LIMIT, integer("job", "Only events of this job.", 1, MOST))
 GPU_READINGS = flag("gpus", "1: also the measurements of each GPU.")
@@ -162,6 +172,7 @@ ROUTES = (
     Route("POST", "/v1/quotas/{scope}/{name}/unset", operator("unset quotas"), quotas.unset, refuses=(507,)),
     Route("GET", "/v1/queues", ANYONE, queues.listing),
     Route("GET", "/v1/plan", ANYONE, forecasts.plan, query=(HORIZON, WITHIN), slow=True),
+    Route("GET", "/v1/pulse", ANYONE, pulse.show, query=PULSE),
     Route("GET", "/v1/scheduler", ANYONE, scheduler.show),
     Route(
         "POST",

@@ -138,8 +138,13 @@ def layouts(
     job with the allocations `started`.
     """
     columns = nodes.columns
-    before = columns.gpu_free
-    return _layout(columns, before), _layout(columns, gpus_after(nodes, before, moves, started))
+    after = gpus_after(nodes, columns.gpu_free, moves, started)
+    return free_gpu_layout(columns), _layout(columns, after)
+
+
+def free_gpu_layout(columns: NodeTable) -> FreeGpuLayout:
+    """Return the present layout of the free GPUs."""
+    return _layout(columns, columns.gpu_free)
 
 
 def gpus_after(

@@ -1,0 +1,207 @@
+"""Samples figures of the cluster every second, and keeps them in memory for graphs: GPUs, load, power, queue,
+starts, waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from controller.core.accounting.wait_histogram import Waits, bin_of, quantile
+from controller.core.engine import Engine
+from controller.core.model.events.attempts import JobEnded, JobPlaced
+from controller.core.model.events.event import Event
+from controller.core.model.job import NEVER
+from controller.core.rebalance.proposals import free_gpu_layout
+from controller.core.state.state import State
+from controller.store.errors import StoreUnavailable
+from wire.agent.reports import GpuSample
+from wire.api.cluster import PulseSample
+from wire.names import WHOLE_GPU, JobState
+
+EVERY_S, MINUTE_S, HOUR_S = 1.0, 60.0, 3_600.0
+SECONDS_KEPT, MINUTES_KEPT = 600, 1_440
+"""The samples of the last 10 minutes are kept by second, those of the last 24 hours by minute."""
+QUEUE_PART = 0.02
+"""The greatest part of the time in which the GPU-hours of the waiting jobs may be counted."""
+
+Readings = Mapping[str, Mapping[str, GpuSample]]
+
+log = logging.getLogger("corral.pulse")
+
+
+@dataclass(slots=True)
+class _Minute:
+    """The jobs that started for the first time or failed in one minute, and the waits of those that
+    started.
+    """
+
+    number: int
+    started: int = 0
+    failed: int = 0
+    waits: Waits = field(default_factory=Counter)
+
+
+class Pulse:
+    """Keeps samples of the cluster's figures in two rings: by second, and by minute.
+
+    1. `observe` counts the starts and failures of each commit by minute, for one hour.
+    2. Every second, `sample` reads the other figures from the state. The sample is added to the ring of
+       seconds, and passed to `publish`.
+    3. When a minute ends, the means of its samples are added to the ring of minutes.
+    4. While the state cannot be shown, because the store cannot be written, there are no samples.
+
+    The rings are not stored. After a restart they begin anew, so graphs show the gap.
+
+    Invariant: the figures never influence a decision.
+    Cost: O(GPUs) for a sample. The GPU-hours of the waiting jobs cost O(waiting jobs), so they are counted
+    again only so often that this takes QUEUE_PART of the time. Memory: at most SECONDS_KEPT + MINUTES_KEPT
+    samples of about 200 bytes, and 60 histograms.
+    """
+
+    def __init__(
+        self,
+        engine: Callable[[], Engine],
+        readings: Callable[[], Readings],
+        clock: Callable[[], float],
+        settled: Callable[[], Awaitable[None]],
+        publish: Callable[[PulseSample], None],
+    ) -> None:
+        self.seconds: deque[PulseSample] = deque(maxlen=SECONDS_KEPT)
+        self.minutes: deque[PulseSample] = deque(maxlen=MINUTES_KEPT)
+        self._engine = engine
+        self._readings = readings
+        self._clock = clock
+        self._settled = settled
+        self._publish = publish
+        self._hour: deque[_Minute] = deque()
+        self._present: list[PulseSample] = []
+        """The samples of the minute that has not ended."""
+        self._queued_gpu_hours = 0.0
+        self._count_queue_at = 0.0
+        """The time (monotonic clock) from which on the GPU-hours of the waiting jobs are counted again."""
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Start to take a sample every second."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def close(self) -> None:
+        """Stop taking samples."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def observe(self, state: State, happened: Iterable[Event]) -> None:
+        """Count the first starts and the failures of jobs."""
+        for event in happened:
+            if isinstance(event, JobPlaced) and event.attempt == 1:
+                minute = self._minute(event.at)
+                job = state.jobs.get(event.job)
+                minute.started += 1
+                if job is not None:
+                    minute.waits[bin_of(max(0.0, event.at - job.ready_at))] += 1
+            elif isinstance(event, JobEnded) and event.state is JobState.FAILED:
+                self._minute(event.at).failed += 1
+
+    def sample(self, now: float) -> PulseSample:
+        """Return the figures of the cluster at the time `now`."""
+        engine = self._engine()
+        state = engine.state
+        hour = [each for each in self._hour if each.number > now // MINUTE_S - 60]
+        waits: Waits = Counter()
+        for minute in hour:
+            waits.update(minute.waits)
+        columns = state.nodes.columns
+        held = sum(gpu.milli for node in state.nodes for part in node.held.values() for gpu in part.gpus)
+        load, power_w = _load(state, self._readings())
+        return PulseSample(
+            now,
+            int(columns.gpu_count.sum()),
+            held / WHOLE_GPU,
+            load,
+            power_w,
+            len(state.queue),
+            self._gpu_hours_waiting(engine),
+            sum(each.started for each in hour),
+            sum(each.failed for each in hour),
+            quantile(waits, 0.5),
+            quantile(waits, 0.9),
+            round(free_gpu_layout(columns).fragmentation, 4),
+        )
+
+    def add(self, sample: PulseSample) -> None:
+        """Add a sample to the ring of seconds, and to the ring of minutes if a minute has ended."""
+        self.seconds.append(sample)
+        if self._present and sample.at // MINUTE_S != self._present[0].at // MINUTE_S:
+            self.minutes.append(_mean(self._present))
+            self._present.clear()
+        self._present.append(sample)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY_S - time.time() % EVERY_S)
+            try:
+                await self._settled()
+                sample = self.sample(self._clock())
+            except StoreUnavailable:
+                continue
+            except Exception:
+                log.exception("a sample of the cluster's figures failed; the next one is in %gs", EVERY_S)
+                continue
+            self.add(sample)
+            self._publish(sample)
+
+    def _minute(self, at: float) -> _Minute:
+        """Return the counts of the minute that contains `at`, and delete those older than an hour."""
+        number = int(at // MINUTE_S)
+        if not self._hour or self._hour[-1].number < number:
+            self._hour.append(_Minute(number))
+        while self._hour[0].number <= number - 60:
+            self._hour.popleft()
+        return self._hour[-1]
+
+    def _gpu_hours_waiting(self, engine: Engine) -> float:
+        """Return the GPUs of the waiting jobs multiplied by their time limits, in hours. A job without a time
+        limit counts with `[jobs] default_time_limit_s`, and with 0 if there is none.
+        """
+        began = time.monotonic()
+        if began < self._count_queue_at:
+            return self._queued_gpu_hours
+        state, default_s, total = engine.state, engine.pipeline.estimating.default_s, 0.0
+        for lane in state.queue:
+            for _, number in lane:
+                job = state.jobs[number]
+                limit_s = job.limit if job.limit < NEVER else default_s
+                if limit_s < NEVER:
+                    total += float(job.spec.gpus) * limit_s
+        self._queued_gpu_hours = round(total / HOUR_S, 3)
+        ended = time.monotonic()
+        self._count_queue_at = ended + (ended - began) / QUEUE_PART
+        return self._queued_gpu_hours
+
+
+def _load(state: State, readings: Readings) -> tuple[float | None, float | None]:
+    """Return the mean utilisation of the measured GPUs in percent, and their power in watts together; None
+    if no GPU of a connected node is measured.
+    """
+    samples = [sample for node in state.nodes if node.up for sample in readings.get(node.name, {}).values()]
+    if not samples:
+        return None, None
+    power_w = float(sum(each.power_w for each in samples))
+    return round(sum(each.utilisation for each in samples) / len(samples), 2), power_w
+
+
+def _mean(samples: Sequence[PulseSample]) -> PulseSample:
+    """Return the means of all figures, at the time at which the first of these samples was taken. Figures
+    that are None are left out of the mean.
+    """
+    means: dict[str, Any] = {}
+    for each in fields(PulseSample):
+        known = [value for sample in samples if (value := getattr(sample, each.name)) is not None]
+        means[each.name] = math.fsum(known) / len(known) if known else None
+    return PulseSample(**{**means, "at": samples[0].at, "gpus": round(means["gpus"])})
