@@ -1,0 +1,263 @@
+"""Prints what `scontrol show` shows: each object as lines of KEY=value."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from cli.slurm.arguments import Arguments
+from cli.slurm.programs import VERSION, SlurmError
+from wire.cluster.hostlist import expand_hostlist
+
+Show = Callable[[str, Arguments], int]
+
+
+def version(_words: Sequence[str], _arguments: Arguments) -> int:
+    print(VERSION)
+    return 0
+
+
+def ping(_words: Sequence[str], _arguments: Arguments) -> int:
+    """Print whether the controller answers. Returns 1 if not."""
+    import socket
+
+    from cli.slurm.show.controller import ask, controller
+    from wire.http.transport import Unreachable
+
+    host = socket.gethostname()
+    try:
+        with controller() as transport:
+            ask(transport, "/v1/health")
+    except Unreachable:
+        print(f"Slurmctld(primary) at {host} is DOWN")
+        return 1
+    print(f"Slurmctld(primary) at {host} is UP")
+    return 0
+
+
+def show(words: Sequence[str], arguments: Arguments) -> int:
+    """Show the objects of one kind: all of them, or the ones that are named."""
+    if not words:
+        print("too few arguments for keyword:show", file=sys.stderr)
+        return 1
+    text = words[0].lower()
+    entity = text if text in _ENTITIES else _beginning(text)
+    if not entity:
+        print(f"invalid entity:{words[0]} for keyword:show ", file=sys.stderr)
+        return 1
+    return _ENTITIES[entity](" ".join(words[1:]), arguments)
+
+
+def _beginning(text: str) -> str:
+    return next((name for name in _ENTITIES if len(text) > 2 and name.startswith(text)), "")
+
+
+def _print_objects(objects: Sequence[list[str]], arguments: Arguments, end: str = "") -> None:
+    """Print each object: its lines below each other, or with --oneliner on one line."""
+    for lines in objects:
+        if arguments.has("oneliner"):
+            print(" ".join([*lines, ""]) if end else " ".join(lines))
+        else:
+            print("\n   ".join(lines) + end + "\n")
+
+
+def _jobs(text: str, arguments: Arguments) -> int:
+    from cli.slurm.nodes.job_text import JOB_COLUMNS, job_lines
+    from cli.slurm.show.controller import controller, job_rows
+    from cli.slurm.show.jobs import grouped
+    from cli.slurm.show.squeue import MIN_JOB_AGE_S
+
+    ids = re.fullmatch(r"(\d+(?:_(?:\d+|\[[\d,:-]+\]))?)(?:[.+].*)?", text) if text else None
+    if text and ids is None:
+        raise _Unknown("slurm_load_jobs error: Invalid job id specified")
+    with controller() as transport:
+        wanted = [ids[1]] if ids else []
+        since = None if ids else time.time() - MIN_JOB_AGE_S
+        jobs = job_rows(transport, JOB_COLUMNS, jobs=wanted, since=since)
+    if ids and not jobs:
+        raise _Unknown("slurm_load_jobs error: Invalid job id specified")
+    if not jobs:
+        print("No jobs in the system")
+        return 0
+    rows = sorted(grouped(jobs), key=lambda job: (job["array"] or job["id"], -(job["index"] or 0)))
+    objects = [job_lines(job, details=arguments.has("details")) for job in rows]
+    _print_objects(objects, arguments, "\n   ")
+    return 0
+
+
+def _nodes(text: str, arguments: Arguments) -> int:
+    from cli.slurm.nodes.node_text import node_lines
+    from cli.slurm.nodes.partitions import nodes, partitions
+    from cli.slurm.show.controller import controller
+
+    with controller() as transport:
+        known = nodes(transport)
+        queues = partitions(transport, known)
+    if text:
+        wanted = _hosts(text)
+        names = {node.name for node in known}
+        missing = [name for name in wanted if name not in names]
+        known = [node for node in known if node.name in wanted]
+        objects = [node_lines(node, queues) for node in known]
+        _print_objects(objects, arguments)
+        for name in missing:
+            print(f"Node {name} not found")
+        return 1 if missing else 0
+    _print_objects([node_lines(node, queues) for node in known], arguments)
+    return 0
+
+
+def _partitions(text: str, arguments: Arguments) -> int:
+    from cli.slurm.nodes.node_text import partition_lines
+    from cli.slurm.nodes.partitions import nodes, partitions
+    from cli.slurm.show.controller import controller
+
+    with controller() as transport:
+        found = partitions(transport, nodes(transport))
+    chosen = [each for each in found if not text or each.name in text.split(",")]
+    if text and not chosen:
+        print(f"Partition {text} not found")
+        return 1
+    _print_objects([partition_lines(each) for each in chosen], arguments)
+    return 0
+
+
+def _reservations(text: str, arguments: Arguments) -> int:
+    from cli.slurm.nodes.reservations import reservation_pairs, reservations
+    from cli.slurm.show.controller import controller
+
+    with controller() as transport:
+        found = [view for view in reservations(transport) if not text or view["spec"]["name"] == text]
+    if not found:
+        print(f"Reservation {text} not found" if text else "No reservations in the system")
+        return 1 if text else 0
+    _print_objects([reservation_pairs(view) for view in found], arguments)
+    return 0
+
+
+def _licences(text: str, arguments: Arguments) -> int:
+    from cli.slurm.show.controller import ask, controller
+
+    with controller() as transport:
+        found = ask(transport, "/v1/licences")["licences"]
+    if not found:
+        print("No licenses configured in Slurm.")
+    for each in found:
+        if not text or each["name"] == text:
+            numbers = f"Total={each['total']} Used={each['used']} Free={each['total'] - each['used']}"
+            gap = " " if arguments.has("oneliner") else "\n    "
+            print(f"LicenseName={each['name']}{gap}{numbers} Reserved=0 Remote=no")
+    return 0
+
+
+def _config(text: str, _arguments: Arguments) -> int:
+    from cli.slurm.nodes.config_text import config_lines
+
+    lines = config_lines()
+    if text:
+        lines = [line for line in lines if line.split(" ")[0].lower() == text.lower()]
+    print("\n".join(lines))
+    return 0
+
+
+def _steps(text: str, arguments: Arguments) -> int:
+    from cli.slurm.nodes.job_text import STEP_COLUMNS, step_lines
+    from cli.slurm.show.controller import controller, job_rows
+
+    job = text.partition(".")[0]
+    with controller() as transport:
+        jobs = job_rows(transport, STEP_COLUMNS, jobs=[job] if job else [])
+    running = [row for row in jobs if row["state"] == "RUNNING"]
+    if job and not running:
+        raise _Unknown("slurm_get_job_steps error: Invalid job id specified")
+    _print_objects([step_lines(row) for row in running], arguments)
+    return 0
+
+
+def _hostnames(text: str, _arguments: Arguments) -> int:
+    print("\n".join(_expanded(text)))
+    return 0
+
+
+def _hostlist(text: str, _arguments: Arguments) -> int:
+    from cli.slurm.show.resources import bracketed
+
+    if not text:
+        print("invalid encode argument", file=sys.stderr)
+        return 1
+    print(bracketed(_expanded(text)))
+    return 0
+
+
+def _sorted_hostlist(text: str, _arguments: Arguments) -> int:
+    from cli.slurm.show.resources import bracketed, natural
+
+    if not text:
+        print("invalid encode argument", file=sys.stderr)
+        return 1
+    print(bracketed(sorted(set(_expanded(text)), key=natural)))
+    return 0
+
+
+def _expanded(text: str) -> list[str]:
+    """Return the names of a host list: of the argument, of a file with an absolute path, or of the job's
+    nodes.
+    """
+    text = text or os.environ.get("SLURM_JOB_NODELIST", "") or os.environ.get("SLURM_NODELIST", "")
+    if text.startswith("/"):
+        with open(text, encoding="utf-8") as file:
+            text = ",".join(file.read().split())
+    if not text:
+        raise SlurmError("host list is empty")
+    return _hosts(text)
+
+
+def _hosts(text: str) -> list[str]:
+    try:
+        return expand_hostlist(text)
+    except ValueError as error:
+        raise SlurmError(str(error)) from None
+
+
+def _daemons(_text: str, _arguments: Arguments) -> int:
+    print("slurmctld slurmd ")
+    return 0
+
+
+def _topology(_text: str, _arguments: Arguments) -> int:
+    raise SlurmError("No topology information available")
+
+
+class _Unknown(SlurmError):
+    """Ends the command with an error line that does not begin with the name of the program."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__()
+        print(line, file=sys.stderr)
+
+
+_ENTITIES: Mapping[str, Show] = {
+    "config": _config,
+    "daemons": _daemons,
+    "hostlist": _hostlist,
+    "hostlistsorted": _sorted_hostlist,
+    "hostnames": _hostnames,
+    "job": _jobs,
+    "jobs": _jobs,
+    "jobid": _jobs,
+    "licenses": _licences,
+    "node": _nodes,
+    "nodes": _nodes,
+    "partition": _partitions,
+    "partitions": _partitions,
+    "reservation": _reservations,
+    "reservations": _reservations,
+    "step": _steps,
+    "steps": _steps,
+    "topology": _topology,
+    "version": lambda _text, _arguments: version((), _arguments),
+}
+"""The kinds of objects. The beginning of a name is enough."""

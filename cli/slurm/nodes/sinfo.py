@@ -1,0 +1,190 @@
+"""Prints partitions and nodes as sinfo does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+
+from cli.slurm.arguments import COMMON, Arguments, Option, help_text, parse, switch
+from cli.slurm.nodes.partitions import Node, Partition, nodes, partitions
+from cli.slurm.nodes.sinfo_fields import FIELDS, Row, groups
+from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.show.controller import controller
+from cli.slurm.show.formats import Format, named_format, percent_format, print_lines
+from cli.slurm.show.resources import natural
+from wire.cluster.hostlist import expand_hostlist
+
+OPTIONS = (
+    switch("all", "a"),
+    switch("dead", "d", "Only nodes that do not answer."),
+    switch("exact", "e", "Group only nodes that are equal in all printed values."),
+    switch("federation"),
+    switch("noheader", "h", "Print no header."),
+    switch("hide"),
+    Option("iterate", "i", help="Print the list again after each period of this many seconds."),
+    switch("local"),
+    switch("long", "l", "Print more fields."),
+    Option("clusters", "M"),
+    Option("cluster"),
+    Option("nodes", "n", help="Only these nodes, such as n[1-4]."),
+    switch("noconvert"),
+    switch("Node", "N", "Print a line for each node."),
+    Option("format", "o", help="The fields by letter, such as '%P %D %t'."),
+    Option("Format", "O", help="The fields by name, such as Partition:10,Gres. The default width is 20."),
+    Option("partition", "p", help="Only these partitions (queues)."),
+    switch("responding", "r", "Only nodes that answer."),
+    switch("list-reasons", "R", "Print why nodes are down or drained."),
+    switch("summarize", "s", "Print only how many nodes are in use."),
+    Option("sort", "S", help="Letters of fields by which the lines are sorted, such as '-t,N'."),
+    Option("states", "t", help="Only nodes in these states, such as idle,mix."),
+    switch("reservation", "T", "Print reservations."),
+    switch("verbose", "v"),
+    switch("help", "", "Show this help and exit."),
+    *COMMON[1:],
+)
+USAGE = "sinfo [OPTIONS]"
+DEFAULT = "%9P %.5a %.10l %.6D %.6t %N"
+LONG = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
+BY_NODE = "%{}N %.5D %.9P %6t"
+BY_NODE_LONG = "%{}N %.5D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
+SUMMARY = "%9P %.5a %.10l %.16F %N"
+REASONS = "%20E %9u %19H %N"
+
+_ALIASES = {
+    "alloc": ("allocated",),
+    "allocated": ("allocated",),
+    "mix": ("mixed",),
+    "mixed": ("mixed",),
+    "idle": ("idle",),
+    "down": ("down",),
+    "drain": ("drained", "draining"),
+    "drained": ("drained",),
+    "draining": ("draining",),
+    "drng": ("draining",),
+    "no_respond": ("down",),
+    **dict.fromkeys(
+        ("unknown", "future", "reserved", "resv", "perfctrs", "cloud", "comp", "completing", "fail", "maint"),
+        (),
+    ),
+    **dict.fromkeys(("powering_down", "powered_down", "power_down", "powering_up", "reboot", "planned"), ()),
+}
+"""The words of --states, each with the states of nodes that it means. Some states do not occur in Corral."""
+
+
+def main(words: list[str]) -> int:
+    """Run sinfo."""
+    arguments = parse(OPTIONS, words)
+    if arguments.has("help") or arguments.has("usage"):
+        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
+        return 0
+    if arguments.has("version"):
+        print(VERSION)
+        return 0
+    if arguments.has("iterate") and not arguments.last("iterate").isdigit():
+        raise SlurmError(f"--iterate={arguments.last('iterate')}")
+    every = int(arguments.last("iterate") or 0)
+    _once(arguments)
+    while every:
+        sys.stdout.flush()
+        time.sleep(every)
+        print()
+        _once(arguments)
+    return 0
+
+
+def _once(arguments: Arguments) -> None:
+    states = _states(arguments.last("states"))
+    with controller() as transport:
+        if arguments.has("reservation"):
+            from cli.slurm.nodes.reservations import print_reservation_table
+
+            return print_reservation_table(transport, header=not arguments.has("noheader"))
+        known = nodes(transport)
+        found = partitions(transport, known)
+    form = _format(arguments, known)
+    if arguments.has("partition"):
+        wanted = arguments.last("partition").split(",")
+        found = [each for each in found if each.name in wanted]
+    lines = _lines(arguments, form, found, _filter(arguments, states, known))
+    if not arguments.has("noheader"):
+        if arguments.has("long"):
+            print(time.strftime("%a %b %d %H:%M:%S %Y"))
+        print(form.header())
+    print_lines(lines)
+    return None
+
+
+def _filter(arguments: Arguments, states: frozenset[str] | None, known: Iterable[Node]) -> frozenset[str]:
+    """Return the names of the nodes that the options select."""
+    names = set(expand_hostlist(arguments.last("nodes"))) if arguments.last("nodes") else None
+    reasons = arguments.has("list-reasons")
+    return frozenset(
+        node.name
+        for node in known
+        if (names is None or node.name in names)
+        and (states is None or node.state.rstrip("*") in states)
+        and (not reasons or (node.why and not node.usable))
+        and (not arguments.has("dead") or node.state.endswith("*"))
+        and (not arguments.has("responding") or not node.state.endswith("*"))
+    )
+
+
+def _lines(
+    arguments: Arguments, form: Format, found: Sequence[Partition], chosen: frozenset[str]
+) -> list[str]:
+    """Return a line for each group of nodes that are equal in the printed fields."""
+    single = arguments.has("Node")
+    rows: list[Row] = []
+    for partition in found:
+        members = [node for node in partition.nodes if node.name in chosen]
+        rows += groups(partition, members, form, exact=arguments.has("exact"), single=single)
+    if arguments.has("list-reasons"):
+        rows = [row for row in rows if row.nodes]
+    if single:
+        rows.sort(key=lambda row: natural(row.nodes[0].name) if row.nodes else ())
+    for word in reversed(arguments.last("sort").split(",")):
+        letter = word.strip().lstrip("+-#")[:1]
+        value = next((field.value for field in FIELDS if letter and field.letter == letter), None)
+        if value is not None:
+            key = value
+            rows.sort(key=lambda row: natural(key(row.as_row())), reverse=word.strip().startswith("-"))
+    lines = [form.line(row.as_row()) for row in rows]
+    # Partitions whose names are not printed have equal lines. Slurm prints them once.
+    shown = any(part.field and part.field.letter in ("P", "R") for part in form.parts)
+    return lines if shown else list(dict.fromkeys(lines))
+
+
+def _format(arguments: Arguments, known: Sequence[Node]) -> Format:
+    if arguments.has("Format"):
+        form = named_format(arguments.last("Format"), FIELDS)
+    else:
+        own = any(arguments.has(name) for name in ("format", "long", "Node", "summarize", "list-reasons"))
+        chosen = arguments.last("format") or ("" if own else os.environ.get("SINFO_FORMAT", ""))
+        form = percent_format(chosen or _default(arguments, known), FIELDS)
+    for name in form.unknown:
+        print(f"Invalid node format specification: {name}", file=sys.stderr)
+    return form
+
+
+def _default(arguments: Arguments, known: Sequence[Node]) -> str:
+    if arguments.has("list-reasons"):
+        return REASONS
+    if arguments.has("summarize"):
+        return SUMMARY
+    if arguments.has("Node"):
+        width = max([10, *(len(node.name) for node in known)])
+        return (BY_NODE_LONG if arguments.has("long") else BY_NODE).format(width)
+    return LONG if arguments.has("long") else DEFAULT
+
+
+def _states(text: str) -> frozenset[str] | None:
+    if not text or text.lower() == "all":
+        return None
+    found: set[str] = set()
+    for word in text.lower().split(","):
+        if word not in _ALIASES:
+            raise SlurmError(f'Bad state string: "{word}"', f"valid states: {','.join(_ALIASES)}")
+        found |= set(_ALIASES[word])
+    return frozenset(found)
