@@ -17,6 +17,7 @@ from agent.attempts.attempt_states import NODE_UNFIT, AttemptStates
 from agent.attempts.cpu_allocation import CpuAllocator
 from agent.attempts.launch_spec import LaunchSpec
 from agent.attempts.log_retention import SettledLogs
+from agent.attempts.signal_receivers import receivers
 from agent.attempts.spool import AttemptKey, Spool, SpooledAttempt, format_key, parse_key
 from agent.attempts.start_order import CannotLaunch, HostUnfit, LaunchBuilder, UnixAccounts
 from agent.attempts.usage_reporter import UsageReporter
@@ -53,6 +54,7 @@ from wire.agent.orders import (
     ShellInput,
     ShellTaken,
     Signal,
+    SignalTo,
     Start,
     Stop,
     StopReading,
@@ -283,8 +285,8 @@ class Agent:
         raise AgentExit
 
     def _signal_job(self, frame: Signal) -> None:
-        """Send a signal to those processes of a job that have a handler for the signal. The order is not
-        stored: if the agent is restarted before it has sent the signal, the user can repeat the command.
+        """Send a signal to processes of a job. The order is not stored: if the agent is restarted before it
+        has sent the signal, the user can repeat the command.
         """
         key = (frame.job, frame.attempt)
         supervisor = self.spool.supervisor_pid(key)
@@ -296,7 +298,9 @@ class Agent:
             spec = self.launches.build_user_spec(self.spool.directory(key), order)
             spec.key, spec.mark_key = format_key(key), self.spool.mark_key
             processes = container_supervision.job_processes(spec, processes)
-        process_tree.send_signal(process_tree.with_handler(processes, number), number)
+        if frame.to is not SignalTo.HANDLERS:
+            processes += self.exec_sessions.processes(key)
+        process_tree.send_signal(receivers(supervisor, processes, number, frame.to), number)
 
     def _extend_limit(self, frame: TimeLimit) -> None:
         """Write the longer time limit for the supervisor, which reads it when the old limit is reached."""

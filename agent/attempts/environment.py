@@ -25,6 +25,7 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
     """
     name, _, value = spool_variable(directory).partition("=")
     gpus = ",".join(hold.uuid for hold in order.gpus)
+    uid, gid = account.switch[:2] if account.switch is not None else (os.geteuid(), os.getegid())
     return {
         "PATH": BASE_PATH,
         "HOME": account.home,
@@ -41,6 +42,8 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
         "CORRAL_CPU_MILLI": str(order.cpu_milli),
         "CORRAL_MEMORY_MIB": str(order.memory_mib),
         "SLURM_CPUS_ON_NODE": str(cpus),
+        "SLURM_JOB_UID": str(uid),
+        "SLURM_JOB_GID": str(gid),
         "SLURM_MEM_PER_NODE": str(order.memory_mib),
         "SLURM_GPUS_ON_NODE": str(len(order.gpus)),
         name: value,

@@ -112,6 +112,11 @@ class ExecSessions:
             session.finished = session.finished or frame.end
             self._flush(session)
 
+    def processes(self, key: AttemptKey) -> list[int]:
+        """Return the processes of all sessions in an attempt."""
+        roots = [session.process.pid for session in self._open.values() if session.key == key]
+        return [*roots, *(pid for root in roots for pid in process_tree.descendants(root))]
+
     def show_notice(self, key: AttemptKey, sentence: str) -> None:
         """Write `sentence` as a line `corral: ...` to the terminals of all sessions in an attempt. Sessions
         without a terminal do not get the line, because programs read their output.

@@ -66,6 +66,8 @@ class Arguments:
     options: list[tuple[str, str]] = field(default_factory=list)
     """Pairs of the long name and the value. The value is empty if the option has none."""
     words: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """The words that fit no option, if `parse` was told to go on after them."""
 
     def has(self, name: str) -> bool:
         return any(key == name for key, _ in self.options)
@@ -82,8 +84,11 @@ class UsageError(Exception):
     """The words do not fit the options. The text is the message of getopt_long, without the program."""
 
 
-def parse(options: Iterable[Option], words: Sequence[str], *, intersperse: bool = True) -> Arguments:
-    """Return the options and operands in `words`. Raises UsageError.
+def parse(
+    options: Iterable[Option], words: Sequence[str], *, intersperse: bool = True, go_on: bool = False
+) -> Arguments:
+    """Return the options and operands in `words`. Raises UsageError. With `go_on`, a word that fits no option
+    raises no error; the answer has the word.
 
     1. `--name=value`, `--name value` and every unique beginning of a long name are accepted.
     2. Letters may stand together (`-hr`); a value follows its letter in the same word or is the next word.
@@ -98,10 +103,14 @@ def parse(options: Iterable[Option], words: Sequence[str], *, intersperse: bool 
         if word == "--":
             found.words += left
             break
-        if word.startswith("--"):
-            found.options.append(_long(word, left, known))
-        elif word.startswith("-") and word != "-":
-            found.options += _letters(word, left, known)
+        if word.startswith("-") and word != "-":
+            try:
+                read = _long if word.startswith("--") else _letters
+                found.options += read(word, left, known)
+            except UsageError:
+                if not go_on:
+                    raise
+                found.wrong.append(word)
         else:
             found.words.append(word)
             if not intersperse:
@@ -110,7 +119,7 @@ def parse(options: Iterable[Option], words: Sequence[str], *, intersperse: bool 
     return found
 
 
-def _long(word: str, left: list[str], known: list[Option]) -> tuple[str, str]:
+def _long(word: str, left: list[str], known: list[Option]) -> list[tuple[str, str]]:
     written, equals, value = word[2:].partition("=")
     option = _named(written, known)
     if option.value is Value.NONE and equals:
@@ -119,7 +128,7 @@ def _long(word: str, left: list[str], known: list[Option]) -> tuple[str, str]:
         if not left:
             raise UsageError(f"option '--{option.name}' requires an argument")
         value = left.pop(0)
-    return option.key, value
+    return [(option.key, value)]
 
 
 def _named(written: str, known: list[Option]) -> Option:

@@ -11,10 +11,11 @@ from cli.slurm.arguments import UsageError
 
 PROGRAMS: Mapping[str, tuple[str, str]] = {
     "sacct": ("cli.slurm.show.sacct", "List jobs and steps with the resources that they used."),
+    "sbatch": ("cli.slurm.sbatch", "Submit a batch script."),
+    "scancel": ("cli.slurm.scancel", "Cancel jobs, or send them a signal."),
     "scontrol": ("cli.slurm.scontrol", "Show jobs, nodes and partitions."),
     "sinfo": ("cli.slurm.nodes.sinfo", "List partitions and nodes."),
     "squeue": ("cli.slurm.show.squeue", "List jobs."),
-    "scancel": ("cli.slurm.scancel", "Cancel jobs, or send them a signal."),
 }
 """For each command: the module with the function `main(words) -> exit code`, and what the command does."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from cli.slurm.arguments import COMMON, Arguments, Option, help_text, parse, switch
 from cli.slurm.programs import VERSION, SlurmError
+from wire.agent.orders import SignalTo
 from wire.api.jobs import JobRefused, JobsOrder, JobView
 from wire.cluster.hostlist import expand_hostlist
 from wire.http.client import Client, Refused
@@ -221,13 +222,15 @@ def _why(refused: JobRefused) -> tuple[str, bool]:
 
 
 def _send(client: Client, jobs: list[str], number: signal.Signals, arguments: Arguments) -> int:
-    """Send a signal to running jobs, one after the other."""
+    """Send a signal to running jobs, one after the other: by default to their steps and not to the script."""
+    full, batch = arguments.has("full"), arguments.has("batch")
+    to = SignalTo.FULL if full else SignalTo.BATCH if batch else SignalTo.STEPS
     code = 0
     for job in jobs:
         if arguments.has("verbose"):
             print(f"scancel: Signal {number.value} to job {job}", file=sys.stderr)
         try:
-            client.signal(job, number.name.removeprefix("SIG"))
+            client.signal(job, number.name.removeprefix("SIG"), to)
         except Refused as error:
             codes = {"not_allowed": _DENIED, "not_found": _UNKNOWN, "conflict": _ENDED}
             why = codes.get(error.problem.code, error.problem.message)

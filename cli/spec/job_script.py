@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli.exit_codes import NOT_FOUND, CommandError
@@ -40,25 +40,51 @@ class Script:
     """True if the script has a line #SBATCH --wait."""
 
 
+class OtherInterpreter(CommandError):
+    """Raised if a script is not for a shell or Python. `interpreter` has the words of its #! line."""
+
+    def __init__(self, path: str, program: str, interpreter: list[str]) -> None:
+        super().__init__(
+            f"{path} line 1: a script for {program!r} cannot be sent as text, only shell and Python can",
+            "Put it on a shared file system, and submit the command: corral submit -- /shared/path/script",
+        )
+        self.interpreter = interpreter
+
+
+@dataclass
+class Directives:
+    """The #CORRAL options and the #SBATCH options of a script, and the lines that come too late."""
+
+    corral: dict[str, list[OptionText]] = field(default_factory=dict)
+    sbatch: list[sbatch_sizes.Option] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+
+
 def read(path: str, arguments: list[str]) -> Script:
     """Read the script at `path`, which the job runs with these arguments. Raises CommandError with the line
     number if a line is invalid.
     """
     text = _text(path)
     name = Path(path).name
+    command = command_of(text, path, name, arguments)
+    found = directives(text, path)
+    for where in found.late:
+        print_note(f"corral: {where}")
+    options, wait = _with_sbatch(found.corral, found.sbatch, path)
+    return Script(command, options, name, wait)
+
+
+def command_of(text: str, path: str, name: str, arguments: list[str]) -> tuple[str, ...]:
+    """Return the command that runs a script, with the text of the script in it. `path` is for messages,
+    `name` is $0 of a shell script.
+    """
     interpreter = _interpreter(text, path)
     program = _program(interpreter)
     if program in _SHELLS:
-        command = (*interpreter, "-c", text, name, *arguments)
-    elif _PYTHON.fullmatch(program):
-        command = (*interpreter, "-c", text, *arguments)
-    else:
-        raise CommandError(
-            f"{path} line 1: a script for {program!r} cannot be sent as text, only shell and Python can",
-            "Put it on a shared file system, and submit the command: corral submit -- /shared/path/script",
-        )
-    options, wait = _directives(text, path)
-    return Script(command, options, name, wait)
+        return (*interpreter, "-c", text, name, *arguments)
+    if _PYTHON.fullmatch(program):
+        return (*interpreter, "-c", text, *arguments)
+    raise OtherInterpreter(path, program, interpreter)
 
 
 def _text(path: str) -> str:
@@ -111,9 +137,9 @@ def _program(interpreter: list[str]) -> str:
     return names[1] if names[0] == "env" and len(names) > 1 else names[0]
 
 
-def _directives(text: str, path: str) -> tuple[Layer, bool]:
-    found: dict[str, list[OptionText]] = {}
-    sbatch: list[sbatch_sizes.Option] = []
+def directives(text: str, path: str) -> Directives:
+    """Return the options in the lines of a script up to its first command."""
+    found = Directives()
     body = False
     for number, line in enumerate(text.split("\n"), 1):
         match = _DIRECTIVE.fullmatch(line.rstrip())
@@ -123,14 +149,14 @@ def _directives(text: str, path: str) -> tuple[Layer, bool]:
         kind, rest = match.groups()
         where = f"{path} line {number}"
         if body:
-            print_note(f"corral: {where}: ignored, because it comes after the first command: {line.strip()}")
+            found.late.append(f"{where}: ignored, because it comes after the first command: {line.strip()}")
             continue
         words = _words(rest or "", where)
         if kind == "SBATCH":
-            sbatch += sbatch_directives.options(words, where)
+            found.sbatch += sbatch_directives.options(words, where)
         else:
-            _add(found, _corral_options(words, where))
-    return _with_sbatch(found, sbatch, path)
+            add_options(found.corral, _corral_options(words, where))
+    return found
 
 
 def _with_sbatch(
@@ -154,11 +180,12 @@ def _with_sbatch(
     for warning in translated.warnings:
         print_note(f"corral: {warning}")
     weaker: dict[str, list[OptionText]] = {}
-    _add(weaker, translated.pairs)
+    add_options(weaker, translated.pairs)
     return merged(found, weaker), translated.wait
 
 
-def _add(found: dict[str, list[OptionText]], pairs: list[tuple[str, OptionText]]) -> None:
+def add_options(found: dict[str, list[OptionText]], pairs: list[tuple[str, OptionText]]) -> None:
+    """Add options. The last text of an option that cannot be repeated replaces earlier ones."""
     for name, text in pairs:
         found[name] = [*found.get(name, []), text] if OPTIONS[name].repeats else [text]
 

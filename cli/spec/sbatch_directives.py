@@ -5,42 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from cli.slurm.arguments import parse
+from cli.spec.sbatch_options import BATCH_OPTIONS, SWITCHES
 from cli.spec.sbatch_sizes import Option, Sizes, Translation
 from cli.spec.submit_options import OptionText
 from wire.cluster.hostlist import expand_hostlist
 
-_SHORT = {
-    "-A": "--account",
-    "-a": "--array",
-    "-b": "--begin",
-    "-C": "--constraint",
-    "-c": "--cpus-per-task",
-    "-D": "--chdir",
-    "-d": "--dependency",
-    "-e": "--error",
-    "-F": "--nodefile",
-    "-G": "--gpus",
-    "-H": "--hold",
-    "-i": "--input",
-    "-J": "--job-name",
-    "-k": "--no-kill",
-    "-L": "--licenses",
-    "-M": "--clusters",
-    "-m": "--distribution",
-    "-N": "--nodes",
-    "-n": "--ntasks",
-    "-O": "--overcommit",
-    "-o": "--output",
-    "-p": "--partition",
-    "-Q": "--quiet",
-    "-q": "--qos",
-    "-s": "--oversubscribe",
-    "-t": "--time",
-    "-v": "--verbose",
-    "-W": "--wait",
-    "-w": "--nodelist",
-    "-x": "--exclude",
-}
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _FROM_NOW = re.compile(r"now\+(\d{1,9})(?:(second|minute|hour|day|week)s?)?")
 _SIGNAL = re.compile(r"(?:[RB]{1,2}:)?(\w+)(?:@(\d+))?")
@@ -49,16 +19,16 @@ Pairs = list[tuple[str, str]]
 
 
 def options(words: list[str], where: str) -> list[Option]:
-    found = []
-    left = list(words)
-    while left:
-        flag, value = _split(left.pop(0))
-        flag = _SHORT.get(flag, flag)
-        takes = flag in _MEANING or flag in _TOGETHER or flag in _REFUSED or flag in _IGNORED
-        if value is None and takes and flag not in _BARE and left and not left[0].startswith("-"):
-            value = left.pop(0)
-        found.append(Option(flag, value, where))
-    return found
+    """Return the options of an #SBATCH line. A word that sbatch does not know is an option without value."""
+    found = parse(BATCH_OPTIONS, words, go_on=True)
+    return [
+        *(Option(f"--{name}", None if name in SWITCHES else value, where) for name, value in found.options),
+        *(Option(_long_name(word.partition("=")[0]), None, where) for word in (*found.wrong, *found.words)),
+    ]
+
+
+def _long_name(word: str) -> str:
+    return next((f"--{each.name}" for each in BATCH_OPTIONS if word == f"-{each.letter}"), word)
 
 
 def translate(found: list[Option]) -> Translation:
@@ -84,6 +54,8 @@ def translate(found: list[Option]) -> Translation:
     for option in last.values():
         if option.flag == "--wait":
             translation.wait = True
+        elif option.flag == "--input" and option.value in ("/dev/null", "none"):
+            pass  # The stdin of a job is /dev/null anyway.
         elif option.flag in _IGNORED:
             translation.warnings.append(
                 f"{option.where}: {option.flag} has no effect: {_IGNORED[option.flag]}"
@@ -131,16 +103,6 @@ class _Harmless(Exception):
     def __init__(self, warning: str, pairs: Pairs) -> None:
         super().__init__(warning)
         self.pairs = pairs
-
-
-def _split(word: str) -> tuple[str, str | None]:
-    if word.startswith("--"):
-        flag, equals, value = word.partition("=")
-        return flag, value if equals else None
-    if not word.startswith("-"):
-        return word, None
-    # The value may follow a short option without a space, as in -c4.
-    return word[:2], word[2:] or None
 
 
 def _as(name: str) -> Callable[[str], Pairs]:
@@ -291,7 +253,8 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
 }
 _TOGETHER = {
     *("--cpus-per-gpu", "--cpus-per-task", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gres"),
-    *("--mem", "--mem-per-cpu", "--mem-per-gpu", "--nodes", "--ntasks", "--ntasks-per-node"),
+    *("--mem", "--mem-per-cpu", "--mem-per-gpu", "--nodes", "--ntasks", "--ntasks-per-gpu"),
+    "--ntasks-per-node",
 }
 _BARE = frozenset(("--hold", "--nice", "--requeue", "--no-requeue", "--wait"))
 """These options need no value. Only --nice may have one, after '='."""
@@ -299,38 +262,63 @@ _BIND = "a job gets its own CPUs, near its GPUs ([jobs] bind)"
 _TASKS = "the program that starts the tasks places them on the CPUs of a node"
 _IGNORED = {
     "--acctg-freq": "Corral always measures the use of resources",
+    "--contiguous": "--same LABEL takes only nodes with the same value of a node label",
     "--cores-per-socket": _TASKS,
+    "--core-spec": "a job gets whole CPUs, and the system keeps its own",
     "--cpu-bind": _BIND,
+    "--cpu-freq": "Corral does not change the frequency of CPUs",
+    "--delay-boot": "Corral does not boot nodes",
     "--distribution": _TASKS,
     "--exclusive": "no other job uses the job's CPUs, memory and GPUs, but others may run on the same node",
+    "--extra-node-info": _TASKS,
     "--get-user-env": "write --export=ALL to pass on your variables",
     "--gpu-bind": _BIND,
+    "--gpu-freq": "Corral does not change the frequency of GPUs",
+    "--gres-flags": "GPUs near each other and near the job's CPUs are preferred anyway",
     "--hint": _TASKS,
+    "--ignore-pbs": "Corral reads no #PBS lines",
     "--mem-bind": _BIND,
+    "--mincpus": "--cpus-per-task sets the number of CPUs",
+    "--network": "Corral does not configure networks",
     "--no-kill": "--on-member-failure sets what happens on the other nodes",
     "--ntasks-per-core": _TASKS,
     "--ntasks-per-socket": _TASKS,
     "--overcommit": _TASKS,
     "--oversubscribe": "jobs share nodes, and each gets the resources that it requests",
     "--parsable": "'corral submit' prints only the id of the job",
+    "--power": "Corral does not limit the power of nodes",
+    "--prefer": "#CORRAL --prefer names node labels that the job prefers",
     "--profile": "Corral always measures the use of resources",
     "--propagate": "each node sets the ulimits of its jobs",
     "--qos": "Corral has queues and priorities: #CORRAL --queue NAME, --priority CLASS",
     "--quiet": "'corral submit' prints only the id of the job",
     "--reservation": "jobs of a reservation's users and projects use it without an option",
+    "--share": "jobs share nodes, and each gets the resources that it requests",
     "--sockets-per-node": _TASKS,
+    "--spread-job": "#CORRAL --different LABEL spreads a job over nodes",
     "--switches": "--same LABEL takes only nodes with the same value of a node label",
+    "--thread-spec": "a job gets whole CPUs, and the system keeps its own",
     "--threads-per-core": _TASKS,
+    "--use-min-nodes": "a job gets as many of its nodes as are free",
     "--verbose": "'corral explain' shows why a job waits",
     "--wckey": "use --label to mark the job",
 }
 _REFUSED = {
+    "--bb": "Write #CORRAL --scratch SIZE; $CORRAL_SCRATCH is then a directory on the local disk.",
+    "--bbf": "Write #CORRAL --scratch SIZE; $CORRAL_SCRATCH is then a directory on the local disk.",
+    "--cluster-constraint": "Choose the controller with --url or CORRAL_URL.",
     "--clusters": "Choose the controller with --url or CORRAL_URL.",
+    "--container": "Write #CORRAL --image IMAGE.",
+    "--export-file": "Write --export=NAME=VALUE, or source the file in the script.",
+    "--gid": "The job gets the groups of its user.",
     "--gpus-per-socket": "Write --gpus-per-node and #CORRAL --numa require.",
     "--input": "Redirect it in the script: program < FILE.",
+    "--mcs-label": "Write #CORRAL --label mcs=NAME.",
     "--nodefile": "Write #CORRAL --affinity 'node in A,B'.",
-    "--ntasks-per-gpu": "Write --ntasks-per-node.",
     "--priority": "Write #CORRAL --priority HIGH.",
+    "--reboot": "Ask an operator to reboot the node.",
+    "--tres-per-task": "Write --gpus-per-task and --cpus-per-task.",
+    "--uid": "An operator submits for others with 'corral submit --as-user USER'.",
     "hetjob": "Submit a job for each kind of node; with --after, a job starts when another has started.",
     "packjob": "Submit a job for each kind of node; with --after, a job starts when another has started.",
 }

@@ -11,6 +11,12 @@ from cli.spec.submit_options import OptionText
 
 _GPUS = re.compile(r"(?:([^:=]+):)?(\d+)")
 _MEMORY = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
+_VARIABLES = {
+    "--gpus": "SLURM_GPUS",
+    "--gpus-per-node": "SLURM_GPUS_PER_NODE",
+    "--gpus-per-task": "SLURM_GPUS_PER_TASK",
+    "--mem-per-gpu": "SLURM_MEM_PER_GPU",
+}
 _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 
 
@@ -53,15 +59,38 @@ class Sizes:
         if nodes is None and tasks and each:
             nodes = -(-tasks // each)
         per_node = each or (-(-tasks // (nodes or 1)) if tasks else 1)
+        gpus = self._gpus(nodes or 1, per_node)
+        of_gpu = self._number("--ntasks-per-gpu")
+        if of_gpu and not tasks and not each:
+            each = per_node = max(1, of_gpu * gpus)
         if nodes is None and per_node > 1:
             nodes = 1
-        gpus = self._gpus(nodes or 1, per_node)
         self._add_option("nodes", nodes, "--nodes", "--ntasks", "--ntasks-per-node")
         self._add_option("min_nodes", least, "--nodes")
         if per_node > 1:
-            self._add_option("tasks_per_node", per_node, "--ntasks-per-node", "--ntasks")
+            self._add_option("tasks_per_node", per_node, "--ntasks-per-node", "--ntasks", "--ntasks-per-gpu")
         cpus = self._cpus(per_node, gpus)
         self._memory(cpus or per_node, gpus)
+        self._variables(tasks, each, nodes or 1)
+
+    def _variables(self, tasks: int | None, each: int | None, nodes: int) -> None:
+        """Add the variables that Slurm sets only if the user has written the option."""
+        total = tasks or (each * nodes if each else None)
+        given: dict[str, object] = {"SLURM_NTASKS": total, "SLURM_NPROCS": total}
+        if each:
+            given["SLURM_NTASKS_PER_NODE"] = each
+        elif tasks and tasks % nodes:
+            # Slurm puts one task more on each of the first nodes.
+            low, more = divmod(tasks, nodes)
+            parts = [part for part in ((low + 1, more), (low, nodes - more)) if part[0]]
+            given["SLURM_TASKS_PER_NODE"] = ",".join(
+                f"{count}(x{times})" if times > 1 else str(count) for count, times in parts
+            )
+        for flag, name in _VARIABLES.items():
+            given[name] = self._options[flag].value if flag in self._options else None
+        for name, value in given.items():
+            if value is not None:
+                self._translation.pairs.append(("env", OptionText(f"{name}={value}", name)))
 
     def _nodes(self) -> tuple[int | None, int | None]:
         """Return the number of nodes and the least number of nodes. Each is None if the script does not set
@@ -96,8 +125,10 @@ class Sizes:
                 continue
             text = option.value or ""
             if flag == "--gres":
-                kind, _, text = text.partition(":")
-                if kind != "gpu":
+                if text.lower() in ("none", "gpu:0"):
+                    return 0
+                kind, _, text = text.removeprefix("gres/").partition(":")
+                if kind != "gpu" or "," in text:
                     self._wrong(option, f"{option.value!r} requests something other than GPUs")
                     return 0
                 text = text or "1"

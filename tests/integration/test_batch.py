@@ -36,5 +36,5 @@ def test_batch_script_runs_once_and_its_exit_code_is_that_of_the_job(
     assert [(held.node, held.cpu_milli) for held in ended[jobs[0]].held] == [("gpu01", 16_000)]
     for job in jobs:
         log = system.corral("job", "logs", "--node", "gpu01", str(job))
-        assert log == "run on gpu01 of gpu01,gpu02\n8 4 4(x2) 4 16\nno rank\n"
+        assert log == "run on gpu01 of gpu[01-02]\n8 4 4(x2) 4 16\nno rank\n"
         assert system.corral("job", "logs", "--node", "gpu02", str(job)) == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wire.cluster.hostlist import MOST, expand_hostlist
+from wire.cluster.hostlist import MOST, expand_hostlist, fold_hostlist
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,21 @@ def test_other_texts_are_refused(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=r"hosts|range|cannot read") as refused:
         expand_hostlist(text)
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["n1", "n2", "n5"], "n[1-2,5]"),
+        (["gpu01", "gpu02", "gpu03"], "gpu[01-03]"),
+        (["n09", "n10", "login"], "n[09-10],login"),
+        (["n9", "n10"], "n[9-10]"),
+        (["n2", "n1"], "n2,n1"),
+        (["n1", "n02"], "n1,n02"),
+        (["r1n1-ib", "r1n2-ib", "r2n1-ib"], "r1n[1-2]-ib,r2n1-ib"),
+        (["solo"], "solo"),
+    ],
+)
+def test_folded_names_expand_to_the_same_names_in_the_same_order(names: list[str], text: str) -> None:
+    assert fold_hostlist(names) == text
+    assert expand_hostlist(text) == names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 from typing import Mapping, Optional
 
@@ -114,15 +115,31 @@ class TimeLimit:
     time_limit_s: float
 
 
+STEP_VARIABLE = "CORRAL_STEP"
+"""srun sets this variable in the environment of the tasks that it starts in a job."""
+
+
+class SignalTo(str, enum.Enum):
+    """Which processes of a job get a signal."""
+
+    HANDLERS = ""
+    """The processes that have a handler for the signal. The signal would end the other processes."""
+    STEPS = "steps"
+    """The tasks that srun has started in the job."""
+    BATCH = "batch"
+    """The batch script without its child processes."""
+    FULL = "full"
+    """The batch script and the tasks that srun has started."""
+
+
 @dataclass(frozen=True)
 class Signal:
-    """Send a signal to those processes of an attempt that have a handler for this signal. Other processes do
-    not get the signal, because the signal would end them.
-    """
+    """Send a signal to processes of an attempt."""
 
     job: int
     attempt: int
     signal: str
+    to: SignalTo = SignalTo.HANDLERS
 
 
 @dataclass(frozen=True)

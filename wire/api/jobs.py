@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
+from wire.agent.orders import SignalTo
 from wire.agent.reports import Checkpoint, GpuUse, HostUse
 from wire.api.nodes import GpuShare
 from wire.api.problem import Problem
@@ -50,9 +51,12 @@ class JobChange:
 
 @dataclass(frozen=True)
 class SignalRequest:
-    """A signal, such as USR1, to send to the processes of a running job that have a handler for it."""
+    """A signal, such as USR1, to send to processes of a running job: without `to`, to those that have a
+    handler for the signal.
+    """
 
     signal: str
+    to: SignalTo = SignalTo.HANDLERS
 
 
 @dataclass(frozen=True)

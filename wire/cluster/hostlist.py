@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from typing import Iterable
 
 MOST = 100_000
 """The most names that one host list may have."""
@@ -11,6 +12,7 @@ _WORD = r"(?:[^,\[\]\s]|\[[^\[\]\s]*\])+"
 _LIST = re.compile(rf"{_WORD}(?:[,\s]+{_WORD})*")
 _WORDS = re.compile(_WORD)
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
+_LAST_NUMBER = re.compile(r"(.*?)(\d{1,9})(\D*)", re.DOTALL)
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
@@ -34,6 +36,44 @@ def expand_hostlist(text: str) -> list[str]:
             raise ValueError(f"{text[:80]!r} has more than {MOST} hosts")
         names += map("".join, product(*pieces))
     return names
+
+
+def fold_hostlist(names: Iterable[str]) -> str:
+    """Return host names in the short form: n1, n2 and n5 give n[1-2,5]. `expand_hostlist` of the answer gives
+    the names in the same order, because the place of a node in the list is its rank in the job.
+
+    1. Split each name at its last number: n01-ib is `n`, `01`, `-ib`.
+    2. A name joins the group of the name before it if the rest is equal, the number is higher, and the digits
+       are as many, or neither number has leading zeros.
+    3. In a group, numbers that follow each other become a range.
+    """
+    groups: list[tuple[str, str, list[str]]] = []
+    for name in names:
+        match = _LAST_NUMBER.fullmatch(name)
+        head, digits, tail = match.groups() if match is not None else (name, "", "")
+        if groups and digits and groups[-1][:2] == (head, tail) and _follows(groups[-1][2][-1], digits):
+            groups[-1][2].append(digits)
+        else:
+            groups.append((head, tail, [digits]))
+    return ",".join(
+        f"{head}{numbers[0] if len(numbers) == 1 else '[' + _ranges(numbers) + ']'}{tail}"
+        for head, tail, numbers in groups
+    )
+
+
+def _follows(before: str, digits: str) -> bool:
+    plain = not (before.startswith("0") or digits.startswith("0"))
+    return bool(before) and int(digits) > int(before) and (plain or len(before) == len(digits))
+
+
+def _ranges(numbers: list[str]) -> str:
+    spans: list[tuple[str, str]] = []
+    for number in numbers:
+        if spans and int(number) == int(spans[-1][1]) + 1:
+            spans[-1] = (spans[-1][0], number)
+        else:
+            spans.append((number, number))
+    return ",".join(low if low == high else f"{low}-{high}" for low, high in spans)
 
 
 def _numbers(inside: str, text: str) -> list[str]:

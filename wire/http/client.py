@@ -6,6 +6,7 @@ import urllib.parse
 import uuid
 from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
+from wire.agent.orders import SignalTo
 from wire.api.cluster import ClusterView, EventList, Health, PulseView, StreamBatch
 from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView, QuotaSync
 from wire.api.forecasts import Explanation, Plan, WhatIf, WhatIfAnswer
@@ -170,8 +171,8 @@ class Client:
         """Change fields of a job's JobSpec. `changes` maps field names to JSON values."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/set", JobChange(changes))
 
-    def signal(self, job: JobName, signal: str) -> JobView:
-        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/signal", SignalRequest(signal))
+    def signal(self, job: JobName, signal: str, to: SignalTo = SignalTo.HANDLERS) -> JobView:
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/signal", SignalRequest(signal, to))
 
     def hold(self, job: JobName) -> JobView:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/hold")

@@ -10,12 +10,15 @@ if TYPE_CHECKING:
 
 PATTERNS = {
     "j": "job id",
+    "J": "job id",
     "A": "array id",
     "a": "array index",
     "x": "job name",
     "N": "node",
     "n": "node's number in the job",
     "u": "user",
+    "t": "task, always 0",
+    "s": "step, always batch",
     "%": "a percent sign",
 }
 OPEN_MODES = ("append", "truncate")

@@ -8,12 +8,19 @@ from functools import lru_cache
 
 from controller.core.model.job import NEVER, Job
 from wire.agent.orders import Start
+from wire.cluster.hostlist import fold_hostlist
 from wire.job.arrays import array_indices
 from wire.job.output_files import expand_patterns, is_per_node
 from wire.job.spec import signal_name
 
+NO_INDEX = 4_294_967_294
+"""What the pattern %a gives for a job outside of an array, as in Slurm."""
+
 HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
 """The command on all nodes of a batch job except the first: it sleeps until the batch command has ended."""
+
+SLURM_CLUSTER = "corral"
+"""The name of the cluster in variables and outputs of Slurm's commands."""
 
 FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
 """The rendezvous ports of gangs. The port depends on the job id, so that two gangs on one node rarely use the
@@ -76,11 +83,14 @@ def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
     """Return the values that replace patterns such as %j (the job id) in the paths of --output and
     --error.
     """
-    array, index = job.array if job.array is not None else job.id, job.index or 0
+    in_array = job.array is not None
     return {
         "j": str(job.id),
-        "A": str(array),
-        "a": str(index),
+        "J": str(job.id),
+        "A": str(job.array if in_array else job.id),
+        "a": str(job.index if in_array else NO_INDEX),
+        "t": "0",
+        "s": "batch",
         "x": job.name,
         "N": node,
         "n": str(rank),
@@ -128,7 +138,7 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         "CORRAL_PROJECT": job.spec.project,
         "CORRAL_NODES": listed,
         "NNODES": count,
-        **_slurm_variables(job, listed, count),
+        **_slurm_variables(job, nodes),
     }
     if job.spec.gang.elastic:
         made["CORRAL_MIN_NODES"] = str(job.spec.gang.min_nodes)
@@ -139,6 +149,8 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         made.update(_slurm_array_variables(job.spec.array or ""))
     if job.spec.batch:
         made.update(_slurm_batch_variables(job, len(nodes)))
+    else:
+        made.update(_slurm_step_variables(nodes))
     if job.spec.gang.elastic or len(nodes) * job.spec.tasks_per_node > 1:
         made["MASTER_ADDR"] = addresses[first]
         # Use another port for each attempt: the previous attempt may have failed because its port was in use.
@@ -155,44 +167,66 @@ def _slurm_array_variables(text: str) -> dict[str, str]:
         "SLURM_ARRAY_TASK_COUNT": str(len(indices)),
         "SLURM_ARRAY_TASK_MIN": str(indices[0]),
         "SLURM_ARRAY_TASK_MAX": str(indices[-1]),
+        "SLURM_ARRAY_TASK_STEP": text.partition("%")[0].partition(",")[0].partition(":")[2] or "1",
     }
 
 
 def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
-    """Return the SLURM_* variables for a batch script, such as the number of tasks that it should start."""
+    """Return the SLURM_* variables for a batch script, such as the number of tasks that it should start.
+
+    As in Slurm, the number of tasks is not set if the job has one task for each node by default. The client
+    puts the number into the job's own variables if the user has written it.
+    """
     each, tasks = job.spec.tasks_per_node, job.spec.tasks_per_node * nodes
-    cpus = max(1, job.spec.cpu_milli // 1_000)
-    times = f"(x{nodes})" if nodes > 1 else ""
-    return {
-        "SLURM_NTASKS": str(tasks),
-        "SLURM_NPROCS": str(tasks),
-        "SLURM_NTASKS_PER_NODE": str(each),
-        "SLURM_TASKS_PER_NODE": f"{each}{times}",
-        "SLURM_CPUS_PER_TASK": str(max(1, cpus // each)),
-        "SLURM_JOB_CPUS_PER_NODE": f"{cpus}{times}",
+    made = {
+        "ENVIRONMENT": "BATCH",
+        "SLURM_TASKS_PER_NODE": _on_each(each, nodes),
+        "SLURM_CPUS_PER_TASK": str(max(1, job.spec.cpu_milli // 1_000 // each)),
         "SLURM_PROCID": "0",
         "SLURM_LOCALID": "0",
+        "SLURM_GTIDS": "0",
+        "SLURM_PRIO_PROCESS": "0",
+    }
+    if each > 1:
+        made.update(SLURM_NTASKS=str(tasks), SLURM_NPROCS=str(tasks), SLURM_NTASKS_PER_NODE=str(each))
+    return made
+
+
+def _slurm_step_variables(nodes: list[str]) -> dict[str, str]:
+    """Return the SLURM_* variables for a job whose command runs on all nodes, as a job step does in Slurm."""
+    return {
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEPID": "0",
+        "SLURM_STEP_NODELIST": fold_hostlist(nodes),
+        "SLURM_STEP_NUM_NODES": str(len(nodes)),
     }
 
 
-def _slurm_variables(job: Job, listed: str, count: str) -> dict[str, str]:
-    """Return the SLURM_* variables that tell training frameworks the job id, the nodes and the number of
-    nodes. `listed` is the node list, and `count` the number of nodes.
-    """
+def _on_each(number: int, nodes: int) -> str:
+    """Return a number for each node in the form of Slurm: 4(x2) for 4 on each of two nodes."""
+    return f"{number}(x{nodes})" if nodes > 1 else str(number)
+
+
+def _slurm_variables(job: Job, nodes: list[str]) -> dict[str, str]:
+    """Return the SLURM_* variables that tell programs about the job and its nodes."""
+    listed, count = fold_hostlist(nodes), str(len(nodes))
     made = {
+        "SLURM_CLUSTER_NAME": SLURM_CLUSTER,
+        # Commands of Slurm on the node, if there are any, must not read another cluster's configuration.
+        "SLURM_CONF": "/dev/null",
         "SLURM_JOB_ID": str(job.id),
         "SLURM_JOBID": str(job.id),
         "SLURM_JOB_NAME": job.name,
         "SLURM_JOB_USER": job.user,
         "SLURM_JOB_ACCOUNT": job.spec.project,
         "SLURM_JOB_PARTITION": job.spec.queue,
+        "SLURM_JOB_QOS": "normal",
+        "SLURM_JOB_CPUS_PER_NODE": _on_each(max(1, job.spec.cpu_milli // 1_000), len(nodes)),
         "SLURM_NNODES": count,
         "SLURM_JOB_NUM_NODES": count,
         "SLURM_JOB_NODELIST": listed,
         "SLURM_NODELIST": listed,
-        "SLURM_STEP_ID": "0",
-        "SLURM_STEP_NODELIST": listed,
-        "SLURM_STEP_NUM_NODES": count,
         "SLURM_RESTART_COUNT": str(job.attempt - 1),
+        "SLURM_WORKING_CLUSTER": SLURM_CLUSTER,
     }
     return {**made, "SLURM_SUBMIT_DIR": job.spec.workdir} if job.spec.workdir else made

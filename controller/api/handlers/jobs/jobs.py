@@ -217,7 +217,7 @@ async def signal(call: Call, request: SignalRequest) -> JobView:
         if node is None or not node.up or node.name not in links:
             raise NodeAway(f"node {member.allocation.node} is away")
     for member in job.running:
-        links[member.allocation.node].send(Signal(job.id, job.attempt, name))
+        links[member.allocation.node].send(Signal(job.id, job.attempt, name, request.to))
     return job_view(call.daemon.engine, job)
 
 

@@ -1,0 +1,186 @@
+"""Makes the job of an sbatch command from the script, the options and the environment."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from cli.exit_codes import CommandError
+from cli.slurm.programs import SlurmError
+from cli.spec import job_script, sbatch_directives
+from cli.spec.sbatch_options import SWITCHES, from_variables
+from cli.spec.sbatch_sizes import Option, Translation
+from cli.spec.spec_builder import spec_from
+from cli.spec.submit_options import Layer, OptionText
+from cli.spec.submitter_environment import Submitter
+from wire.job.spec import JobSpec, spec_problems
+
+COMMAND_LINE = "command line"
+_OWN = frozenset(("--parsable", "--quiet", "--test-only", "--verbose", "--wrap"))
+"""Options that concern sbatch and not the job."""
+_SILENT = frozenset(("--wckey", "--oversubscribe", "--share", "--ignore-pbs", "--get-user-env"))
+"""Options without effect about which sbatch prints no warning."""
+_RUN_FILE = (
+    'f=$(mktemp) || exit 1; trap \'rm -f "$f"\' EXIT; printf %s "$1" > "$f"; shift; {interpreter} "$f" "$@"'
+)
+"""Runs a script for another interpreter than a shell or Python: it is written to a file first."""
+_CONTROLLER_VARIABLES = ("CORRAL_URL", "CORRAL_CONTEXT", "CORRAL_CA")
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """What the user gave to sbatch: the script with its name and arguments, the options of the command line
+    as (name, value), and the shell.
+    """
+
+    script: str
+    name: str
+    arguments: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = "/"
+    host: str = ""
+    umask: int | None = None
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """The job to submit, the warnings for the user, and whether sbatch waits for the end of the job."""
+
+    spec: JobSpec
+    warnings: tuple[str, ...] = ()
+    wait: bool = False
+    singleton: bool = False
+    """True if the job must wait for all jobs of the user that have its name."""
+    flags: frozenset[str] = frozenset()
+    """The options of sbatch itself, such as --parsable, that the user or the script has set."""
+
+
+def batch_job(request: BatchRequest) -> BatchJob:
+    """Return the job that the request describes. Raises SlurmError with all errors.
+
+    1. Collect the options: #SBATCH lines, then SBATCH_* variables, then the command line. If an option is
+       written several times, the last value counts.
+    2. Translate them together to options of Corral. #CORRAL lines of the script override them.
+    3. Fill in what sbatch does by default: the whole environment, the present directory, and the output file.
+    """
+    check_script(request.script)
+    try:
+        lines = job_script.directives(request.script, request.name)
+        options = [*lines.sbatch, *_variables(request.environment), *_command_line(request)]
+        flags = frozenset(option.flag for option in options if option.flag in _OWN)
+        options, singleton = _without_singleton([each for each in options if each.flag not in _OWN])
+        given = {option.flag: option for option in options}
+        translated = sbatch_directives.translate([*_defaults(given, request), *options])
+        if translated.problems:
+            raise SlurmError(*map(_wrong, translated.problems), code=255)
+        spec = spec_from(
+            _command(request),
+            request.name,
+            _layer(lines.corral, translated),
+            request.environment,
+            Submitter(request.umask, request.environment),
+        )
+    except CommandError as error:
+        raise SlurmError(*error.message.splitlines(), *error.hint.splitlines()) from None
+    spec = replace(spec, env={**_slurm_variables(request), **spec.env})
+    found = [f"{where}: {sentence}" for where, sentence in spec_problems(spec)]
+    if found:
+        raise SlurmError(*found)
+    noted = (warning for warning in translated.warnings if not _SILENT & set(warning.split()))
+    return BatchJob(spec, tuple(noted), translated.wait, singleton, flags)
+
+
+def check_script(text: str) -> None:
+    """Raise SlurmError with the words of sbatch if the text is not a script."""
+    if not text:
+        raise SlurmError("Batch script is empty!")
+    if not text.strip():
+        raise SlurmError("Batch script contains only whitespace!")
+    if not text.startswith("#!"):
+        raise SlurmError(
+            "This does not look like a batch script.  The first",
+            "line must start with #! followed by the path to an interpreter.",
+            "For instance: #!/bin/sh",
+        )
+    if "\0" in text:
+        raise SlurmError(
+            "The Slurm controller does not allow scripts that", "contain a NULL character '\\0'."
+        )
+    if "\r\n" in text:
+        raise SlurmError(
+            "Batch script contains DOS line breaks (\\r\\n)", "instead of expected UNIX line breaks (\\n)."
+        )
+
+
+def _variables(environment: Mapping[str, str]) -> list[Option]:
+    return [
+        Option(f"--{name}", value or None, variable)
+        for name, value, variable in from_variables("SBATCH_", environment)
+    ]
+
+
+def _command_line(request: BatchRequest) -> list[Option]:
+    return [
+        Option(f"--{name}", None if name in SWITCHES else value, COMMAND_LINE)
+        for name, value in request.options
+    ]
+
+
+def _command(request: BatchRequest) -> tuple[str, ...]:
+    """Return the command that runs the script. The text of the script is in it, so that later changes of the
+    file have no effect on the job.
+    """
+    try:
+        return job_script.command_of(request.script, request.name, request.name, list(request.arguments))
+    except job_script.OtherInterpreter as other:
+        run = _RUN_FILE.format(interpreter=shlex.join(other.interpreter))
+        return ("/bin/sh", "-c", run, request.name, request.script, *request.arguments)
+
+
+def _without_singleton(options: list[Option]) -> tuple[list[Option], bool]:
+    """Return the options without the dependency `singleton`, and whether the job has this dependency."""
+    last = next((option for option in reversed(options) if option.flag == "--dependency"), None)
+    if last is None or "singleton" not in (last.value or "").split(","):
+        return options, False
+    rest = ",".join(part for part in (last.value or "").split(",") if part != "singleton")
+    kept = [option for option in options if option.flag != "--dependency"]
+    return kept + ([replace(last, value=rest)] if rest else []), True
+
+
+def _defaults(given: Mapping[str, Option], request: BatchRequest) -> list[Option]:
+    """Return the options that sbatch adds if the user has not written them."""
+    output = "slurm-%A_%a.out" if "--array" in given else "slurm-%j.out"
+    found = [Option("--output", output, COMMAND_LINE), Option("--chdir", request.directory, COMMAND_LINE)]
+    if "--export" not in given:
+        found.append(Option("--export", "ALL", COMMAND_LINE))
+    return found
+
+
+def _layer(corral: Layer, translated: Translation) -> Layer:
+    from cli.spec.submit_options import merged
+
+    weaker: dict[str, list[OptionText]] = {}
+    job_script.add_options(weaker, translated.pairs)
+    return merged(corral, weaker)
+
+
+def _wrong(problem: str) -> str:
+    """Return an error of the translation in the words of sbatch: `Invalid --time specification: …`."""
+    where, _, rest = problem.partition(": ")
+    flag, _, reason = rest.partition(": ")
+    if flag.startswith("--") and reason:
+        return f"Invalid {flag} specification: {reason} ({where})"
+    return problem
+
+
+def _slurm_variables(request: BatchRequest) -> dict[str, str]:
+    """Return the variables that only the submitting command knows, and the address of the controller, so that
+    the job can use Slurm's commands.
+    """
+    return {
+        "SLURM_SUBMIT_DIR": request.directory,
+        "SLURM_SUBMIT_HOST": request.host,
+        **{name: request.environment[name] for name in _CONTROLLER_VARIABLES if name in request.environment},
+    }

@@ -1,0 +1,39 @@
+"""Translates refusals of the controller to the error messages of Slurm."""
+
+from __future__ import annotations
+
+from cli.slurm.programs import SlurmError
+from wire.http.client import Refused
+from wire.job.spec import JobSpec
+
+_BY_FIELD = {
+    "queue": "Invalid partition name specified",
+    "project": "Invalid account or account/partition combination specified",
+    "time_limit_s": "Requested time limit is invalid (missing or exceeds some limit)",
+    "licences": "Invalid license specification",
+    "after": "Job dependency problem",
+    "array": "Invalid job array specification",
+    "affinity": "Invalid node name specified",
+    "gpu_models": "Requested node configuration is not available",
+    "gpus": "Requested node configuration is not available",
+}
+_BY_CODE = {
+    "never_fits": "Requested node configuration is not available",
+    "over_quota": "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+    "not_allowed": "Access/permission denied",
+    "too_large": "Pathname of a file, directory or other parameter too long",
+}
+
+
+def submit_refused(
+    refused: Refused, spec: JobSpec, action: str = "Batch job submission failed"
+) -> SlurmError:
+    """Return the two error lines of sbatch for a refused job: the reason, and the words of Slurm."""
+    problem = refused.problem
+    field = problem.where.removeprefix("spec.").partition(".")[0].partition("[")[0]
+    words = _BY_FIELD.get(field) or _BY_CODE.get(problem.code) or "Unspecified error"
+    if field == "queue" and problem.code == "invalid":
+        return SlurmError(f"invalid partition specified: {spec.queue}", f"{action}: {words}")
+    where = f"{field}: " if field and field not in problem.message else ""
+    reason = " ".join(f"{where}{problem.message}. {problem.hint}".split())
+    return SlurmError(reason.rstrip(" ."), f"{action}: {words}")

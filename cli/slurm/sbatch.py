@@ -1,0 +1,140 @@
+"""sbatch: submits a batch script."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from cli.slurm.arguments import COMMON, Arguments, help_text, parse
+from cli.slurm.batch_job import BatchJob, BatchRequest, batch_job
+from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.refusals import submit_refused
+from cli.spec.sbatch_options import BATCH_OPTIONS
+from wire.http.client import Client, Refused, Unreachable
+from wire.job.spec import JobSpec
+from wire.job.start_conditions import Dependency, Until
+from wire.names import SHOWN_STATES
+
+OPTIONS = (*BATCH_OPTIONS, *COMMON)
+USAGE = "sbatch [OPTIONS] script [args...]"
+_WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
+
+
+def main(words: list[str]) -> int:
+    """Submit a batch script, and print the id of the job. The id is printed when the job is on disk."""
+    arguments = parse(OPTIONS, words, intersperse=False)
+    if arguments.has("help") or arguments.has("usage"):
+        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
+        return 0
+    if arguments.has("version"):
+        print(VERSION)
+        return 0
+    job = batch_job(_request(arguments))
+    for warning in job.warnings:
+        print(f"sbatch: warning: {warning}", file=sys.stderr)
+    try:
+        with Client() as client:
+            return _submit(client, job)
+    except Refused as refused:
+        raise submit_refused(refused, job.spec) from None
+    except Unreachable as error:
+        raise SlurmError(
+            "Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            f"{error} {error.hint}".splitlines()[0],
+        ) from None
+
+
+def _submit(client: Client, job: BatchJob) -> int:
+    spec = job.spec
+    if job.singleton:
+        spec = with_singleton(client, spec)
+    if "--test-only" in job.flags:
+        print(f"sbatch: {_forecast(client, spec)}", file=sys.stderr)
+        return 0
+    submitted = client.submit(spec)
+    if "--quiet" not in job.flags:
+        for note in submitted.notes:
+            print(f"sbatch: {note}", file=sys.stderr)
+    if "--parsable" in job.flags:
+        print(submitted.label)
+    elif "--quiet" not in job.flags:
+        print(f"Submitted batch job {submitted.label}")
+    if not job.wait:
+        return 0
+    from cli.jobs.wait import first_failure, wait_until_ended
+
+    sys.stdout.flush()
+    return first_failure(wait_until_ended(submitted.ids))
+
+
+def _request(arguments: Arguments) -> BatchRequest:
+    """Read the script: from --wrap, from the named file, or from stdin."""
+    words = arguments.words
+    if arguments.has("wrap"):
+        if words:
+            raise SlurmError("Script arguments not permitted with --wrap option")
+        text, name = _WRAPPED.format(arguments.last("wrap")), "wrap"
+    elif words:
+        text, name = _read(words[0]), os.path.basename(words[0])
+    else:
+        text, name = sys.stdin.read(), "sbatch"
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return BatchRequest(
+        script=text,
+        name=name,
+        arguments=tuple(words[1:]),
+        options=tuple(arguments.options),
+        environment=dict(os.environ),
+        directory=_directory(),
+        host=socket.gethostname().partition(".")[0],
+        umask=umask,
+    )
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise SlurmError("The current directory is gone. Change to another one.") from None
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        raise SlurmError(f"Unable to open file {path}") from None
+
+
+def with_singleton(client: Client, spec: JobSpec) -> JobSpec:
+    """Return the job with a dependency on the end of each active job that has its name and its user."""
+    from cli.jobs.selection import pages
+
+    active = [state for state in SHOWN_STATES if not state.terminal]
+    jobs = pages(client, active, client.health().user)
+    same = [Dependency(Until.ENDED, job.label) for job in jobs if job.name == spec.name]
+    return replace(spec, after=(*spec.after, *same))
+
+
+def _forecast(client: Client, spec: JobSpec) -> str:
+    """Return when and where the job would start, in the words of sbatch --test-only."""
+    import datetime
+
+    from wire.api.forecasts import WhatIf
+    from wire.cluster.hostlist import fold_hostlist
+
+    answer = client.what_if(WhatIf(submit=(spec,)), only_first=True)
+    if answer.refused:
+        raise SlurmError(f"allocation failure: {answer.refused[0]}")
+    new = next((shift for shift in answer.shifts if shift.new and shift.becomes is not None), None)
+    if new is None or new.becomes is None:
+        return "The job is valid; its start is unknown"
+    start = datetime.datetime.fromtimestamp(new.becomes).strftime("%Y-%m-%dT%H:%M:%S")  # noqa: DTZ006 - local time, as Slurm
+    cpus = max(1, client.preview(spec).cpu_milli // 1_000) * len(new.nodes)
+    return (
+        f"Job {new.job} to start at {start} using {cpus} processors on nodes {fold_hostlist(new.nodes)} "
+        f"in partition {spec.queue}"
+    )

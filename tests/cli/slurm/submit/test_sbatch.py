@@ -1,0 +1,165 @@
+"""sbatch and scancel against a running Corral: outputs, exit codes and files as those of Slurm."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.slurm.submit.conftest import SlurmFace
+from wire.names import JobState
+
+
+def test_prints_the_id_and_runs_the_script_where_it_was_submitted(slurm: SlurmFace) -> None:
+    script = slurm.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -J from-script -t 5 -n 3 -N 2\n#SBATCH --comment='two words'\n"
+        'pwd; echo "$1 $SLURM_JOB_NAME $SLURM_NTASKS $SLURM_TASKS_PER_NODE $SLURM_JOB_NODELIST $COLOUR"\n'
+        "echo $SLURM_SUBMIT_DIR $SLURM_JOB_PARTITION >&2\n",
+    )
+    done = slurm.run("sbatch", "-p", "debug", script, "a b", SBATCH_JOB_NAME="mine", COLOUR="red")
+    assert done.stderr == ""
+    said, _, job = done.stdout.strip().rpartition(" ")
+    assert said == "Submitted batch job"
+    # An edit of the file after sbatch has no effect.
+    slurm.script("job.sh", "#!/bin/bash\necho changed\n")
+    assert slurm.output(int(job)).splitlines() == [
+        str(slurm.place),
+        "a b mine 3 2,1 n[1-2] red",
+        f"{slurm.place} debug",
+    ]
+
+
+def test_array_from_stdin(slurm: SlurmFace) -> None:
+    text = "#!/bin/bash\necho $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_STEP\n"
+    done = slurm.run("sbatch", "--parsable", "--array=2-8:3%2", "--wait", stdin=text)
+    array = int(done.stdout)
+    for index in (2, 5, 8):
+        assert (slurm.place / f"slurm-{array}_{index}.out").read_text() == f"{array} {index} 3\n"
+
+
+def test_wrapped_command_and_its_exit_code(slurm: SlurmFace) -> None:
+    done = slurm.run(
+        "sbatch", "-W", "-o", "out-%x-%a-%J", "-e", "err-%u", "--wrap", "echo x; echo y >&2; exit 3"
+    )
+    assert done.returncode == 3
+    job = done.stdout.split()[-1]
+    assert (slurm.place / f"out-wrap-4294967294-{job}").read_text() == "x\n"
+    assert next(slurm.place.glob("err-*")).read_text() == "y\n"
+
+
+def test_tasks_are_counted_only_if_the_user_has_counted_them(slurm: SlurmFace) -> None:
+    one = slurm.submit("--wrap", 'echo "${SLURM_NTASKS-unset} ${SLURM_STEP_ID-unset} $SLURM_JOB_QOS"')
+    two = slurm.submit("-n1", "--export=NONE", "--wrap", 'echo "$SLURM_NTASKS ${COLOUR-unset}"', COLOUR="red")
+    assert slurm.output(one) == "unset unset normal\n"
+    assert slurm.output(two) == "1 unset\n"
+
+
+def test_script_for_another_interpreter(slurm: SlurmFace) -> None:
+    script = slurm.script("sum.awk", "#!/usr/bin/awk -f\nBEGIN { print ARGV[1] + ARGV[2] }\n")
+    assert slurm.output(slurm.submit(script, "3", "4")) == "7\n"
+
+
+def test_singleton_waits_for_jobs_of_the_same_name(slurm: SlurmFace) -> None:
+    first = slurm.submit("-J", "alone", "--hold", "--wrap", "true")
+    second = slurm.submit("-J", "alone", "-d", "singleton", "--wrap", "true")
+    with slurm.cluster.client() as client:
+        assert [each.job for each in client.job(second).spec.after] == [str(first)]
+    assert slurm.run("scancel", "--name=alone", "--me").returncode == 0
+    slurm.cluster.await_jobs([first, second], JobState.CANCELLED)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "lines"),
+    [
+        (["x.sh"], 1, ["Unable to open file x.sh"]),
+        (["--wrap", "true", "x"], 1, ["Script arguments not permitted with --wrap option"]),
+        (
+            ["-N", "99", "--wrap", "true"],
+            1,
+            [
+                "can never be placed",
+                "Batch job submission failed: Requested node configuration is not available",
+            ],
+        ),
+        (
+            ["-d", "afterok:99999", "--wrap", "true"],
+            1,
+            ["after: there is no job 99999", "Batch job submission failed: Job dependency problem"],
+        ),
+        (
+            ["--mem=x", "-t", "soon", "--input=f", "--wrap", "true"],
+            255,
+            [
+                "Invalid --time specification: 'soon'",
+                "command line: Corral has no counterpart for #SBATCH --input. Redirect it",
+                "Invalid --mem specification: 'x'",
+            ],
+        ),
+    ],
+)
+def test_refusals(slurm: SlurmFace, words: list[str], code: int, lines: list[str]) -> None:
+    done = slurm.run("sbatch", *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    said = done.stderr.splitlines()
+    assert sorted(said) == sorted(
+        next(each for each in said if each.startswith(f"sbatch: error: {line}")) for line in lines
+    ), done.stderr
+
+
+def test_script_without_interpreter(slurm: SlurmFace) -> None:
+    done = slurm.run("sbatch", stdin="echo hello\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith("sbatch: error: This does not look like a batch script.  The first\n")
+
+
+def test_test_only_submits_nothing(slurm: SlurmFace) -> None:
+    before = len(slurm.cluster.jobs())
+    done = slurm.run("sbatch", "--test-only", "-N2", "-n4", "--wrap", "true")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.endswith("using 4 processors on nodes n[1-2] in partition default\n")
+    assert len(slurm.cluster.jobs()) == before
+
+
+def test_no_controller(slurm: SlurmFace) -> None:
+    done = slurm.run("sbatch", "--wrap", "true", CORRAL_URL=f"unix://{slurm.place}/none.sock")
+    assert done.returncode == 1
+    first = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)"
+    assert done.stderr.splitlines()[0] == first
+
+
+def test_scancel_of_unknown_and_ended_jobs(slurm: SlurmFace) -> None:
+    job = slurm.submit("-W", "--wrap", "true")
+    for words in (["99999"], [str(job)]):
+        done = slurm.run("scancel", *words)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = slurm.run("scancel", "--signal=USR1", "--state=RUNNING", "99999")
+    assert done.returncode == 1
+    assert done.stderr == "scancel: error: Kill job error on job id 99999: Invalid job id specified\n"
+    assert slurm.run("scancel").stderr == "scancel: error: No job identification provided\n"
+    assert slurm.run("scancel", "7x").stderr == "scancel: error: Invalid job id 7x\n"
+
+
+def test_scancel_of_elements_and_by_state(slurm: SlurmFace) -> None:
+    array = slurm.submit("-a", "1-4", "--hold", "--wrap", "sleep 100")
+    assert slurm.run("scancel", f"{array}_[1-2]").returncode == 0
+    jobs = slurm.cluster.jobs()
+    states = {job.index: job.state for job in jobs.values() if job.array == array}
+    assert states == {1: "CANCELLED", 2: "CANCELLED", 3: "QUEUED", 4: "QUEUED"}
+    done = slurm.run("scancel", "-v", "-t", "PENDING", str(array))
+    assert done.stderr == f"scancel: Terminating job {array}_3\nscancel: Terminating job {array}_4\n"
+    assert not [job for job in slurm.cluster.jobs().values() if not job.state.terminal]
+
+
+def test_signal_reaches_the_batch_script_only_if_wanted(slurm: SlurmFace) -> None:
+    script = slurm.script(
+        "trap.sh", "#!/bin/bash\ntrap 'echo told; exit 5' TERM\ntouch up\nwhile :; do sleep .1; done\n"
+    )
+    job = slurm.submit(script)
+    slurm.cluster.until((slurm.place / "up").exists, "the script runs")
+    # The script is no step, so this signal goes nowhere, as in Slurm.
+    assert slurm.run("scancel", "--signal=TERM", str(job)).returncode == 0
+    other = slurm.submit("-W", "--wrap", "true")
+    assert slurm.cluster.jobs()[other].state is JobState.COMPLETED
+    assert slurm.cluster.jobs()[job].state is JobState.RUNNING
+    assert slurm.run("scancel", "-b", "--signal=TERM", str(job)).returncode == 0
+    assert slurm.output(job) == "told\n"
+    assert slurm.cluster.jobs()[job].exit_code == 5
