@@ -155,12 +155,16 @@ class EngineHarness:
         rebuilt = Timers(self.state, self.engine.pipeline.waiting, self.events.append, print)
         assert (rebuilt.due_times, rebuilt.gated) == (timers.due_times, timers.gated)
         assert rebuilt.dependencies.edges == timers.dependencies.edges
-        assert [*rebuilt.throttles.by_array] == sorted(timers.throttles.by_array)
-        for array, slots in rebuilt.throttles.by_array.items():
-            now = timers.throttles.by_array[array]
-            assert (slots.holding, slots.waiting) == (now.holding, now.waiting)
-            assert len(slots.holding) <= slots.limit
-            assert slots.next_element() is None
+        for fresh, kept in (
+            (rebuilt.throttles, timers.throttles),
+            (rebuilt.workload_throttles, timers.workload_throttles),
+        ):
+            assert sorted(fresh.by_group) == sorted(kept.by_group)
+            for group, slots in fresh.by_group.items():
+                now = kept.by_group[group]
+                assert (slots.holding, slots.waiting) == (now.holding, now.waiting)
+                assert len(slots.holding) <= slots.limit
+                assert slots.next_job() is None
         return decision
 
     def join(

@@ -71,6 +71,10 @@ class Reason(str, enum.Enum):
     START_TIMEOUT = "start_timeout"
     DEPENDENCY = "dependency"
     ARRAY = "array"
+    WORKLOAD = "workload"
+    """A waiting job waits for a slot of its workload. A job that has ended was cancelled, because another job
+    of its workload has failed.
+    """
     PREEMPTED = "preempted"
     PREEMPTING = "preempting"
     GRACE = "grace"

@@ -15,6 +15,7 @@ from controller.core.commands.job_edits import changed_fields
 from controller.core.commands.operator_commands import OperatorCommands
 from controller.core.commands.reservation_commands import ReservationCommands
 from controller.core.commands.user_commands import UserCommands
+from controller.core.commands.workload_commands import WorkloadCommands
 from controller.core.explain.why_pending import explain
 from controller.core.lifecycle.failure_classes import rule_of
 from controller.core.lifecycle.gang_barrier import node_addresses
@@ -133,6 +134,7 @@ class Engine:
             state, pipeline, cycles, self.timers, self.gpu_health, self.idle_gpus, stopper, record, order
         )
         self._user_commands = users = UserCommands(context)
+        self.workloads = workloads = WorkloadCommands(context, users)
         self._reservations = reservations = ReservationCommands(context)
         self._agent_reports = agents = self.agent_reports_type(context)
         self.timed_drains = TimedDrains(state, cycles, pipeline.rebalance, stopper, record, order)
@@ -148,6 +150,9 @@ class Engine:
             inputs.Release: users.release,
             inputs.Preempt: users.preempt,
             inputs.Requeue: users.requeue,
+            inputs.SubmitWorkload: workloads.submit,
+            inputs.CancelWorkload: workloads.cancel,
+            inputs.RetryWorkload: workloads.retry,
             inputs.NoteStart: users.note_start,
             inputs.NoteLongWait: users.note_long_wait,
             inputs.WarnOfLimit: self.limit_warnings.on_recorded,

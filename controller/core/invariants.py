@@ -33,7 +33,34 @@ def find_violations(state: State) -> list[str]:
         *_check_licences(state),
         *_check_shares(state),
         *_check_replicas(state),
+        *_check_workloads(state),
     ]
+
+
+def _check_workloads(state: State) -> list[str]:
+    live = Counter((job.workload, job.task) for job in state.live() if job.workload is not None)
+    counted = {
+        (workload.id, name): task.total - task.ended
+        for workload in state.workloads.by_id.values()
+        for name, task in workload.tasks.items()
+    }
+    wrong = [
+        f"task {name} of workload {number} counts {counted.get((number, name))} unended jobs"
+        for number, name in sorted(live.keys() | counted.keys())
+        if counted.get((number, name)) != live[number, name]
+    ]
+    running = Counter(
+        job.workload
+        for job in state.live()
+        if job.workload is not None and Reason.WORKLOAD not in job.wait.gates
+    )
+    for workload in state.workloads.by_id.values():
+        most = workload.max_parallel
+        if most is not None and running[workload.id] > most:
+            wrong.append(
+                f"workload {workload.id} has {running[workload.id]} jobs with a slot, and {most} slots"
+            )
+    return wrong
 
 
 def _check_replicas(state: State) -> list[str]:

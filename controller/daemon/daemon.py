@@ -37,6 +37,7 @@ from controller.nodes.ssh.known_hosts import read_legacy_file
 from controller.questions.engine_copy import QuestionRefused
 from controller.questions.replica_client import ReplicaClient
 from controller.questions.start_estimation import start_estimates
+from controller.questions.workload_ends import WorkloadEnds, workload_ends
 from controller.store.errors import StoreFailure, StoreUnavailable
 from controller.store.store import Store
 from controller.user_turns import UserTurns
@@ -111,6 +112,9 @@ class Daemon:
         self.report_turns = UserTurns(1)
         self.verify_turns = UserTurns(1)
         self.questions = ReplicaClient(config, lambda: self.engine, lambda: self.seq, self.settled)
+        self.workload_ends = WorkloadEnds(
+            lambda: self.questions.ask(SAMPLER, workload_ends, now=self.now, keep_replica=False)
+        )
         self.crashes: deque[float] = deque(maxlen=MAX_CRASHES_PER_MINUTE)
         """Times (monotonic clock) at which an input crashed the engine."""
         self._clock = WallClock()

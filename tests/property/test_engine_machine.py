@@ -52,6 +52,7 @@ from wire.cluster.quota import Limits, Quota
 from wire.job.arrays import array_concurrency_limit
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, Restart, Until
+from wire.job.workloads import OnFailure, TaskDependency, WorkloadSpec, WorkloadTask
 from wire.names import JobState
 
 PIPELINE = replace(
@@ -113,6 +114,29 @@ class EngineMachine(NodeRules):
     @rule(array=st.sampled_from(["0-3%1", "0-4%2"]), hold=st.booleans(), restart=RESTARTS)
     def submit_by_and_by(self, array: str, hold: bool, restart: Restart) -> None:
         self.harness.tell(inputs.Submit(spec(1, array=array, hold=hold, restart=restart), "ada"))
+
+    @rule(asked=SPECS, size=st.integers(1, 4), most=st.sampled_from([None, 1, 2]), stop=st.booleans())
+    def submit_workload(self, asked: JobSpec, size: int, most: int | None, stop: bool) -> None:
+        plain = replace(asked, array=None, after=(), after_count=None, after_within_s=None)
+        elements = tuple({"command": ["true", str(index)]} for index in range(size))
+        pairs = tuple((index,) for index in range(size))
+        tasks = (
+            WorkloadTask("one", plain, elements, max_parallel=most),
+            WorkloadTask("two", spec(1), elements, (TaskDependency("one", elements=pairs),)),
+            WorkloadTask("three", spec(1), (), (TaskDependency("two"), TaskDependency("one", Until.ENDED))),
+        )
+        on_failure = OnFailure.STOP if stop else OnFailure.CONTINUE
+        self.harness.tell(inputs.SubmitWorkload(WorkloadSpec(tasks, "w", most, on_failure), "ada"))
+
+    @precondition(lambda self: self.harness.state.workloads.by_id)
+    @rule(data=st.data(), order=st.sampled_from(["cancel", "retry", "retry"]), cancelled=st.booleans())
+    def order_about_a_workload(self, data: st.DataObject, order: str, cancelled: bool) -> None:
+        number = data.draw(st.sampled_from(sorted(self.harness.state.workloads.by_id)))
+        self.harness.tell(
+            inputs.CancelWorkload(number, "ada")
+            if order == "cancel"
+            else inputs.RetryWorkload(number, "ada", cancelled)
+        )
 
     @rule(
         begin=MOMENTS,

@@ -216,12 +216,12 @@ class SimulatedController:
         fresh = Timers(state, self._pipeline.waiting, lambda _event: None, lambda *_job: None)
         same = fresh.due_times == kept.due_times and fresh.gated == kept.gated
         same = same and fresh.dependencies.edges == kept.dependencies.edges
-        throttles = kept.throttles.by_array
-        same = same and fresh.throttles.by_array.keys() == throttles.keys()
+        throttles = kept.throttles.by_group
+        same = same and fresh.throttles.by_group.keys() == throttles.keys()
         if not same or any(
             (slots.holding, slots.waiting) != (throttles[array].holding, throttles[array].waiting)
             or slots.next_element() is not None
-            for array, slots in fresh.throttles.by_array.items()
+            for array, slots in fresh.throttles.by_group.items()
         ):
             raise GuaranteeBroken(JOURNAL_GUARANTEE, "timers differ from those of the state")
 

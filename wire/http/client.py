@@ -56,12 +56,21 @@ from wire.api.tenants import (
     ShareList,
     ShareWeight,
 )
+from wire.api.workloads import (
+    WorkloadAnswer,
+    WorkloadList,
+    WorkloadPreview,
+    WorkloadRequest,
+    WorkloadRetry,
+    WorkloadView,
+)
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.codec import dumps, encode
 from wire.http.opening import open_transport
 from wire.http.transport import Refused, Unreachable
 from wire.job.spec import JobSpec
+from wire.job.workloads import WorkloadSpec
 from wire.names import JobState
 
 __all__ = ["Client", "JobName", "Refused", "Unreachable"]
@@ -335,6 +344,37 @@ class Client:
     def remove_node(self, name: str) -> NodeView:
         """Remove a node and return its last state."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/remove", NodeAction())
+
+    def submit_workload(self, spec: WorkloadSpec, *, key: str = "", as_user: str = "") -> WorkloadAnswer:
+        """Queue all jobs of a workload, or none. If a request is repeated with the same `key`, they are
+        queued only once.
+        """
+        request = WorkloadRequest(spec, key or uuid.uuid4().hex, as_user)
+        return self._post(WorkloadAnswer, "/v1/workloads", request, _KEYED)
+
+    def preview_workload(self, spec: WorkloadSpec, *, as_user: str = "") -> WorkloadPreview:
+        """Return the jobs that a submit would queue, with default values filled in. Nothing is queued."""
+        return self._post(WorkloadPreview, "/v1/workloads/preview", WorkloadRequest(spec, "", as_user))
+
+    def workloads(self, *, user: str = "", everything: bool = False) -> WorkloadList:
+        """Return the workloads with jobs that have not ended; with `everything` all of them."""
+        return self._get(WorkloadList, "/v1/workloads", [("user", user), ("all", int(everything))])
+
+    def workload(self, workload: JobName) -> WorkloadView:
+        """Return one workload with its tasks."""
+        return self._get(WorkloadView, f"/v1/workloads/{_quoted(workload)}")
+
+    def cancel_workload(self, workload: JobName) -> WorkloadAnswer:
+        """Cancel all jobs of a workload that have not ended."""
+        return self._post(WorkloadAnswer, f"/v1/workloads/{_quoted(workload)}/cancel")
+
+    def retry_workload(self, workload: JobName, *, cancelled: bool = False) -> WorkloadAnswer:
+        """Queue new jobs in place of failed jobs, and of jobs that were cancelled because of them. With
+        `cancelled`, jobs that users have cancelled run again, too.
+        """
+        return self._post(
+            WorkloadAnswer, f"/v1/workloads/{_quoted(workload)}/retry", WorkloadRetry(cancelled)
+        )
 
     def services(self) -> ServiceList:
         """Return all services with their replicas."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Mapping
 
-from controller.api.handlers.jobs import bulk_orders, exec_sessions, forecasts, job_table, jobs, logs
+from controller.api.handlers.jobs import (
+    bulk_orders,
+    exec_sessions,
+    forecasts,
+    job_table,
+    jobs,
+    logs,
+    workloads,
+)
 from controller.api.handlers.nodes import hosts, nodes
 from controller.api.handlers.policy import (
     licences,
@@ -83,6 +91,12 @@ JOB_TABLE = (
     integer("since", "Also jobs that ended at this time (seconds since 1970) or later.", 0, MOST),
     integer("until", "Only jobs that were submitted by this time, in seconds since 1970.", 0, MOST),
 )
+WORKLOADS = (
+    string("user", "Only workloads of this user."),
+    flag("all", "1: also workloads whose jobs have all ended."),
+    AFTER,
+    LIMIT,
+)
 LOG = (
     choice(
         "stream",
@@ -135,6 +149,12 @@ ROUTES = (
     Route(
         "POST", "/v1/what-if", ANYONE, forecasts.what_if, query=(WITHIN, PART), refuses=(404, 422), slow=True
     ),
+    Route("POST", "/v1/workloads", SUBMIT, workloads.submit, status=201, refuses=(422, 507)),
+    Route("POST", "/v1/workloads/preview", SUBMIT, workloads.preview, refuses=(422,)),
+    Route("GET", "/v1/workloads", ANYONE, workloads.listing, query=WORKLOADS),
+    Route("GET", "/v1/workloads/{workload}", ANYONE, workloads.show, slow=True),
+    Route("POST", "/v1/workloads/{workload}/cancel", CHANGE_JOBS, workloads.cancel, refuses=(409, 507)),
+    Route("POST", "/v1/workloads/{workload}/retry", CHANGE_JOBS, workloads.retry, refuses=(409, 422, 507)),
     Route("POST", "/v1/jobs/{job}/cancel", CANCEL, jobs.cancel, refuses=(409, 507)),
     Route("POST", "/v1/jobs/{job}/set", SET, jobs.change, refuses=(409, 422, 507)),
     Route("POST", "/v1/jobs/{job}/signal", SIGNAL, jobs.signal, refuses=(409, 422)),

@@ -12,7 +12,7 @@ from controller.core.model.events.nominations import move_cause
 from wire.cluster.mig import counted_models
 from wire.job.spec import gpus_text
 from wire.names import WHOLE_GPU
-from wire.text import duration, printable
+from wire.text import counted, duration, printable
 
 Facts = Mapping[str, Any]
 
@@ -83,6 +83,18 @@ def _job_queued(facts: Facts) -> str:
     return f"{facts['user']} submitted job {label} ({name})"
 
 
+def _workload_submitted(facts: Facts) -> str:
+    asked = facts["asked"]
+    name = f" ({asked['name']})" if asked["name"] else ""
+    tasks = _shortened([task["name"] for task in asked["tasks"]])
+    return f"{facts['user']} submitted workload {facts['workload']}{name}: {tasks}"
+
+
+def _workload_retried(facts: Facts) -> str:
+    count = counted(len(facts["replaced"]), "job")
+    return f"{facts['by']} retried {count} of workload {facts['workload']}"
+
+
 def _shortened(words: Sequence[str], most: int = 6) -> str:
     """Return the words as a list for a sentence. If there are more than `most`, only the first `most` are
     listed, followed by the number of the others."""
@@ -100,6 +112,7 @@ _GATES = {
     "array": "is now within the limit of running jobs of its array",
     "dependency": "has no unmet dependencies now",
     "begin": "has reached its begin time",
+    "workload": "is now within the limit of running jobs of its workload",
     "backoff": "has waited long enough after its last attempt",
 }
 
@@ -347,6 +360,8 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "HealthChanged": lambda facts: (
         f"job {facts['job']} is {'healthy' if facts['healthy'] else 'unhealthy'}{_because(facts['why'])}"
     ),
+    "WorkloadSubmitted": _workload_submitted,
+    "WorkloadRetried": _workload_retried,
     "ServiceRestarted": "{by} restarted service {service}",
     "ServiceScaled": lambda facts: (
         f"{facts['by']} set service {facts['service']} to {facts['replicas']} replicas"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import replace
 
 from controller.core.cluster.gpus.gpu_requirements import milli_by_model
@@ -13,13 +14,14 @@ from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
 from controller.core.quota.quotas import Quotas
-from controller.core.quota.usage_counters import QUEUED, RUNNING, queue_user
+from controller.core.quota.usage_counters import QUEUED, RUNNING, TenantKey, queue_user
 from wire.cluster.quota import SCOPES
 from wire.job.spec import JobSpec
 from wire.text import counted, duration, printable
 
 DEFAULT_QUEUE = "default"
 LONGEST_NAME = 200
+NO_OTHER_JOBS: Mapping[TenantKey, int] = {}
 QUOTA_HINT = "'corral quota list' shows all quotas and how much of each is used."
 
 
@@ -109,12 +111,14 @@ def quota_refusal(
     count: int,
     now: float,
     was: JobSpec | None = None,
+    with_these: Mapping[TenantKey, int] = NO_OTHER_JOBS,
 ) -> Refusal | None:
     """Return a refusal if `count` more jobs may not be queued, otherwise None.
 
     The jobs are refused if a tenant (user, project or queue) has too many waiting jobs, or if one job alone
     exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants of `was` count the job
-    as waiting already, so the job is not counted twice for them.
+    as waiting already, so the job is not counted twice for them. `with_these` has by tenant the number of
+    other jobs that are to be queued together with these.
     """
     if quotas.unlimited:
         return None
@@ -129,9 +133,11 @@ def quota_refusal(
     none = [0] * len(quotas.models)
     counted = () if was is None else quotas.accounts.tenants_of(user, was)
     kept = {account.key: [0, 0, 0, 0, -count, 0, *none] for account in counted}
+    kept.update((key, [0, 0, 0, 0, others, 0, *none]) for key, others in with_these.items())
     over = quotas.over_hard(user, spec, (0, 0, 0, 0, count, 0, *none), now, kept)
     if over is None:
-        return _too_many_jobs(quotas, spec, user, count, was)
+        others = with_these.get(queue_user(spec.queue, user), 0)
+        return _too_many_jobs(quotas, spec, user, count, was, others)
     more = f", and these are {count} more" if count > 1 else ""
     return Refusal("over_quota", f"{over}{more}", hint=f"Wait until some have started. {QUOTA_HINT}")
 
@@ -152,7 +158,7 @@ def _never_on_any_model(
 
 
 def _too_many_jobs(
-    quotas: Quotas, spec: JobSpec, user: str, count: int, was: JobSpec | None
+    quotas: Quotas, spec: JobSpec, user: str, count: int, was: JobSpec | None, others: int
 ) -> Refusal | None:
     """Return a refusal if the user would have too many waiting and running jobs in the queue; otherwise None.
     `was` is the spec before an edit.
@@ -161,7 +167,7 @@ def _too_many_jobs(
     if most is None:
         return None
     used = quotas.accounts.tenant(queue_user(spec.queue, user)).used
-    present = used[QUEUED] + used[RUNNING]
+    present = used[QUEUED] + used[RUNNING] + others
     more = count if was is None or was.queue != spec.queue else 0
     if not more or present + more <= most:
         return None

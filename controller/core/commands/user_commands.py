@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from controller.core.cluster.licences import never_available
 from controller.core.commands.admission import (
+    NO_OTHER_JOBS,
     apply_queue_rule,
     hours_refusal,
     labels_added_by_queue,
@@ -37,6 +38,7 @@ from controller.core.model.services import Replica
 from controller.core.model.start_estimates import should_record
 from controller.core.placement.placer import Placer
 from controller.core.quota.projects import project_notes
+from controller.core.quota.usage_counters import TenantKey
 from wire.cluster.quota import ANY_NAME
 from wire.job.arrays import array_indices
 from wire.job.spec import JobSpec, is_storable, spec_problems
@@ -53,7 +55,7 @@ class UserCommands:
     """Handles commands of users on jobs. A command is executed completely, or it is refused and changes
     nothing.
 
-    Checks of a submit (`_examine`; an edit has the same checks for the changed fields)
+    Checks of a submit (`examine`; an edit has the same checks for the changed fields)
     1. The spec must be valid, and its queue and its profile must accept the spec. The user must be allowed to
        use the project. The request must be within the ceilings (the most that the user may ask for).
     2. Missing CPU and memory are filled in (`DefaultSizes`).
@@ -84,9 +86,7 @@ class UserCommands:
         known = self._state.keys.get((given.user, given.key)) if given.key else None
         if known:
             return Accepted(tuple(known))
-        if given.key and (not is_storable(given.key) or len(given.key) > MAX_KEY):
-            return Refusal("invalid", f"must be Unicode text of at most {MAX_KEY} characters", "key")
-        examined = self._examine(given, now)
+        examined = key_refusal(given.key) or self.examine(given, now)
         if isinstance(examined, Refusal):
             return examined
         admitted, from_queue, indices = examined
@@ -96,7 +96,7 @@ class UserCommands:
         met, lost = admitted.met, admitted.lost
         for number, index in enumerate(indices):
             closed, job = admitted.gates_of(number), first + number
-            self._sizes.note(job, spec)
+            self.note_size(job, spec)
             self._record(
                 JobQueued(
                     *(job, now, spec, given.user, given.key, array, index, closed, met, lost, from_queue),
@@ -105,16 +105,27 @@ class UserCommands:
             )
         return Accepted(tuple(range(first, first + len(indices))), project_notes(given.spec, spec))
 
+    def note_size(self, job: int, spec: JobSpec) -> None:
+        """Remember a new job whose default CPU and memory are provisional."""
+        self._sizes.note(job, spec)
+
     def preview(self, given: inputs.Submit, now: float) -> JobSpec | Refusal:
         """Return the spec that a submit would queue, with its defaults filled in. Nothing is queued."""
-        examined = self._examine(given, now)
+        examined = self.examine(given, now)
         return examined if isinstance(examined, Refusal) else examined[0].spec
 
-    def _examine(
-        self, given: inputs.Submit, now: float
+    def examine(
+        self,
+        given: inputs.Submit,
+        now: float,
+        count: int | None = None,
+        with_these: Mapping[TenantKey, int] = NO_OTHER_JOBS,
     ) -> Refusal | tuple[AdmittedSpec, tuple[str, ...], Sequence[int | None]]:
         """Check a submit. Return a refusal, or the admitted spec, the node labels that its queue added, and
         the indices of its array elements.
+
+        `count` is the number of jobs with this request; None means all elements of the array. `with_these`
+        has by tenant the number of other jobs that are to be queued together with these.
         """
         wrong = spec_problems(given.spec)
         if wrong:
@@ -145,7 +156,12 @@ class UserCommands:
         refusal = (
             self._never(placer, spec, ask, from_queue, given.user)
             or hours_refusal(self._state.quotas, spec, now)
-            or quota_refusal(self._state.quotas, placer, spec, ask, given.user, len(indices), now)
+            or quota_refusal(
+                *(self._state.quotas, placer, spec, ask, given.user),
+                len(indices) if count is None else count,
+                now,
+                with_these=with_these,
+            )
         )
         return refusal or (admitted, from_queue, indices)
 
@@ -397,6 +413,13 @@ class UserCommands:
         if job is not None and job.ready and not job.wait.alarmed:
             self._record(WaitAlarmed(job.id, now, now - job.ready_at, given.usual_s))
         return DONE
+
+
+def key_refusal(key: str) -> Refusal | None:
+    """Return a refusal if the idempotency key cannot be stored, otherwise None."""
+    if is_storable(key) and len(key) <= MAX_KEY:
+        return None
+    return Refusal("invalid", f"must be Unicode text of at most {MAX_KEY} characters", "key")
 
 
 def _operates(asker: inputs.Requester | None) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from controller.core.lifecycle.waiting.array_throttle import ArrayThrottles
 from controller.core.lifecycle.waiting.dependencies import (
     DependencyIndex,
     Target,
@@ -17,6 +16,7 @@ from controller.core.lifecycle.waiting.dependencies import (
 )
 from controller.core.lifecycle.waiting.gates import opens_at
 from controller.core.lifecycle.waiting.priority_inheritance import PriorityInheritance
+from controller.core.lifecycle.waiting.throttle import ARRAYS, WORKLOADS, Throttles
 from controller.core.model.events.attempts import (
     AttemptExited,
     AttemptStarted,
@@ -32,6 +32,7 @@ from controller.core.model.job import NEVER, Job
 from controller.core.model.wait_state import WaitRules
 from controller.core.state.state import State
 from wire.job.start_conditions import Until
+from wire.job.workloads import OnFailure
 from wire.names import JobState, Reason
 from wire.text import duration
 
@@ -73,7 +74,10 @@ class Timers:
         """Ids of queued jobs that are not held and have a closed gate."""
         self.dependencies = DependencyIndex(state)
         self.inheritance = PriorityInheritance(state)
-        self.throttles = ArrayThrottles(state.live())
+        self.throttles = Throttles(ARRAYS, state)
+        self.workload_throttles = Throttles(WORKLOADS, state)
+        self.failures: dict[int, int] = {}
+        """The failed job of each workload whose waiting jobs must be cancelled because of it."""
         self.changed: list[int] = []
         """Ids of jobs with a new event on whose state a dependency of other jobs may depend."""
         self.due_times: dict[int, float] = {}
@@ -111,12 +115,25 @@ class Timers:
                 self.changed.append(job.id)
         if job.array is not None:
             self.throttles.update(job)
+        if job.workload is not None:
+            self.workload_throttles.update(job)
+            if isinstance(event, JobEnded) and event.state is JobState.FAILED and self._stops(job.workload):
+                self.failures[job.workload] = job.id
 
     def settle(self, now: float) -> None:
-        """Record which dependencies are met or can never be met, which array elements get slots and which
-        priorities jobs inherit. Repeat this until nothing changes any more.
+        """Cancel the waiting jobs of workloads that stop at a failure. Record which dependencies are met or
+        can never be met, which jobs get slots of their array or workload, and which priorities jobs inherit.
+        Repeat this until nothing changes any more.
         """
-        while self.changed or self.throttles.unsettled or self.inheritance.changed:
+        while (
+            self.failures
+            or self.changed
+            or self.throttles.unsettled
+            or self.workload_throttles.unsettled
+            or self.inheritance.changed
+        ):
+            while self.failures:
+                self._cancel_waiting(*self.failures.popitem(), now)
             for number in self.changed:
                 # The list `changed` grows during the loop, because each decision causes events about further
                 # jobs.
@@ -128,8 +145,24 @@ class Timers:
             self.changed.clear()
             if self.throttles.unsettled:
                 self.throttles.settle(now, self._record)
+            if self.workload_throttles.unsettled:
+                self.workload_throttles.settle(now, self._record)
             for inherited in self.inheritance.settle(now):
                 self._record(inherited)
+
+    def _stops(self, workload: int) -> bool:
+        """Return whether a failure of a job cancels the waiting jobs of this workload."""
+        found = self._state.workloads.by_id.get(workload)
+        return found is not None and found.on_failure is OnFailure.STOP
+
+    def _cancel_waiting(self, workload: int, failed: int, now: float) -> None:
+        """Cancel the waiting jobs of a workload, because a job of the workload has failed."""
+        detail = f"job {self._state.jobs[failed].label} of its workload has failed"
+        for task in self._state.workloads.by_id[workload].tasks.values():
+            for number in task.ids():
+                job = self._state.jobs.get(number)
+                if job is not None and job.state is JobState.QUEUED:
+                    self._end(job, Reason.WORKLOAD, detail, now, JobState.CANCELLED)
 
     def on_data_found(self, given: DataFound, now: float) -> None:
         """Mark the dependencies on a file path as met, because the path exists now."""

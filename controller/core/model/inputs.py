@@ -14,6 +14,7 @@ from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.job.affinity import Taint
 from wire.job.spec import JobSpec
+from wire.job.workloads import WorkloadSpec
 from wire.names import GpuHealth, JobState, TroubleKind
 
 
@@ -71,6 +72,37 @@ class Submit(Input):
     """
     asker: Requester | None = None
     """The user that sends the submit; None in a simulation, in which everything is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitWorkload(Input):
+    """Queue all jobs of a workload, or none. `key`, `known` and `asker` are as in Submit."""
+
+    asked: WorkloadSpec
+    user: str
+    key: str = ""
+    known: Mapping[str, JobState] = field(default_factory=dict)
+    asker: Requester | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelWorkload(Input):
+    """Cancel all jobs of a workload that have not ended."""
+
+    workload: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetryWorkload(Input):
+    """Queue new jobs in place of the jobs of a workload that have failed, and of those that were cancelled
+    because of them. With `cancelled` also in place of jobs that users have cancelled.
+    """
+
+    workload: int
+    by: str
+    cancelled: bool = False
+    asker: Requester | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,11 +521,13 @@ class Tick(Input):
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """The input was accepted and carried out. `jobs` are the ids of the submitted or changed jobs. `notes`
-    are sentences for the user about changes that the controller made to the spec of a submit.
+    are sentences for the user about changes that the controller made to the spec of a submit. `workload` is
+    the id of a submitted workload.
     """
 
     jobs: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    workload: int | None = None
 
 
 DONE = Accepted()

@@ -198,6 +198,10 @@ class Job:
     """All moves of the job to other nodes, the latest last."""
     replica: Replica | None = None
     """The place of the job in its service; None for a job that was submitted."""
+    workload: int | None = None
+    """The workload to which the job belongs; None for a job in no workload."""
+    task: str = ""
+    """The task of its workload to which the job belongs."""
     short: ShortLimit | None = None
     """The time limit of the present attempt, if it is shorter than the job requests (`--time-min`)."""
     limit_raised: bool = False

@@ -147,6 +147,8 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         made["CORRAL_ARRAY_ID"] = made["SLURM_ARRAY_JOB_ID"] = str(job.array)
         made["CORRAL_ARRAY_INDEX"] = made["SLURM_ARRAY_TASK_ID"] = str(job.index)
         made.update(_slurm_array_variables(job.spec.array or ""))
+    if job.workload is not None:
+        made["CORRAL_WORKLOAD_ID"], made["CORRAL_TASK"] = str(job.workload), job.task
     if job.spec.batch:
         made.update(_slurm_batch_variables(job, len(nodes)))
     else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from wire.names import Reason
 
-GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF, Reason.ARRAY)
+GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF, Reason.ARRAY, Reason.WORKLOAD)
 """All gates of jobs in a fixed order. The first closed gate is shown as the reason why a job waits."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from controller.core.model.events.controller import JournalSealed, PluginFailed
 from controller.core.model.events.event import Event
 from controller.core.model.events.nominations import RebalancePlanned
-from controller.core.state.changes import attempts, nodes, nominations, queued, tenants
+from controller.core.state.changes import attempts, nodes, nominations, queued, tenants, workloads
 from controller.core.state.state import State
 
 
@@ -27,6 +27,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     **nominations.APPLIED,
     **nodes.APPLIED,
     **tenants.APPLIED,
+    **workloads.APPLIED,
     RebalancePlanned: _nothing,
     PluginFailed: _nothing,
     JournalSealed: _nothing,

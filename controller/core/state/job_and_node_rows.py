@@ -108,6 +108,9 @@ class JobRecord(JobFields):
     """The operator that holds the job. Only the row of such a job has this field."""
     replica: Replica | None = None
     """The place of the job in its service. Only the row of a replica has this field."""
+    workload: int | None = None
+    task: str = ""
+    """The workload of the job and its task there. Only the row of a job in a workload has these fields."""
     short: ShortLimit | None = None
     limit_raised: bool = False
     """See Job. Only the row of a job with such a limit has `short` or `limit_raised`."""
@@ -193,6 +196,8 @@ def _job_row(job: Job, spec: str | None) -> JobRow:
         body["operator_hold"] = job.operator_hold
     if job.replica is not None:
         body["replica"] = encode(job.replica)
+    if job.workload is not None:
+        body["workload"], body["task"] = job.workload, job.task
     if job.short is not None:
         body["short"] = encode(job.short)
     if job.limit_raised:
@@ -288,6 +293,8 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
         operator_hold=record.operator_hold,
         replica=record.replica,
         last=record.last,
+        workload=record.workload,
+        task=record.task,
         healthy=record.healthy,
         short=record.short,
         limit_raised=record.limit_raised,

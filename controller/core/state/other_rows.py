@@ -37,6 +37,7 @@ from controller.core.model.events.attempts import (
 from controller.core.model.events.controller import ConfigApplied
 from controller.core.model.events.event import Event, JobEvent
 from controller.core.model.events.nodes import HostKeyPinned, NodeRemoved
+from controller.core.model.events.queued import JobQueued
 from controller.core.model.events.reservations import (
     ReservationBegan,
     ReservationCancelled,
@@ -45,12 +46,14 @@ from controller.core.model.events.reservations import (
 )
 from controller.core.model.events.services import ServiceRestarted, ServiceScaled
 from controller.core.model.events.tenants import BudgetReached, HoursChanged, QuotaSet, QuotaUnset, ShareSet
+from controller.core.model.events.workloads import WorkloadRetried, WorkloadSubmitted
 from controller.core.model.rows import NoteRow
 from controller.core.model.services import ServiceOrders
 from controller.core.model.start_estimates import load_score
 from controller.core.quota.usage_counters import TenantKey
 from controller.core.reservations.reservations import Reservation
 from controller.core.state.state import AppliedConfig, State
+from controller.core.state.workloads import Workload
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.codec import decode, dumps, encode
@@ -108,6 +111,7 @@ def clear_note_changes(state: State) -> None:
     state.estimates.changed.clear()
     state.estimates.rescored.clear()
     state.nodes.datasets.changed.clear()
+    state.workloads.dropped.clear()
     state.offqueue.touched.clear()
     state.offqueue.ended.clear()
     state.offqueue.charged.clear()
@@ -299,6 +303,25 @@ def _load_services(state: State, notes: list[Note]) -> None:
         state.services[name] = decode(ServiceOrders, body, f"notes[{name}]")
 
 
+# --- workloads ---
+
+
+def _workload(state: State, number: int) -> Note:
+    found = state.workloads.by_id.get(number)
+    return str(number), None if found is None else encode(found)
+
+
+def _workload_of(state: State, event: Any) -> tuple[int, ...]:
+    number = state.jobs[event.job].workload if isinstance(event, JobEvent) else event.workload
+    return () if number is None else (number,)
+
+
+def _load_workloads(state: State, notes: list[Note]) -> None:
+    loaded = [decode(Workload, body, f"notes[{name}]") for name, body in notes]
+    for workload in sorted(loaded, key=lambda each: each.id):
+        state.workloads.add(workload)
+
+
 # --- host keys, off-queue processes, configuration ---
 
 
@@ -467,6 +490,15 @@ NOTE_KINDS = (
         load=_load_services,
         events=(ServiceRestarted, ServiceScaled),
         of_event=lambda _state, event: (event.service,),
+    ),
+    NoteKind(
+        "workload",
+        keys=lambda state: state.workloads.by_id,
+        note=_workload,
+        load=_load_workloads,
+        events=(WorkloadSubmitted, WorkloadRetried, JobQueued, JobEnded),
+        of_event=_workload_of,
+        listed=lambda state: state.workloads.dropped,
     ),
     NoteKind(
         "runs",

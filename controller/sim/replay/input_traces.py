@@ -91,6 +91,7 @@ from controller.core.model.events.tenants import (
     QuotaUnset,
     ShareSet,
 )
+from controller.core.model.events.workloads import WorkloadRetried, WorkloadSubmitted
 from controller.core.model.inputs import Input, Requester
 from controller.core.model.start_estimates import PROMISE
 from controller.core.rebalance.rebalancer import STRATEGY
@@ -211,9 +212,15 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
             lambda event, _: inputs.Submit(event.spec, event.user, event.key, _known(event)),
             # One submit makes all elements of a job array, so only the event of the first element proves a
             # submit.
-            lambda event, _: event.array in (None, event.job) and event.replica is None,
+            lambda event, _: (
+                event.array in (None, event.job) and event.replica is None and event.workload is None
+            ),
         ),
     ),
+    inputs.SubmitWorkload: (InputTrace(WorkloadSubmitted),),
+    inputs.RetryWorkload: (InputTrace(WorkloadRetried),),
+    # The end of each job shows an input Cancel.
+    inputs.CancelWorkload: (),
     inputs.Cancel: (
         InputTrace(StopRequested, shows=lambda event, _: event.reason is Reason.USER),
         InputTrace(

@@ -79,6 +79,7 @@ Some fields need more than their route does:
 | `config` of a what-if | operator |
 | `text` and `previous` of a configuration that is applied | admin |
 | each job of `POST /v1/jobs/orders` | what the route for one such job needs |
+| cancel and retry of a workload | what the cancel of its jobs needs |
 
 "own" is a shell that the caller has opened; for other shells the answer is 404.
 

@@ -87,6 +87,7 @@ from controller.core.model.events.tenants import (
     QuotaUnset,
     ShareSet,
 )
+from controller.core.model.events.workloads import WorkloadRetried, WorkloadSubmitted
 from controller.core.model.services import Replica
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.engine_harness import facts, spec
@@ -95,6 +96,7 @@ from wire.agent.reports import Checkpoint
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
+from wire.job.workloads import WorkloadSpec, WorkloadTask
 from wire.names import GpuHealth, JobState, Reason
 
 TOLD: list[tuple[Event, str]] = [
@@ -104,6 +106,11 @@ TOLD: list[tuple[Event, str]] = [
         JobQueued(7, 1.0, spec(), "ada", replica=Replica("web", 2, "ab12")),
         "job 7 was queued for replica 2 of service web",
     ),
+    (
+        WorkloadSubmitted(1.0, 3, WorkloadSpec((WorkloadTask("train", spec()),), "sweep"), "ada"),
+        "ada submitted workload 3 (sweep): train",
+    ),
+    (WorkloadRetried(1.0, 3, "ada", (7, 8)), "ada retried 2 jobs of workload 3"),
     (HealthChanged(7, 1.0, 1, True), "job 7 is healthy"),
     (HealthChanged(7, 1.0, 1, False, "HTTP status 503"), "job 7 is unhealthy: HTTP status 503"),
     (ServiceRestarted(1.0, "web", "root"), "root restarted service web"),

@@ -64,5 +64,7 @@ def _view(entry: JournalEntry, facts: dict[str, Any], labels: Mapping[int, str])
     if spec is not None:
         spec.pop("env", None)
         spec["command"] = spec["command"][:1]
+    if entry.kind == "WorkloadSubmitted":
+        facts["asked"]["tasks"] = [task["name"] for task in facts["asked"]["tasks"]]
     label = "" if entry.job is None else labels.get(entry.job, str(entry.job))
     return EventView(entry.seq, entry.at, entry.kind, text, entry.job, entry.node, facts, label)

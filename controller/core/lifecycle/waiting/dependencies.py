@@ -108,7 +108,7 @@ class DependencyIndex:
         """
         label, until = target
         if label == changed.label:
-            return _job_outcome(changed, until)
+            return job_outcome(changed, until)
         array = self._state.arrays[int(label)]
         pending = self._pending.get(target)
         elements = [changed]
@@ -143,7 +143,7 @@ def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobSta
     if array is None:
         job = state.find(dependency.job)
         if job is not None:
-            return _job_outcome(job, dependency.until)
+            return job_outcome(job, dependency.until)
         return None if old_end is None else outcome_from_end(dependency.until, old_end)
     decisive = dependency.until is Until.NOT_OK
     if old_end is not None and outcome_from_end(dependency.until, old_end) is decisive:
@@ -179,7 +179,7 @@ def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> 
     """
     decisive = until is Until.NOT_OK
     for element in elements:
-        found = _job_outcome(element, until)
+        found = job_outcome(element, until)
         if found is decisive:
             return found
         if found is not None:
@@ -187,7 +187,7 @@ def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> 
     return None if pending else not decisive
 
 
-def _job_outcome(job: Job, until: Until) -> bool | None:
+def job_outcome(job: Job, until: Until) -> bool | None:
     """Return True if the job meets the condition `until`, False if it can never meet it, None if neither is
     certain yet.
     """
@@ -232,7 +232,7 @@ def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) 
     label, until = target
     array = array_elements(state, label)
     jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]
-    cause = next((job for job in jobs if job is not None and _job_outcome(job, until) is False), None)
+    cause = next((job for job in jobs if job is not None and job_outcome(job, until) is False), None)
     hopeless = f"job {label} can no longer {_VERBS[until]}"
     if cause is None:
         return f"{hopeless}: it is {known[label].value}" if label in known else hopeless

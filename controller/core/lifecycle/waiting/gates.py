@@ -20,6 +20,7 @@ from controller.core.lifecycle.waiting.dependencies import (
     why_impossible,
 )
 from controller.core.lifecycle.waiting.priority_inheritance import inherited_text
+from controller.core.lifecycle.waiting.throttle import workload_limit
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER, Job
 from controller.core.model.wait_state import GATES, WaitRules, with_gate
@@ -117,7 +118,7 @@ def readmit(
     cycle = [] if same else find_cycle(state, job, admitted.spec.after)
     if cycle:
         return Refusal("invalid", f"the jobs would wait for each other: {' → '.join(cycle)}", "after")
-    staying = {Reason.BACKOFF, Reason.ARRAY} | ({Reason.DEPENDENCY} if same else set())
+    staying = {Reason.BACKOFF, Reason.ARRAY, Reason.WORKLOAD} | ({Reason.DEPENDENCY} if same else set())
     gates = {*admitted.gates, *(gate for gate in wait.gates if gate in staying)}
     met, gone = (wait.met, wait.lost) if same else (admitted.met, admitted.lost)
     if job.state is not JobState.QUEUED:
@@ -188,6 +189,9 @@ def _gate_text(state: State, job: Job, gate: Reason, now: float) -> str:
     if gate is Reason.ARRAY:
         most = array_concurrency_limit(job.spec.array or "")
         return f"waits for a slot: {most} of array {job.array} may run at once"
+    if gate is Reason.WORKLOAD:
+        most = workload_limit(state, job)
+        return f"waits for a slot: {most} jobs of workload {job.workload} may run at once"
     return f"waits {left} before it starts again ({job.detail})"
 
 

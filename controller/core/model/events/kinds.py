@@ -15,6 +15,7 @@ from controller.core.model.events import (
     reservations,
     services,
     tenants,
+    workloads,
 )
 from controller.core.model.events.event import Event
 from wire.codec import decode, dumps, encode
@@ -34,6 +35,7 @@ MODULES: tuple[ModuleType, ...] = (
     tenants,
     reservations,
     services,
+    workloads,
     controller,
 )
 """The modules of events. Each class in them that derives from Event is one kind of event."""

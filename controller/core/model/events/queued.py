@@ -30,6 +30,9 @@ class JobQueued(JobEvent):
     """The labels that the job's queue added to the job's selector."""
     replica: Replica | None = None
     """The place of the job in its service; None for a job that was submitted."""
+    workload: int | None = None
+    """The workload to which the job belongs, and the name of its task there."""
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,6 +285,8 @@ def _job_ended(state: State, event: JobEnded) -> None:
     state.note_ended(job)
     if job.replica is not None:
         state.drop_replica(job)
+    if job.workload is not None:
+        state.workloads.count_end(job, event.at)
 
 
 def _gpu_fault_noted(state: State, event: GpuFaultNoted) -> None:

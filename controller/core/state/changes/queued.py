@@ -45,8 +45,12 @@ def _job_queued(state: State, event: JobQueued) -> None:
         wait=Wait(event.gates, met=event.met, lost=event.lost) if event.gates else NEVER_WAITED,
         reason=Reason.HELD if event.spec.hold else Reason.NEW,
         replica=event.replica,
+        workload=event.workload,
+        task=event.task,
     )
     state.index(job)
+    if event.workload is not None:
+        state.workloads.by_id[event.workload].tasks[event.task].add(job.id)
     state.accounts.add_queued(job)
     state.shares.add_job(state.tenant(job))
     if state.nodes.demand.add(job.ask.part):

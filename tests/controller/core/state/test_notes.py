@@ -21,6 +21,7 @@ from tests.controller.core.services.services import pipeline_with, service
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
+from wire.job.workloads import WorkloadSpec, WorkloadTask
 
 
 def world_with_every_kind_of_note() -> EngineHarness:
@@ -42,6 +43,8 @@ def world_with_every_kind_of_note() -> EngineHarness:
     harness.tell(inputs.OffQueueProcessSeen("a", "GPU-1", "eve", 8, "python"))
     harness.tell(inputs.OffQueueProcessGone("a", "GPU-1", "eve"))
     harness.tell(inputs.ApplyConfig("digest", "root"))
+    asked = WorkloadSpec((WorkloadTask("one", spec(1, hold=True)),))
+    harness.tell(inputs.SubmitWorkload(asked, "ada"))
     for _ in range(12):  # because a run time is predicted only after several jobs of the same kind
         job = harness.submit(spec(1, time_limit_s=7_200, datasets=("imagenet",)))
         harness.tell(inputs.NoteStart(job, "likely", harness.now + 60))

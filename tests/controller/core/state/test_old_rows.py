@@ -67,6 +67,8 @@ def test_every_field_of_a_job_is_in_its_row_or_follows_from_the_row() -> None:
         "profile",
         "operator_hold",
         "replica",
+        "workload",
+        "task",
         "healthy",
         "last",
         "warned_end",

@@ -1,0 +1,110 @@
+"""API bodies of workloads, and of the queue in which each workload or array is one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from wire.job.spec import JobSpec
+from wire.job.workloads import OnFailure, WorkloadSpec
+from wire.names import JobState
+
+
+@dataclass(frozen=True)
+class WorkloadRequest:
+    """A workload to submit. If the same user repeats a request with the same `key`, nothing more is
+    submitted, and the answer has the first workload.
+    """
+
+    spec: WorkloadSpec
+    key: str = ""
+    as_user: str = ""
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """A task of a workload, and the number of its jobs in each state. Jobs that a retry has replaced are not
+    counted. `total` is the number of all others. `after` names the tasks on which the task depends.
+    """
+
+    name: str
+    total: int
+    waiting: int = 0
+    running: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    after: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    """The labels of its jobs, such as 12, or 12_[0-9] for elements of array 12. Old labels may be missing."""
+
+
+@dataclass(frozen=True)
+class WorkloadView:
+    """A workload, with the sum of the numbers of its tasks.
+
+    `state` is QUEUED before its first job has started, then RUNNING until its last job has ended. After that
+    it is FAILED if a job has failed, otherwise CANCELLED if a job was cancelled, otherwise COMPLETED.
+    """
+
+    id: int
+    name: str
+    user: str
+    state: JobState
+    submitted_at: float
+    total: int
+    waiting: int
+    running: int
+    completed: int
+    failed: int
+    cancelled: int
+    tasks: tuple[TaskView, ...] = ()
+    max_parallel: Optional[int] = None
+    on_failure: OnFailure = OnFailure.CONTINUE
+    retries: int = 0
+    ended_at: Optional[float] = None
+    ends_at: Optional[float] = None
+    """The expected end of its last job, from a forecast with predicted run times; None if it is not known."""
+
+
+@dataclass(frozen=True)
+class WorkloadList:
+    """Workloads, ordered by id. `seq` is the number of the newest journal entry that the list includes."""
+
+    workloads: tuple[WorkloadView, ...]
+    seq: int
+
+
+@dataclass(frozen=True)
+class WorkloadAnswer:
+    """A workload after a submit, cancel or retry, and the ids of the jobs that were queued or cancelled."""
+
+    workload: WorkloadView
+    jobs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkloadRetry:
+    """An order to run failed jobs of a workload again, and the jobs that were cancelled because of them. With
+    `cancelled`, jobs that users have cancelled run again, too.
+    """
+
+    cancelled: bool = False
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """A job that a submit of a workload would queue, with its defaults. `index` is its place in its task."""
+
+    task: str
+    index: Optional[int]
+    after: tuple[str, ...]
+    """The tasks for which the job waits."""
+    spec: JobSpec
+
+
+@dataclass(frozen=True)
+class WorkloadPreview:
+    """The jobs that a submit of a workload would queue. Nothing was queued."""
+
+    jobs: tuple[PlannedJob, ...]
