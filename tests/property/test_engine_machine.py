@@ -52,8 +52,8 @@ from wire.cluster.quota import Limits, Quota
 from wire.job.arrays import array_concurrency_limit
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, Restart, Until
-from wire.job.workloads import OnFailure, TaskDependency, WorkloadSpec, WorkloadTask
 from wire.names import JobState
+from wire.workload.spec import OnFailure, TaskDependency, WorkloadSpec, WorkloadTask
 
 PIPELINE = replace(
     PLAIN,

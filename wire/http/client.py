@@ -56,7 +56,14 @@ from wire.api.tenants import (
     ShareList,
     ShareWeight,
 )
-from wire.api.workloads import (
+from wire.cluster.quota import Quota
+from wire.cluster.reservation import ReservationSpec
+from wire.codec import dumps, encode
+from wire.http.opening import open_transport
+from wire.http.transport import Refused, Unreachable
+from wire.job.spec import JobSpec
+from wire.names import JobState
+from wire.workload.bodies import (
     WorkloadAnswer,
     WorkloadList,
     WorkloadPreview,
@@ -64,14 +71,7 @@ from wire.api.workloads import (
     WorkloadRetry,
     WorkloadView,
 )
-from wire.cluster.quota import Quota
-from wire.cluster.reservation import ReservationSpec
-from wire.codec import dumps, encode
-from wire.http.opening import open_transport
-from wire.http.transport import Refused, Unreachable
-from wire.job.spec import JobSpec
-from wire.job.workloads import WorkloadSpec
-from wire.names import JobState
+from wire.workload.spec import WorkloadSpec
 
 __all__ = ["Client", "JobName", "Refused", "Unreachable"]
 

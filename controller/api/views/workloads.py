@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from controller.core.state.workloads import Task, Workload
-from wire.api.workloads import TaskView, WorkloadView
-from wire.job.workloads import array_text
 from wire.names import JobState
+from wire.workload.bodies import TaskView, WorkloadView
+from wire.workload.spec import array_text
 
 
 def workload_view(state: State, workload: Workload, ends_at: float | None, *, labels: bool) -> WorkloadView:

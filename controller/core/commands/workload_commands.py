@@ -20,8 +20,8 @@ from controller.core.state.workloads import Workload
 from wire.codec import Malformed
 from wire.job.spec import JobSpec, spec_problems, with_values
 from wire.job.start_conditions import Dependency
-from wire.job.workloads import WorkloadSpec, WorkloadTask, in_order, job_specs, workload_problems
 from wire.names import Reason
+from wire.workload.spec import WorkloadSpec, WorkloadTask, in_order, job_specs, workload_problems
 
 FREE = ("command", "name", "env", "output", "error", "comment")
 """Fields that decide neither whether nor where a job can run. Jobs of a task that differ only in these are

@@ -13,8 +13,8 @@ from controller.core.state.workloads import Workload
 from wire.job.arrays import array_concurrency_limit
 from wire.job.spec import JobSpec, with_values
 from wire.job.start_conditions import Dependency
-from wire.job.workloads import array_text
 from wire.names import JobState, Reason
+from wire.workload.spec import array_text
 
 ELEMENTS = 500
 """The most elements of one new array. The text of the array, which each job stores, stays short."""

@@ -32,9 +32,9 @@ from controller.core.model.job import NEVER, Job
 from controller.core.model.wait_state import WaitRules
 from controller.core.state.state import State
 from wire.job.start_conditions import Until
-from wire.job.workloads import OnFailure
 from wire.names import JobState, Reason
 from wire.text import duration
+from wire.workload.spec import OnFailure
 
 PLACED_STATES = (JobState.SCHEDULED, JobState.RUNNING)
 _OF_MEMBERS = (AttemptStarted, AttemptExited, MembersStarted, MembersExited)

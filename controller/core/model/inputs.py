@@ -14,8 +14,8 @@ from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.job.affinity import Taint
 from wire.job.spec import JobSpec
-from wire.job.workloads import WorkloadSpec
 from wire.names import GpuHealth, JobState, TroubleKind
+from wire.workload.spec import WorkloadSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from controller.core.model.events.workloads import WorkloadSubmitted
 from controller.core.model.job import Job
-from wire.job.workloads import OnFailure
 from wire.names import JobState
+from wire.workload.spec import OnFailure
 
 KEEP_WORKLOADS = 1_000
 """With more workloads than this, the oldest ones whose jobs have all ended are dropped."""

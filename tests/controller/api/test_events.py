@@ -96,8 +96,8 @@ from wire.agent.reports import Checkpoint
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
-from wire.job.workloads import WorkloadSpec, WorkloadTask
 from wire.names import GpuHealth, JobState, Reason
+from wire.workload.spec import WorkloadSpec, WorkloadTask
 
 TOLD: list[tuple[Event, str]] = [
     (JobQueued(7, 1.0, spec(name="train"), "ada"), "ada submitted job 7 (train)"),

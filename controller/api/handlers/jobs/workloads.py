@@ -14,7 +14,8 @@ from controller.core.commands.workload_commands import no_such_workload
 from controller.core.model import inputs
 from controller.core.model.inputs import Input, Refusal
 from controller.core.state.workloads import Workload
-from wire.api.workloads import (
+from wire.job.start_conditions import Dependency, condition_problems
+from wire.workload.bodies import (
     PlannedJob,
     WorkloadAnswer,
     WorkloadList,
@@ -23,7 +24,6 @@ from wire.api.workloads import (
     WorkloadRetry,
     WorkloadView,
 )
-from wire.job.start_conditions import Dependency, condition_problems
 
 
 async def submit(call: Call, request: WorkloadRequest) -> WorkloadAnswer:

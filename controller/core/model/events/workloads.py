@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.core.model.events.event import ClusterEvent
-from wire.job.workloads import WorkloadSpec
+from wire.workload.spec import WorkloadSpec
 
 
 @dataclass(frozen=True, slots=True)

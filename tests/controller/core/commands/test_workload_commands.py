@@ -12,8 +12,8 @@ from controller.core.state.workloads import Workload
 from tests.engine_harness import EngineHarness, spec
 from wire.cluster.quota import Limits, Quota
 from wire.job.start_conditions import Until
-from wire.job.workloads import OnFailure, TaskDependency, WorkloadSpec, WorkloadTask
 from wire.names import JobState, Reason
+from wire.workload.spec import OnFailure, TaskDependency, WorkloadSpec, WorkloadTask
 
 
 @pytest.fixture

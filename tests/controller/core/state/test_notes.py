@@ -21,7 +21,7 @@ from tests.controller.core.services.services import pipeline_with, service
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
-from wire.job.workloads import WorkloadSpec, WorkloadTask
+from wire.workload.spec import WorkloadSpec, WorkloadTask
 
 
 def world_with_every_kind_of_note() -> EngineHarness:

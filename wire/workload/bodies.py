@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Optional
 
 from wire.job.spec import JobSpec
-from wire.job.workloads import OnFailure, WorkloadSpec
 from wire.names import JobState
+from wire.workload.spec import OnFailure, WorkloadSpec
 
 
 @dataclass(frozen=True)
