@@ -27,7 +27,7 @@ from wire.workload.bodies import (
 
 
 async def submit(call: Call, request: WorkloadRequest) -> WorkloadAnswer:
-    """Queue all jobs of a workload, or none. They are stored on disk before the answer is sent."""
+    """Queue all jobs of a workload, or none. The jobs are on disk before the answer is sent."""
     if len(request.key) > 200 or not request.key.isprintable():
         raise rejected("invalid", "must be printable and at most 200 characters", "key")
     given = await _submit_of(call, request)
