@@ -57,7 +57,7 @@ async def preview(call: Call, request: WorkloadRequest) -> WorkloadPreview:
 
 
 async def listing(call: Call) -> WorkloadList:
-    """List workloads by id; with all=1 also those whose jobs have all ended."""
+    """List workloads by id; with all=1 also workloads whose jobs have all ended."""
     await call.daemon.settled()
     state, ends = call.daemon.state, call.daemon.workload_ends.known()
     user, after, limit = call.query["user"], call.query["after"], call.query["limit"]
@@ -73,7 +73,7 @@ async def listing(call: Call) -> WorkloadList:
 
 
 async def show(call: Call) -> WorkloadView:
-    """Show one workload with its tasks, and when it is expected to end."""
+    """Show one workload with its tasks and its expected end."""
     await call.daemon.settled()
     workload = _named(call)
     ends = await call.daemon.workload_ends.fresh() if workload.ended < workload.total else {}
