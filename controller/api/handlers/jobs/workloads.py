@@ -87,7 +87,7 @@ async def cancel(call: Call) -> WorkloadAnswer:
 
 
 async def retry(call: Call, request: WorkloadRetry) -> WorkloadAnswer:
-    """Queue new jobs in place of failed jobs, and of jobs that were cancelled because of them."""
+    """Queue new jobs in place of failed jobs, and of jobs that were cancelled for such a failure."""
     workload = await _permitted(call, RETRY)
     return await _ordered(
         call, inputs.RetryWorkload(workload.id, call.caller.user, request.cancelled, call.asker)
