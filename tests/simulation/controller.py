@@ -220,7 +220,7 @@ class SimulatedController:
         same = same and fresh.throttles.by_group.keys() == throttles.keys()
         if not same or any(
             (slots.holding, slots.waiting) != (throttles[array].holding, throttles[array].waiting)
-            or slots.next_element() is not None
+            or slots.next_job() is not None
             for array, slots in fresh.throttles.by_group.items()
         ):
             raise GuaranteeBroken(JOURNAL_GUARANTEE, "timers differ from those of the state")
