@@ -1,4 +1,6 @@
-"""Runs the health checks of jobs: a command in the job's allocation, or an HTTP request from this node."""
+"""Runs the health checks of jobs: a command in the job's allocation, an HTTP request from this node, or a
+look at a file.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ class HealthChecks:
     1. The agent calls `watch` when it first reports that an attempt runs. Only the agent on the job's first
        node checks the job.
     2. Every `every_s` seconds, start a check: a command runs like a command of `corral exec`; a URL is
-       requested by a child process that runs as the job's user.
+       requested, or a file is looked at, by a child process that runs as the job's user.
     3. When the process ends, or after `timeout_s` seconds, count the result (`_Watch.judge`).
 
     An agent that takes over running attempts has no earlier results, so it reports the health of each
@@ -143,7 +145,7 @@ class HealthChecks:
                 raise CannotExec(f"the user {order.user} does not exist on this node")
             pid = os.fork()
             if pid == 0:
-                _request(launch, check, sink)
+                _check_in_child(launch, check, sink)
             return _Probe(pid, answer)
         except BaseException:
             os.close(answer)
@@ -198,22 +200,35 @@ class HealthChecks:
             self._report(HealthReport(*key, watch.healthy, why[:_LONGEST_WHY]))
 
 
-def _request(launch: LaunchSpec, check: HealthCheck, sink: int) -> None:
-    """Request the URL of a check. If the check fails, write the reason to `sink`. Then exit: this function
-    runs in the child process of the check.
+def _check_in_child(launch: LaunchSpec, check: HealthCheck, sink: int) -> None:
+    """Request the URL of a check, or look at its file. If the check fails, write the reason to `sink`. Then
+    exit: this function runs in the child process of the check.
     """
     try:
         task_process.close_descriptors(sink)
         task_process.become_user(launch)
-        parts = urllib.parse.urlsplit(check.url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=check.timeout_s)
-        connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        status = connection.getresponse().status
-        if status < 400:
+        why = _file_problem(launch, check) if check.file else _url_problem(check)
+        if not why:
             os._exit(0)
-        os.write(sink, f"HTTP status {status}".encode())
+        os.write(sink, why.encode("utf-8", "replace"))
     except (OSError, http.client.HTTPException, ValueError) as error:
         with suppress(OSError):
             os.write(sink, (str(error) or type(error).__name__).encode("utf-8", "replace")[:_LONGEST_WHY])
     finally:
         os._exit(1)
+
+
+def _url_problem(check: HealthCheck) -> str:
+    parts = urllib.parse.urlsplit(check.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=check.timeout_s)
+    connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+    status = connection.getresponse().status
+    return "" if status < 400 else f"HTTP status {status}"
+
+
+def _file_problem(launch: LaunchSpec, check: HealthCheck) -> str:
+    try:
+        age_s = time.time() - os.stat(os.path.join(launch.cwd, check.file)).st_mtime
+    except FileNotFoundError:
+        return f"{check.file} does not exist"
+    return "" if age_s <= check.file_age_s else f"{check.file} has not changed for {age_s:.0f} s"

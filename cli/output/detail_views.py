@@ -17,7 +17,7 @@ from wire.job.gangs import MemberFailure
 from wire.job.spec import JobSpec, gpus_text, qos_class
 from wire.job.start_conditions import DEFAULT_RESTART, Restart, RestartWhen
 from wire.names import WHOLE_GPU, JobState, Reason, priority_name
-from wire.text import counted, duration, memory, printable
+from wire.text import counted, decimal, duration, memory, printable
 
 Facts = list[tuple[str, str]]
 SHOWN_VICTIMS = 8
@@ -165,9 +165,23 @@ def of_spec(spec: JobSpec) -> Facts:
             "warned",
             f"{duration(spec.warn_s)} before the limit, by {spec.warn_signal}" * bool(spec.warn_signal),
         ),
+        ("liveness", _liveness(spec)),
         ("held", "yes" if spec.hold else ""),
         *((option.title, _lines(*option.texts(spec))) for option in OPTIONS.values() if option.title),
     ]
+
+
+def _liveness(spec: JobSpec) -> str:
+    """Return the liveness check in words; empty if the job has none."""
+    check = spec.health
+    if check is None:
+        return ""
+    what = check.url or shlex.join(check.command)
+    if check.file:
+        what = f"{check.file} changes within {duration(check.file_age_s)}"
+    when = f"every {decimal(check.every_s)}s, {decimal(check.timeout_s)}s each, not in the first "
+    when += f"{decimal(check.start_s)}s"
+    return f"{what}\n{when}; after {counted(check.failures, 'failure')}: {check.action.value}"
 
 
 def _amount(spec: JobSpec, field: str, as_text: Callable[[int], str], limit: int | None) -> str:

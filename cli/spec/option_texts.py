@@ -55,6 +55,11 @@ def moment(at: float | None) -> Texts:
     return [f"{datetime.fromtimestamp(at, UTC).astimezone():%Y-%m-%dT%H:%M:%S%z}"] if at else []
 
 
+def other_than(default: Any, show: Callable[[Any], Texts]) -> Callable[[Any], Texts]:
+    """Return a function that shows every value but `default`."""
+    return lambda value: [] if value == default else show(value)
+
+
 def if_true(value: bool) -> Texts:
     return [""] if value else []
 

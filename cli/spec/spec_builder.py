@@ -17,6 +17,7 @@ from cli.spec.submitter_environment import Submitter, variables
 from cli.spec.time_options import AFTER, restart_of
 from wire.job.gangs import Gang
 from wire.job.gpu_requirements import GpuWish, Topology
+from wire.job.health import HealthAction, HealthCheck
 from wire.job.spec import JobSpec, gpus_text, spec_problems
 
 NO_SUBMITTER = Submitter()
@@ -148,7 +149,24 @@ def _gpu_requirements(**parts: Any) -> GpuWish | None:
     return GpuWish(**requested) if requested else None
 
 
-COMBINED: Mapping[str, Callable[..., Any]] = {"gpu": _gpu_requirements, "gang": Gang, "restart": restart_of}
+def _liveness(**parts: Any) -> HealthCheck | None:
+    written = {part: value for part, value in parts.items() if value is not None}
+    if not written:
+        return None
+    if not written.keys() & {"command", "url", "file"}:
+        raise CommandError(
+            "the --liveness options need a check",
+            "Add --liveness-command COMMAND, --liveness-http URL or --liveness-file FILE.",
+        )
+    return HealthCheck(**{"action": HealthAction.RESTART, **written})
+
+
+COMBINED: Mapping[str, Callable[..., Any]] = {
+    "gpu": _gpu_requirements,
+    "gang": Gang,
+    "health": _liveness,
+    "restart": restart_of,
+}
 """For each field that several options set together: the function that makes the value of the field. The
 `part` of each option is the name of the function's argument for this option.
 """

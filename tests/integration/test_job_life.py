@@ -23,7 +23,7 @@ def test_cause_of_a_failure_is_shown_with_its_remedy(build: Callable[..., System
     system.start()
     library = submit(system, "--", sys.executable, "-c", "import nowhere")
     full = "echo No space left on device; exit 1"
-    to_file = submit(system, "--output", "run-%j.out", "--", "sh", "-c", full)
+    to_file = submit(system, "--output", f"{system.place}/run-%j.out", "--", "sh", "-c", full)
     again = submit(
         system,
         *("--restart", "on-failure", "--restart-delay", "1h", "--separate-output"),
@@ -45,3 +45,38 @@ def test_cause_of_a_failure_is_shown_with_its_remedy(build: Callable[..., System
     with system.client() as client:
         entries = json.dumps([event.data for event in client.events().events], default=str)
     assert "FlexNet" not in entries.replace("echo FlexNet error", ""), "lines of logs are not journalled"
+
+
+def test_liveness_of_a_file_restarts_fails_or_notifies(build: Callable[..., System]) -> None:
+    system = build("gpu01").start()
+    check = (
+        "--liveness-every",
+        "0.2s",
+        "--liveness-grace",
+        "0.2s",
+        "--liveness-failures",
+        "2",
+        "--grace",
+        "1s",
+    )
+    stale = ("--liveness-file", str(system.place / "beat"), "--liveness-file-age", "1s", *check)
+    fails = submit(system, *stale, "--liveness-action", "fail", "--", "sleep", "600")
+    notifies = submit(system, *stale, "--liveness-action", "notify", "--", "sleep", "600")
+    restarts = submit(system, *stale, "--", "sleep", "600")
+    beats = submit(
+        system,
+        *("--liveness-file", "pulse", "--liveness-file-age", "5s", *check, "--workdir", str(system.place)),
+        *("--", "sh", "-c", "while :; do touch pulse; sleep 0.1; done"),
+    )
+    failed = system.await_jobs([fails], JobState.FAILED)[fails]
+    assert (failed.reason, failed.detail) == (
+        Reason.UNHEALTHY,
+        f"unhealthy: {system.place}/beat does not exist",
+    )
+    system.until(lambda: system.jobs()[restarts].restarts == 1, "the job without a restart policy restarts")
+    assert "restart 1 of 3" in system.jobs()[restarts].detail
+    assert system.jobs()[notifies].state is JobState.RUNNING
+    assert system.jobs()[beats].state is JobState.RUNNING
+    assert f"job {notifies} is unhealthy" in system.corral("events", "--job", str(notifies))
+    assert f"job {beats} is healthy" in system.corral("events", "--job", str(beats))
+    assert "pulse changes within 5s" in system.corral("job", "show", str(beats))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import urllib.parse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterator
@@ -10,16 +11,30 @@ if TYPE_CHECKING:
     from wire.job.spec import JobSpec
 
 MAX_URL = 2_000
+MAX_FILE = 1_000
+
+
+class HealthAction(str, enum.Enum):
+    """What happens to a job that has become unhealthy."""
+
+    POLICY = "policy"
+    """The job is stopped, and its restart policy decides whether it runs again."""
+    RESTART = "restart"
+    """The job is stopped and queued again, up to the number of restarts of its restart policy."""
+    FAIL = "fail"
+    """The job is stopped and has failed."""
+    NOTIFY = "notify"
+    """The job goes on. The event HealthChanged tells its owner."""
 
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """A command or a URL that the agent checks every `every_s` seconds while the job runs.
+    """A command, a URL or a file that the agent checks every `every_s` seconds while the job runs.
 
-    The command passes with exit code 0, the URL with an HTTP status below 400. A check that takes longer than
-    `timeout_s` seconds fails. After `failures` failed checks in a row the job is unhealthy: it is stopped,
-    and its restart policy applies. Failures in the first `start_s` seconds of the attempt do not count until
-    a check has passed.
+    The command passes with exit code 0, the URL with an HTTP status below 400, and the file if it has changed
+    within the last `file_age_s` seconds. A check that takes longer than `timeout_s` seconds fails. After
+    `failures` failed checks in a row the job is unhealthy, and `action` says what happens. Failures in the
+    first `start_s` seconds of the attempt do not count until a check has passed.
     """
 
     command: tuple[str, ...] = ()
@@ -28,6 +43,10 @@ class HealthCheck:
     timeout_s: float = 5.0
     failures: int = 3
     start_s: float = 60.0
+    file: str = ""
+    """The path of the file on the node, relative to the working directory of the job."""
+    file_age_s: float = 600.0
+    action: HealthAction = HealthAction.POLICY
 
 
 def health_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
@@ -35,11 +54,18 @@ def health_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
     health = spec.health
     if health is None:
         return
-    if bool(health.command) == bool(health.url) or health.command[:1] == ("",):
-        yield "health", "must have either a command or a url"
+    kinds = bool(health.command) + bool(health.url) + bool(health.file)
+    if kinds != 1 or health.command[:1] == ("",):
+        yield "health", "must have either a command, a url or a file"
+    if len(health.file) > MAX_FILE:
+        yield "health.file", f"must be at most {MAX_FILE} characters"
     if health.url and not _is_http(health.url):
         yield "health.url", "must be an http:// URL with a host, such as http://127.0.0.1:8000/health"
-    for where, seconds in (("every_s", health.every_s), ("timeout_s", health.timeout_s)):
+    for where, seconds in (
+        ("every_s", health.every_s),
+        ("timeout_s", health.timeout_s),
+        ("file_age_s", health.file_age_s),
+    ):
         if not 0.1 <= seconds <= 86_400:
             yield f"health.{where}", "must lie between 0.1 seconds and a day"
     if not 0 <= health.start_s <= 86_400:

@@ -40,7 +40,6 @@ class JobSpec:
     - A `batch` command runs once, on the first node. It may start programs on the other nodes of the job.
     - `profile` is the name of a scheduler profile that accepts the job. None means the first profile that
       accepts the job.
-    - `health` has no flag: [services.NAME] in scheduler.toml and the API set it.
     - Mail about the events `mail_types` goes to `mail_user`; empty means the user of the job.
     - `comment` has no effect. `lease_s` is not set by users: the controller records the job's lease in it.
     """
@@ -299,7 +298,8 @@ def _single_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 def _listed_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """Yield every text in the rarely used fields that have several texts, as (field name, text)."""
-    yield from (("health", part) for part in (spec.health.command if spec.health is not None else ()))
+    if spec.health is not None:
+        yield from (("health", part) for part in (*spec.health.command, spec.health.file))
     yield from (("checkpoint_command", part) for part in spec.checkpoint_command)
     yield from ((f"after[{index}]", each.path) for index, each in enumerate(spec.after))
     yield from (("datasets", name) for name in spec.datasets)

@@ -8,6 +8,7 @@ from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.model.events.attempts import JobEnded, JobRequeued
 from controller.core.model.job import NEVER, Job
 from wire.job.gangs import MemberFailure
+from wire.job.health import HealthAction
 from wire.job.start_conditions import OnNodeLost, RestartWhen
 from wire.names import JobState, Reason
 from wire.text import duration
@@ -35,7 +36,8 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
     5. The rebalancer moved it, and it could not start on the new nodes: it is queued again, and undo_move()
        may return it to its old nodes.
     6. It was stopped because its GPUs were idle: `[gpus] idle` decides between a requeue and an end.
-    7. Its restart policy allows another attempt: it is queued again.
+    7. Its restart policy allows another attempt, or it was unhealthy and its liveness action is "restart": it
+       is queued again.
 
     Only a requeue by rule 4 or 7 counts against the job's limit of restarts. Every requeue records whether
     the attempt was healthy, because a healthy attempt shortens the next backoff to its first value.
@@ -152,9 +154,13 @@ def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
     if job.stopping not in (None, Reason.MEMBER_FAILED, Reason.UNHEALTHY):
         # A user, an operator or the scheduler has stopped the job, so the restart policy does not apply.
         return None
-    if policy.when is RestartWhen.NEVER and not _restarts_as_gang(job):
+    unhealthy = job.stopping is Reason.UNHEALTHY and job.spec.health is not None
+    action = job.spec.health.action if unhealthy and job.spec.health is not None else HealthAction.POLICY
+    if action is HealthAction.FAIL:
         return None
-    if not _applies(job, ended) or (policy.limit is not None and before >= policy.limit):
+    if action is not HealthAction.RESTART and not _policy_restarts(job, ended):
+        return None
+    if policy.limit is not None and before >= policy.limit:
         return None
     delay = policy.delay(0 if was_healthy(job, ended.at) else _backoff_steps(job))
     deadline = job.spec.deadline_at
@@ -166,6 +172,12 @@ def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
     reason = ended.reason if ended.reason is not Reason.NONE else Reason.NEW
     again_at = ended.at + delay if delay else None
     return JobRequeued(job.id, ended.at, job.attempt, reason, detail, again_at, restart=True)
+
+
+def _policy_restarts(job: Job, ended: JobEnded) -> bool:
+    if job.spec.restart.when is RestartWhen.NEVER and not _restarts_as_gang(job):
+        return False
+    return _applies(job, ended)
 
 
 def _applies(job: Job, ended: JobEnded) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from controller.core.commands.context import Context
 from controller.core.model import inputs
 from controller.core.model.events.attempts import HealthChanged
+from wire.job.health import HealthAction
 from wire.names import JobState, Reason
 
 
 class HealthHandler:
     """Handles the results of health checks. An agent reports a result only when it differs from the last one.
 
-    An unhealthy job is stopped. The restart policy of the job then decides whether and when it runs again.
+    An unhealthy job is stopped, unless its action is NOTIFY. Its action or its restart policy then decides
+    whether it runs again (lifecycle/requeue_policy.py).
     """
 
     def __init__(self, context: Context) -> None:
@@ -31,5 +33,6 @@ class HealthHandler:
         if job.spec.health is None or job.healthy is given.healthy:
             return
         self._record(HealthChanged(job.id, now, job.attempt, given.healthy, given.why))
-        if not given.healthy and job.stopping is None:
+        notifies = job.spec.health.action is HealthAction.NOTIFY
+        if not given.healthy and not notifies and job.stopping is None:
             self._stopper.stop(job, Reason.UNHEALTHY, given.why, now)
