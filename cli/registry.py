@@ -69,6 +69,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "cli.commands.reports.events",
         "Show past events of the cluster, or new events as they happen.",
     ),
+    "notify": (
+        "cli.commands.service.notify",
+        "Show notifications, try sinks, and choose which notices are sent to you.",
+    ),
     "slurm": ("cli.commands.slurm", "Commands of Slurm (sbatch, squeue and others), with Slurm's options."),
     "sim": (
         "cli.commands.sim.sim",

@@ -14,6 +14,7 @@ from controller.config.tables.failures import FailuresSection
 from controller.config.tables.fields import Name, NodeName
 from controller.config.tables.hours import HoursSection
 from controller.config.tables.nodes import GpusSection, JobsSection, NodeSection
+from controller.config.tables.notify import NotifySection
 from controller.config.tables.policy import (
     BackfillSection,
     FairShareSection,
@@ -98,6 +99,7 @@ class Config(BaseSettings):
     failures: FailuresSection = FailuresSection()
     profiles: dict[Name, ProfileSection] = {}
     services: dict[ServiceName, ServiceSection] = {}
+    notify: NotifySection = NotifySection()
     nodes: dict[NodeName, NodeSection] = {}
 
     _source: Source = PrivateAttr(default_factory=Source)

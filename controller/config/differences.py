@@ -54,9 +54,10 @@ SECRET: tuple[Key, ...] = (
     ("plugins", "hooks"),
     ("plugins", "metrics"),
     ("services", "*", "environment"),
+    ("notify", "sinks", "*", "url"),
 )
 """Keys whose values may contain a password: a database URL, the options of a plugin that connects to a
-service, or the environment of a service. "*" stands for any name.
+service, the environment of a service, or the URL of a sink of notifications. "*" stands for any name.
 """
 
 NAMED = ("nodes", "queues", "hours", "profiles", "projects", "services")
@@ -86,7 +87,8 @@ def _differing(before: Any, after: Any, key: Key = ()) -> Iterator[tuple[Key, An
 
 def _change(key: Key, before: Any, after: Any) -> ConfigChange:
     fixed = any(key[: len(each)] == each for each in NEEDS_RESTART)
-    secret = any(map(partial(_is_below, key), SECRET)) or (key[0] == "services" and len(key) < 3)
+    whole = (key[0] == "services" and len(key) < 3) or (key[:2] == ("notify", "sinks") and len(key) < 4)
+    secret = whole or any(map(partial(_is_below, key), SECRET))
     shown = [None if each is None else HIDDEN if secret else _shown(each) for each in (before, after)]
     return ConfigChange(dotted(key), shown[0], shown[1], not fixed)
 

@@ -25,6 +25,7 @@ from controller.core.model.events.controller import PluginFailed
 from controller.core.model.events.event import Event
 from controller.core.model.inputs import Input, Refusal, Reply, Tick
 from controller.core.model.job import NEVER
+from controller.core.model.rows import Batch
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.rebalance.rebalancer import AUTO
 from controller.core.state.state import State
@@ -34,6 +35,7 @@ from controller.daemon.recovery import recover
 from controller.daemon.store_threads import StoreThreads
 from controller.nodes.link_factory import LinkFactory
 from controller.nodes.ssh.known_hosts import read_legacy_file
+from controller.notify.notifier import Notifier
 from controller.questions.engine_copy import QuestionRefused
 from controller.questions.replica_client import ReplicaClient
 from controller.questions.start_estimation import start_estimates
@@ -123,6 +125,12 @@ class Daemon:
         self._store_threads = StoreThreads(store)
         self.read = self._store_threads.read
         self.report = self._store_threads.report
+        self.notifier = Notifier(
+            config,
+            store.id,
+            self.now,
+            lambda rows: self._store_threads.write(lambda: store.commit(Batch((), (), (), tuple(rows)))),
+        )
         self._pipeline = pipeline
         """The scheduling pipeline at the last commit. After a crash, a new engine starts with it."""
         self._inbox: deque[PendingInput] = deque()
@@ -259,6 +267,7 @@ class Daemon:
         self.questions.reconfigure(config)
         self._data_paths.reconfigure(waiting.data_roots, waiting.data_check_s)
         self._hooks.reconfigure(pipeline.hooks)
+        self.notifier.reconfigure(config)
         self._start_estimates.reconfigure(config.backfill.score_starts_s)
         if self._rebalance_timer is not None:
             self._rebalance_timer.cancel()
@@ -280,6 +289,7 @@ class Daemon:
         self._start_estimates.open()
         self._long_waits.open()
         self.pulse.open()
+        self.notifier.open()
         self._retention_task = asyncio.create_task(self.retention.run())
         while self._inbox or not self._stopping:
             if not self._inbox and not self._pass_due():
@@ -330,7 +340,7 @@ class Daemon:
 
     async def close(self) -> None:
         """Close the connections, the threads and the store. Jobs on the nodes continue."""
-        await asyncio.gather(self.questions.close(), self.agents.close())
+        await asyncio.gather(self.questions.close(), self.agents.close(), self.notifier.close())
         self._data_paths.close()
         self._hooks.close()
         self._feed.close()
@@ -429,6 +439,7 @@ class Daemon:
                 placed = sum(isinstance(event, JobPlaced) for event in decision.events)
                 self.counters.passed(handled[-1][1], ended - began, placed)
                 waiters, self._pass_waiters = self._pass_waiters, []
+                self.notifier.pass_took(ended - began, self.now())
                 self._next_pass = ended + (ended - began) * (1 / PASS_SHARE - 1)
                 self._pass_wanted = False
             if events:
@@ -466,12 +477,14 @@ class Daemon:
         figures = self.accounting.take_changed(events[-1].at)
         if figures:
             figures += self.wait_alarms.take_changed()
+        figures += self.notifier.prepare(self.state, self.seq, events)
         batch = await self._store_threads.commit(self.state, self.seq, events, figures)
         self.counters.observe(events)
         self.counters.committed(len(batch.entries), time.monotonic() - began)
         self.state.forget_old()
         self.seq = batch.entries[-1].seq
         self._pipeline = self.engine.pipeline
+        self.notifier.committed()
         self._hooks.tell(events, self.state)
         jobs = self.state.jobs
         self._feed.publish(
@@ -503,6 +516,7 @@ class Daemon:
             self._inbox.appendleft((inputs.ControllerStarted(recovered.nodes_lost), None))
         self.accounting.load(self.state, recovered.notes)
         self.wait_alarms.load(recovered.notes)
+        self.notifier.load(recovered.notes)
         self._clock.continue_from(recovered.last_at)
         self._pass_wanted = True
 

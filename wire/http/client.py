@@ -37,6 +37,16 @@ from wire.api.nodes import (
     NodeView,
     Preflight,
 )
+from wire.api.notify import (
+    NotifySettings,
+    NotifySettingsView,
+    NotifyView,
+    OutboxView,
+    RetryAnswer,
+    RetryRequest,
+    SinkTest,
+    SinkTestAnswer,
+)
 from wire.api.rebalance import Rebalanced, RebalanceRequest, RebalanceView
 from wire.api.reports import BudgetReport, EstimateReport, FairnessReport, StintList, UsageList, WasteReport
 from wire.api.scheduler import SchedulerView, TopologyView, Triggered
@@ -408,6 +418,30 @@ class Client:
     def set_share(self, change: ShareWeight) -> ShareList:
         """Change the weight or the limits of an organisation, a project or a user (`project/user`)."""
         return self._post(ShareList, "/v1/shares", change)
+
+    def notify(self) -> NotifyView:
+        """The sinks and the rules of notifications."""
+        return self._get(NotifyView, "/v1/notify")
+
+    def notify_settings(self) -> NotifySettingsView:
+        """The notices that the caller gets."""
+        return self._get(NotifySettingsView, "/v1/notify/me")
+
+    def set_notify_settings(self, settings: NotifySettings) -> NotifySettingsView:
+        """Set the notices that the caller gets."""
+        return self._post(NotifySettingsView, "/v1/notify/me", settings)
+
+    def outbox(self) -> OutboxView:
+        """The messages that wait or were given up."""
+        return self._get(OutboxView, "/v1/notify/outbox")
+
+    def retry_messages(self, request: RetryRequest) -> RetryAnswer:
+        """Try messages of the outbox again now."""
+        return self._post(RetryAnswer, "/v1/notify/retry", request)
+
+    def test_sink(self, request: SinkTest) -> SinkTestAnswer:
+        """Send a test message to a sink, and wait for its outcome."""
+        return self._post(SinkTestAnswer, "/v1/notify/test", request, more_s=300.0)
 
     def mark(self, name: str, marks: NodeMarks) -> NodeView:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/marks", marks)

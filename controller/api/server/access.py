@@ -89,6 +89,7 @@ def admin(doing: str) -> Need:
 
 ANYONE = Need(Who.ANYONE)
 SUBMIT = Need(Who.SUBMITTER, "submit")
+NOTIFY_ME = Need(Who.SUBMITTER, "have notifications sent")
 CHANGE_JOBS = Need(Who.SUBMITTER, "change jobs")
 """The right for a request about many jobs. The rights on each of the jobs are checked afterwards."""
 CANCEL, HOLD, RELEASE = _owner("cancel"), _owner("hold"), _owner("release")

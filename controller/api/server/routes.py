@@ -26,7 +26,17 @@ from controller.api.handlers.policy import (
     services,
     shares,
 )
-from controller.api.handlers.service import cluster, config, events, metrics, pulse, reports, store, usage
+from controller.api.handlers.service import (
+    cluster,
+    config,
+    events,
+    metrics,
+    notify,
+    pulse,
+    reports,
+    store,
+    usage,
+)
 from controller.api.server import event_stream, openapi
 from controller.api.server.access import (
     ANYONE,
@@ -34,6 +44,7 @@ from controller.api.server.access import (
     CHANGE_JOBS,
     EXEC,
     HOLD,
+    NOTIFY_ME,
     PREEMPT,
     READ_OUTPUT,
     RELEASE,
@@ -289,6 +300,19 @@ ROUTES = (
     ),
     Route("GET", "/v1/store/verify", store.VERIFY, store.verify, LINES),
     Route("POST", "/v1/store/compact", store.COMPACT, store.compact, refuses=(507,)),
+    Route("GET", "/v1/notify", ANYONE, notify.show),
+    Route("GET", "/v1/notify/me", ANYONE, notify.settings),
+    Route("POST", "/v1/notify/me", NOTIFY_ME, notify.change_settings, refuses=(507,)),
+    Route("GET", "/v1/notify/outbox", ANYONE, notify.outbox),
+    Route("POST", "/v1/notify/retry", operator("retry messages"), notify.retry, refuses=(404,)),
+    Route(
+        "POST",
+        "/v1/notify/test",
+        operator("send test messages"),
+        notify.test,
+        refuses=(404,),
+        slow=True,
+    ),
     Route("GET", "/metrics", ANYONE, metrics.show, "text/plain", query=(GPU_READINGS,)),
     Route("GET", "/v1/health", ANYONE, cluster.health),
     Route("GET", "/v1/openapi.json", ANYONE, openapi.show, "application/json"),

@@ -50,7 +50,7 @@ class LimitExceeded:
         return self.kind == GPU_TIME
 
     def __str__(self) -> str:
-        used, limit = _amount_text(self.kind, self.used), _amount_text(self.kind, self.limit)
+        used, limit = amount_text(self.kind, self.used), amount_text(self.kind, self.limit)
         text = f"{self._name}: {used} of {limit} in use{self._asked}"
         return f"{text}, with all that projects may lend each other" if self.lent else text
 
@@ -59,7 +59,7 @@ class LimitExceeded:
         """A sentence for users about a job that can never start, because the job alone needs more than the
         limit.
         """
-        return f"{self._name} is {_amount_text(self.kind, self.limit)}{self._asked}"
+        return f"{self._name} is {amount_text(self.kind, self.limit)}{self._asked}"
 
     @property
     def _name(self) -> str:
@@ -69,7 +69,7 @@ class LimitExceeded:
     @property
     def _asked(self) -> str:
         counted = self.kind in (RUNNING, QUEUED)
-        return "" if counted else f", and this asks for {_amount_text(self.kind, self.asked)}"
+        return "" if counted else f", and this asks for {amount_text(self.kind, self.asked)}"
 
 
 def limit_name(key: TenantKey, kind: int, model: str = "") -> str:
@@ -94,7 +94,8 @@ _NAMES = {
 }
 
 
-def _amount_text(kind: int, amount: int) -> str:
+def amount_text(kind: int, amount: int) -> str:
+    """Return an amount of the resource `kind` for a sentence, such as 2.5 for 2,500 thousandths of a CPU."""
     if kind == CPU:
         return f"{amount / 1000:g}"
     if kind == MEMORY:

@@ -21,6 +21,7 @@ from controller.registry.checks.name_warnings import (
     undeclared_default_projects,
     unknown_queues,
 )
+from controller.registry.checks.notify_checks import notify_warnings
 from controller.registry.checks.policy_summary import (
     cluster_gpus,
     gpu_counts,
@@ -317,5 +318,6 @@ CHECKS: tuple[Check, ...] = (
     refused_services,
     services_without_nodes,
     restart_delays,
+    notify_warnings,
 )
 """The functions that find warnings."""

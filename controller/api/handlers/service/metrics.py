@@ -42,6 +42,7 @@ async def show(call: Call) -> web.Response:
         *_families(_accounting(daemon)),
         *_families(_budgets(daemon.engine, daemon.now())),
         *_families(_services(daemon.engine, daemon.now())),
+        *_families(_notifications(daemon)),
         *_families(_plugins(daemon.engine, daemon.now())),
         *_families(_counts(daemon.counters, daemon.seq, daemon.started_at)),
         *_histogram(
@@ -166,6 +167,21 @@ def _services(engine: Engine, now: float) -> Iterator[Sample]:
         labels = {"service": view.name}
         yield Sample("corral_service_replicas_wanted", view.wanted, labels, "Replicas that must run.")
         yield Sample("corral_service_replicas_ready", view.ready, labels, "Replicas that are ready.")
+
+
+def _notifications(daemon: Daemon) -> Iterator[Sample]:
+    """Yield for each sink of notifications how many messages wait, were given up, delivered and failed."""
+    notifier = daemon.notifier
+    for sink in daemon.config.notify.sinks:
+        labels, (waiting, dead) = {"sink": sink}, notifier.outbox.count(sink)
+        yield Sample("corral_notify_waiting", waiting, labels, "Messages that wait for their delivery.")
+        yield Sample("corral_notify_dead", dead, labels, "Messages that were given up (dead letters).")
+        about = "Messages that the sink has accepted."
+        yield _counter("corral_notify_delivered_total", notifier.delivery.delivered[sink], about, labels)
+        about = "Tries to send a message that have failed."
+        yield _counter("corral_notify_failed_total", notifier.delivery.failed[sink], about, labels)
+    about = "Notices that were dropped, because the outbox was full."
+    yield _counter("corral_notify_dropped_total", notifier.dropped, about)
 
 
 def _errors(

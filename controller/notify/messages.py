@@ -1,0 +1,85 @@
+"""Notices (one sentence about one event each) and messages (notices on their way to one recipient)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NOTE = "outbox"
+"""The kind of the database rows of messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence about something that has happened, and the next step for the reader.
+
+    `word` is one of wire.api.notify.WORDS. The fields from `job` on are empty if the notice is not about such
+    an object.
+    """
+
+    word: str
+    at: float
+    subject: str
+    text: str
+    next_step: str = ""
+    """A sentence with the command that shows more."""
+    job: str = ""
+    """The label of a job, such as 7 or 12_3."""
+    user: str = ""
+    project: str = ""
+    queue: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One or more notices for one recipient. A message is a row of the database until it is delivered."""
+
+    id: str
+    sink: str
+    notices: tuple[Notice, ...]
+    made_at: float
+    due: float
+    """The message is not sent before this time, in seconds since 1970."""
+    to: str = ""
+    """A mail address or a topic; empty if the sink has one place for all messages."""
+    user: str = ""
+    """The user that gets the message; empty if the recipient is not a user."""
+    bundle: str = ""
+    """Messages with the same bundle are joined into one message when they are due. Empty: sent alone."""
+    more: int = 0
+    """The number of further notices that were left out, because there were too many."""
+    tries: int = 0
+    error: str = ""
+    """Why the last try failed."""
+    dead: bool = False
+    """True if the message is not tried any more."""
+
+    @property
+    def subject(self) -> str:
+        """The subject of the only notice, or a summary with the number of notices by subject line."""
+        if len(self.notices) == 1 and not self.more:
+            return self.notices[0].subject
+        return f"{len(self.notices) + self.more} notices, the first: {self.notices[0].subject}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The kinds of the notices, each once."""
+        return tuple(dict.fromkeys(each.word for each in self.notices))
+
+
+def text_of(message: Message, link: str = "") -> str:
+    """Return the message as plain text: a paragraph for each notice, with its next step.
+
+    `link` is the address of a web page about a job, with {job} in place of the job's label; empty: no link.
+    """
+    parts = []
+    for notice in message.notices:
+        lines = [notice.text]
+        if notice.next_step:
+            lines.append(notice.next_step)
+        if link and notice.job:
+            lines.append(link.replace("{job}", notice.job))
+        parts.append("\n".join(lines))
+    if message.more:
+        parts.append(f"{message.more} more notices are left out. See them with: corral events")
+    return "\n\n".join(parts) + "\n"

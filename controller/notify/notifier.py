@@ -1,0 +1,270 @@
+"""Makes messages in the commits of the controller, keeps the settings of users, and has the messages
+delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from uuid import uuid4
+
+from controller.config import Config
+from controller.core.model.events.event import Event, JobEvent
+from controller.core.model.events.nodes import GpuHealthRecorded
+from controller.core.model.rows import NoteRow
+from controller.core.state.state import State
+from controller.notify.conditions import QUOTA_WORDS, Conditions
+from controller.notify.delivery import Delivery, deliver
+from controller.notify.job_mail import NO_MAIL, mail_words_of
+from controller.notify.messages import Message, Notice
+from controller.notify.notices import notices_of, words_of
+from controller.notify.outbox import Outbox, row_of
+from controller.notify.rules import NotifyRules, Route, Wish
+from controller.notify.sinks.delivery_error import DeliveryFailed
+from controller.store.errors import StoreFailure
+from wire.api.notify import NotifySettings
+from wire.codec import Malformed, decode, dumps, encode
+
+SETTINGS_NOTE = "notify-user"
+"""The kind of the database rows with the settings of users."""
+WRITE_EVERY_S = 0.5
+"""Seconds for which the outcomes of deliveries are gathered before they are written together."""
+HOUR_S = 3_600
+
+log = logging.getLogger("corral.notify")
+
+Write = Callable[[Sequence[NoteRow]], Awaitable[None]]
+"""Writes database rows in a transaction, and returns when they are on disk."""
+
+
+class Notifier:
+    """The notifications of one controller.
+
+    1. `prepare` is called with the events of each commit. It makes the messages, and returns their rows,
+       which are part of the same commit.
+    2. `committed` is called after the commit. The messages are then in the outbox, and are sent.
+    3. The outcomes of deliveries are written every WRITE_EVERY_S seconds, outside of the commits of events.
+
+    Invariant: no message is sent before the events that caused it are on disk. A message whose events are on
+    disk is sent at least once, or becomes a dead letter.
+    Cost: one dictionary lookup per event without a rule for it. Without rules and settings, nothing.
+    """
+
+    def __init__(self, config: Config, store_id: str, now: Callable[[], float], write: Write) -> None:
+        self.outbox = Outbox()
+        self.settings: dict[str, NotifySettings] = {}
+        self.rules = NotifyRules(config)
+        self.dropped = 0
+        """The number of notices that found the outbox full."""
+        self._config = config
+        self._prefix = store_id[:8]
+        self._now = now
+        self._write = write
+        self._conditions = Conditions()
+        self._prepared: list[Message] = []
+        self._wanted: frozenset[str] = frozenset()
+        self._sent: dict[tuple[str, str], int] = {}
+        """For each (sink, recipient) the number of messages in the present hour."""
+        self._sent_hour = 0
+        self._writing = asyncio.Lock()
+        self._writer: asyncio.Task[None] | None = None
+        self.delivery = Delivery(self.outbox, now, self.flush)
+        self._find_wanted()
+
+    # --- called by the main loop ---
+
+    def load(self, notes: Iterable[NoteRow]) -> None:
+        """Load messages, settings and quota notices from the rows of the database, at the start and after a
+        commit has failed."""
+        notes = list(notes)
+        self._prepared = []
+        self.outbox.load(notes)
+        self._conditions.load(notes)
+        for note in notes:
+            if note.kind == SETTINGS_NOTE and note.body is not None:
+                with suppress(Malformed, ValueError):
+                    self.settings[note.name] = decode(NotifySettings, json.loads(note.body))
+        self._find_wanted()
+
+    def pass_took(self, seconds: float, now: float) -> None:
+        """Record how long a scheduling pass took, for notices about slow passes."""
+        self._conditions.pass_took(seconds, self._config.notify.slow_cycle_s, now)
+
+    def prepare(self, state: State, last_seq: int, events: Sequence[Event]) -> list[NoteRow]:
+        """Make the messages about events that are being committed, and return the rows to commit with them.
+        `last_seq` is the number of the last journal entry before these events.
+        """
+        self._prepared = []
+        if not self._wanted and not self.rules.mail_sink:
+            return []
+        now = events[-1].at
+        routed: dict[Route, list[Notice]] = {}
+        last: dict[Route, int] = {}
+        for place, notice, mail in self._notices(state, events):
+            for route in self.rules.routes(notice, self.settings, mail, now):
+                # One event may cause two notices, such as mine.failed and mine.ended. A recipient gets one.
+                if place < 0 or last.get(route) != place:
+                    last[route] = place
+                    routed.setdefault(route, []).append(notice)
+        prefix = f"{self._prefix}-{last_seq + 1}"
+        self._prepared = self._messages(routed, prefix, now)
+        return [*map(row_of, self._prepared), *self._conditions.take_changed()]
+
+    def committed(self) -> None:
+        """Send the messages of the last prepare(), because their commit is on disk."""
+        if self._prepared:
+            self.outbox.add(self._prepared)
+            self._prepared = []
+            self.delivery.wake()
+
+    def open(self) -> None:
+        """Start to deliver messages."""
+        self._writer = asyncio.create_task(self._write_outcomes())
+        self.delivery.adopt(self._config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Use the sinks and rules of another configuration."""
+        self._config = config
+        self.rules = NotifyRules(config)
+        self._find_wanted()
+        self.delivery.adopt(config)
+
+    async def close(self) -> None:
+        """Stop to deliver messages, and write the outcomes so far."""
+        self.delivery.close()
+        if self._writer is not None:
+            self._writer.cancel()
+        with suppress(StoreFailure):
+            await self.flush()
+
+    # --- called by the API ---
+
+    async def set_settings(self, user: str, settings: NotifySettings) -> None:
+        """Store the settings of a user. Settings without words delete those that are stored. Raises
+        StoreFailure if they cannot be written.
+        """
+        body = dumps(encode(settings)) if settings != NotifySettings() else None
+        await self._write([NoteRow(SETTINGS_NOTE, user, body)])
+        if body is None:
+            self.settings.pop(user, None)
+        else:
+            self.settings[user] = settings
+        self._find_wanted()
+
+    async def test(self, sink: str, to: str, user: str) -> tuple[str, str]:
+        """Send a test message to a sink now, without the outbox. Return its id, and why it failed or ""."""
+        notify, now = self._config.notify, self._now()
+        notice = Notice(
+            "test",
+            now,
+            "test of notifications",
+            f"This is a test message to sink {sink}, which {user} ordered.",
+            "See sinks and rules: corral notify list",
+            user=user,
+        )
+        message = Message(f"{self._prefix}-test-{uuid4().hex[:12]}", sink, (notice,), now, now, to, user)
+        try:
+            await deliver(notify.sinks[sink], message, self._config.cluster.name, notify.link)
+        except DeliveryFailed as failed:
+            return message.id, failed.message
+        return message.id, ""
+
+    def retry(self, ids: Iterable[str]) -> list[Message]:
+        """Try these messages again now. Return those that wait or were given up after a failure."""
+        found = self.outbox.retry(ids, self._now())
+        self.delivery.end_pauses()
+        return found
+
+    async def flush(self) -> None:
+        """Write the rows of messages that have changed. Raises StoreFailure if they cannot be written."""
+        async with self._writing:
+            rows = self.outbox.take_changed()
+            if rows:
+                try:
+                    await self._write(rows)
+                except BaseException:
+                    self.outbox.put_back(rows)
+                    raise
+
+    # --- notices and messages ---
+
+    def _find_wanted(self) -> None:
+        chosen = {word for each in self.settings.values() for word in each.when}
+        self._wanted = self.rules.words | chosen
+
+    def _notices(
+        self, state: State, events: Sequence[Event]
+    ) -> Iterator[tuple[int, Notice, tuple[Wish, ...]]]:
+        """Yield (place of its event, notice, wishes of its job) for each notice that is wanted. The place is -1
+        for a notice that is not about one event.
+        """
+        wanted, mails = self._wanted, bool(self.rules.mail_sink)
+        for place, event in enumerate(events):
+            if isinstance(event, GpuHealthRecorded) and not self._conditions.is_news(event):
+                continue
+            words = words_of(event)
+            mail_words = mail_words_of(event, state) if mails and words else NO_MAIL
+            if wanted.isdisjoint(words) and not mail_words:
+                continue
+            for notice in notices_of(event, state):
+                if notice.word in mail_words and isinstance(event, JobEvent):
+                    job = state.jobs[event.job]
+                    wish = self.rules.mail_wish(job.spec.mail_user, job.user)
+                    yield place, notice, () if wish is None else (wish,)
+                elif notice.word in wanted:
+                    yield place, notice, ()
+        if not wanted.isdisjoint(QUOTA_WORDS):
+            yield from (
+                (-1, each, ()) for each in self._conditions.quotas(state, events) if each.word in wanted
+            )
+        yield from ((-1, each, ()) for each in self._conditions.take_slow() if each.word in wanted)
+
+    def _messages(self, routed: dict[Route, list[Notice]], prefix: str, now: float) -> list[Message]:
+        """Return one message for each route. A recipient with too many messages in this hour gets the further
+        ones together at the end of the hour.
+        """
+        found: list[Message] = []
+        room = self._config.notify.max_waiting - len(self.outbox.waiting)
+        for route, notices in routed.items():
+            if len(found) >= room:
+                self._drop(len(notices))
+                continue
+            due, bundle = route.due, route.bundle
+            if not bundle and self._is_over(route, now):
+                due = float((int(now) // HOUR_S + 1) * HOUR_S)
+                bundle = f"{route.sink}|{route.to}|hour|{due:.0f}"
+            name = f"{prefix}-{len(found) + 1}"
+            found.append(Message(name, route.sink, tuple(notices), now, due, route.to, route.user, bundle))
+        return found
+
+    def _is_over(self, route: Route, now: float) -> bool:
+        """Count a message, and return whether its recipient has got the most messages of an hour already."""
+        hour = int(now) // HOUR_S
+        if hour != self._sent_hour:
+            self._sent_hour = hour
+            self._sent.clear()
+        key = route.sink, route.to
+        self._sent[key] = self._sent.get(key, 0) + 1
+        return self._sent[key] > self._config.notify.sinks[route.sink].max_per_hour
+
+    def _drop(self, notices: int) -> None:
+        if not self.dropped:
+            log.error(
+                "the outbox has %d messages, as many as [notify] max_waiting allows; new notices are dropped",
+                len(self.outbox.waiting),
+            )
+        self.dropped += notices
+
+    async def _write_outcomes(self) -> None:
+        while True:
+            await asyncio.sleep(WRITE_EVERY_S)
+            if self.outbox.changed:
+                try:
+                    await self.flush()
+                except StoreFailure:
+                    continue
+                except Exception:
+                    log.exception("the outcomes of deliveries could not be written")

@@ -1,0 +1,64 @@
+"""The error of a delivery that failed, and the secrets of sinks from files and environment variables."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from controller.config.tables.notify import SinkSection
+
+MAX_SECRET = 8_192
+"""The most bytes of a file with a secret."""
+
+
+class DeliveryFailed(Exception):
+    """Raised if a sink did not accept a message. `message` names no secret.
+
+    With `final`, a repetition fails in the same way, so the message is given up at once. `wait_s` is the time
+    in seconds for which the sink wants no further message; 0 if the sink did not say.
+    """
+
+    def __init__(self, message: str, *, final: bool = False, wait_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.final = final
+        self.wait_s = wait_s
+
+
+def secret_of(file: str | None, variable: str | None) -> str:
+    """Return the text of the file, or of the environment variable, without spaces at its ends; "" if neither
+    is configured. Raises DeliveryFailed if the secret cannot be read or if every user may read the file.
+    """
+    if variable is not None:
+        found = os.environ.get(variable, "").strip()
+        if not found:
+            raise DeliveryFailed(f"the environment variable {variable} of the controller is not set")
+        return found
+    if file is None:
+        return ""
+    path = Path(file).expanduser()
+    try:
+        # Open without blocking, because opening a named pipe would wait for its writer.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(number, "rb") as opened:
+            status = os.fstat(opened.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise DeliveryFailed(f"{path} is not a regular file")
+            if status.st_mode & stat.S_IRWXO:
+                raise DeliveryFailed(f"every user may read {path}; remove this right: chmod o= {path}")
+            raw = opened.read(MAX_SECRET + 1)
+    except OSError as error:
+        raise DeliveryFailed(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        found = raw.decode().strip()
+    except UnicodeDecodeError:
+        raise DeliveryFailed(f"{path} is not text in UTF-8") from None
+    if not found or len(raw) > MAX_SECRET:
+        raise DeliveryFailed(f"{path} is empty or longer than {MAX_SECRET} bytes")
+    return found
+
+
+def url_of(sink: SinkSection) -> str:
+    """Return the URL of a sink, which may be a secret. Raises DeliveryFailed if it cannot be read."""
+    return sink.url if sink.url is not None else secret_of(sink.url_file, sink.url_env)

@@ -1,0 +1,171 @@
+"""API bodies for notifications, and the words that rules and users write for the kinds of notices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Mapping
+
+JOB_WORDS: Final[Mapping[str, str]] = {
+    "mine.started": "a job was placed on its nodes and starts there",
+    "mine.ended": "a job has ended: completed, failed or cancelled",
+    "mine.failed": "a job has failed",
+    "mine.requeued": "a job has left its nodes and waits in the queue again",
+    "mine.preempted": "a job was preempted by another job",
+    "mine.warned": "a job will be told to stop soon, at its time limit or because of a drain",
+    "mine.unhealthy": "the health checks of a job fail",
+    "mine.dependency": "a dependency of a job can never be met",
+    "idle": "all GPUs of a job are idle",
+    "wait.long": "a job has waited much longer than usual",
+    "deadline.at-risk": "a job is expected to miss its deadline",
+}
+"""The kinds of notices about one job. A rule sends them to the user of the job, unless the rule has other
+recipients. Users may choose them for themselves."""
+
+CLUSTER_WORDS: Final[Mapping[str, str]] = {
+    "gpu.out": "a GPU gets no more jobs: suspect, cordoned or lost",
+    "node.away": "the connection to the agent of a node is lost",
+    "node.down": "a node has been away for too long and counts as down",
+    "service.unhealthy": "a replica of a service has become unhealthy",
+    "quota.80": "a user, project or queue uses 80 % of a hard limit",
+    "quota.100": "a user, project or queue uses the whole of a hard limit",
+    "budget.80": "a project has used 80 % of its budget for the month",
+    "budget.100": "a project has used its whole budget for the month",
+    "cycle.slow": "a scheduling pass took longer than [notify] slow_cycle_s",
+    "plugin.failed": "a plugin has failed",
+    "off-queue": "a user uses a GPU without a job",
+}
+"""The kinds of notices about the cluster, for operators."""
+
+WORDS: Final[Mapping[str, str]] = {**JOB_WORDS, **CLUSTER_WORDS}
+
+DIGESTS: Final = ("1h", "1d", "weekly")
+"""How often a digest is sent: every full hour, every day, or every Monday."""
+
+
+@dataclass(frozen=True)
+class SinkView:
+    """A sink: a place to which messages are sent. `target` is its host, without path and without secrets.
+
+    The numbers of delivered and failed tries count since the start of the controller.
+    """
+
+    name: str
+    kind: str
+    target: str
+    waiting: int
+    dead: int
+    delivered: int
+    failed: int
+    problem: str = ""
+    """Why the last try failed; empty after a delivery."""
+
+
+@dataclass(frozen=True)
+class RuleView:
+    """A rule: the notices that a sink gets. `to` has the recipients; empty: the sink has one place for all
+    messages."""
+
+    name: str
+    when: tuple[str, ...]
+    sink: str
+    to: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    every: str = ""
+    quiet: tuple[str, ...] = ()
+    urgent: bool = False
+
+
+@dataclass(frozen=True)
+class NotifyView:
+    """The sinks and the rules of notifications."""
+
+    sinks: tuple[SinkView, ...]
+    rules: tuple[RuleView, ...]
+
+
+@dataclass(frozen=True)
+class NotifySettings:
+    """The notices that a user wants, and where to send them: a mail address, an ntfy topic, or both.
+
+    `when` has words of JOB_WORDS. `every` is one of DIGESTS, or empty for a message at once. `quiet` has
+    hours of the week, such as "22:00-07:00", in which messages wait.
+    """
+
+    when: tuple[str, ...] = ()
+    mail: str = ""
+    ntfy: str = ""
+    every: str = ""
+    quiet: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NotifySettingsView:
+    """The settings of the user that asks, and the sinks that deliver to this user."""
+
+    user: str
+    settings: NotifySettings
+    sinks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MessageView:
+    """A message in the outbox: it waits for its time, is tried again, or was given up (`dead`)."""
+
+    id: str
+    sink: str
+    to: str
+    user: str
+    words: tuple[str, ...]
+    subject: str
+    made_at: float
+    due: float
+    tries: int
+    dead: bool
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class OutboxView:
+    """Messages of the outbox, the oldest first, and the number of all of them."""
+
+    messages: tuple[MessageView, ...]
+    waiting: int
+    dead: int
+    at: float
+
+
+@dataclass(frozen=True)
+class SinkTest:
+    """Send a test message to a sink now. `to` is a recipient; empty: the sink's own place, or the user that
+    asks."""
+
+    sink: str
+    to: str = ""
+
+
+@dataclass(frozen=True)
+class SinkTestAnswer:
+    """The outcome of a test message. `error` is empty if the sink accepted the message."""
+
+    sink: str
+    to: str
+    id: str
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class RetryRequest:
+    """Try these messages again now; with `all`, every message that was given up or waits after a failure."""
+
+    ids: tuple[str, ...] = ()
+    all: bool = False
+
+
+@dataclass(frozen=True)
+class RetryAnswer:
+    """The messages that are tried again."""
+
+    ids: tuple[str, ...]
