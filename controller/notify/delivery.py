@@ -36,8 +36,8 @@ class Delivery:
     1. Wait until a message of the sink is due. Write the joined messages of a digest before they are sent.
     2. Send the message. If the sink accepts it, it leaves the outbox.
     3. If the sink refuses it for good, or if the message is older than `give_up_s`, it is a dead letter.
-    4. Otherwise try it again after 0.5 s, 1 s, 2 s, 4 s and so on, 10 minutes at most. The sink also pauses that
-       long, counted by its failures in a row, so that an unreachable host is not tried for each message.
+    4. Otherwise try it again after 0.5 s, 1 s, 2 s, 4 s and so on, 10 minutes at most. The sink also pauses
+       that long, counted by its failures in a row, so that a dead host is not tried for each message.
 
     Messages of one sink are sent one after the other. A sink that does not answer delays no other sink.
     """

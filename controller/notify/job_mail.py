@@ -1,7 +1,7 @@
 """Finds the notices that a job wants as mail: the options --mail-user and --mail-type of Slurm.
 
-A job gets mail about the events in its `mail_types`. For an array without ARRAY_TASKS there is one mail when its
-first element starts, and one when its last element has ended, as in Slurm.
+A job gets mail about the events in its `mail_types`. For an array without ARRAY_TASKS there is one mail when
+its first element starts, and one when its last element has ended, as in Slurm.
 """
 
 from __future__ import annotations
@@ -26,33 +26,50 @@ def mail_words_of(event: Event, state: State) -> frozenset[str]:
     job = state.jobs.get(event.job)
     if job is None or not job.spec.mail_types:
         return NO_MAIL
+    return frozenset(_words(event, job, state))
+
+
+def _words(event: Event, job: Job, state: State) -> Iterator[str]:
     types = job.spec.mail_types
-    whole = job.array is not None and "ARRAY_TASKS" not in types
-    return frozenset(_words(event, job, types, list(_others(job, state)) if whole else []))
-
-
-def _words(event: Event, job: Job, types: tuple[str, ...], others: list[Job]) -> Iterator[str]:
-    """Yield the words of notices about this event. `others` are the other elements of the job's array, if the
-    array has one mail for all of them.
-    """
-    if isinstance(event, JobPlaced) and "BEGIN" in types:
-        if not any(each.attempt for each in others):
-            yield "mine.started"
-    elif isinstance(event, JobRequeued) and "REQUEUE" in types:
+    if isinstance(event, JobRequeued) and "REQUEUE" in types:
         yield "mine.requeued"
     elif isinstance(event, DependencyDecided) and "INVALID_DEPEND" in types:
         yield "mine.dependency"
-    elif isinstance(event, JobEnded) and all(each.state.terminal for each in reversed(others)):
+    elif isinstance(event, JobPlaced) and "BEGIN" in types and _is_first(event, job, state):
+        yield "mine.started"
+    elif isinstance(event, JobEnded) and _is_last(event, job, state):
         if "END" in types:
             yield "mine.ended"
         if "FAIL" in types or ("TIME_LIMIT" in types and event.reason is Reason.TIME_LIMIT):
             yield "mine.failed"
-            if any(each.state is JobState.FAILED for each in others):
+            if any(each.state is JobState.FAILED for each in _others(job, state)):
+                # The last element may have succeeded, but an earlier one has failed.
                 yield "mine.ended"
 
 
+def _is_first(event: JobPlaced, job: Job, state: State) -> bool:
+    """Return whether no other element of the job's array has started before. Several elements may start in
+    one commit; the one with the lowest id is then the first.
+    """
+    return not any(
+        each.attempt > 1 or (each.attempt == 1 and (each.placed_at or 0.0, each.id) < (event.at, job.id))
+        for each in _others(job, state)
+    )
+
+
+def _is_last(event: JobEnded, job: Job, state: State) -> bool:
+    """Return whether all other elements of the job's array have ended before."""
+    return all(
+        each.state.terminal and (each.ended_at or 0.0, each.id) < (event.at, job.id)
+        for each in _others(job, state)
+    )
+
+
 def _others(job: Job, state: State) -> Iterator[Job]:
-    """Yield the other elements of the job's array that are in memory."""
-    for number in state.arrays.get(job.array or 0, {}).values():
-        if number != job.id and number in state.jobs:
-            yield state.jobs[number]
+    """Yield the other elements of the job's array that are in memory, the last one first; none if each
+    element has its own mail.
+    """
+    if job.array is not None and "ARRAY_TASKS" not in job.spec.mail_types:
+        for number in reversed(state.arrays.get(job.array, {}).values()):
+            if number != job.id and number in state.jobs:
+                yield state.jobs[number]

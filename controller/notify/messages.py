@@ -12,7 +12,7 @@ NOTE = "outbox"
 class Notice:
     """A sentence about something that has happened, and the next step for the reader.
 
-    `word` is one of wire.api.notify.WORDS. The fields from `job` on are empty if the notice is not about such
+    `word` is one of wire.notify.WORDS. The fields from `job` on are empty if the notice is not about such
     an object.
     """
 

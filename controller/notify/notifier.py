@@ -25,8 +25,8 @@ from controller.notify.outbox import Outbox, row_of
 from controller.notify.rules import NotifyRules, Route, Wish
 from controller.notify.sinks.delivery_error import DeliveryFailed
 from controller.store.errors import StoreFailure
-from wire.api.notify import NotifySettings
 from wire.codec import Malformed, decode, dumps, encode
+from wire.notify import NotifySettings
 
 SETTINGS_NOTE = "notify-user"
 """The kind of the database rows with the settings of users."""
@@ -198,8 +198,8 @@ class Notifier:
     def _notices(
         self, state: State, events: Sequence[Event]
     ) -> Iterator[tuple[int, Notice, tuple[Wish, ...]]]:
-        """Yield (place of its event, notice, wishes of its job) for each notice that is wanted. The place is -1
-        for a notice that is not about one event.
+        """Yield (place of its event, notice, wishes of its job) for each notice that is wanted. The place is
+        -1 for a notice that is not about one event.
         """
         wanted, mails = self._wanted, bool(self.rules.mail_sink)
         for place, event in enumerate(events):

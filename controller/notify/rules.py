@@ -11,7 +11,7 @@ from controller.config import Config
 from controller.config.tables.notify import ADDRESS, TOPIC, NotifyRuleSection, SinkSection
 from controller.core.quota.week_hours import WeekHours, windows_of
 from controller.notify.messages import Notice
-from wire.api.notify import JOB_WORDS, NotifySettings
+from wire.notify import JOB_WORDS, NotifySettings
 
 OWNER = "owner"
 """The recipient in a rule that stands for the user of the notice's job."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tests.receivers import Hook, hook
 from tests.systems import System
-from wire.api.notify import OutboxView
 from wire.job.spec import JobSpec
+from wire.notify import OutboxView
 
 SECRET = "whsec_" + base64.b64encode(b"a key of the webhook").decode()
 

@@ -37,16 +37,6 @@ from wire.api.nodes import (
     NodeView,
     Preflight,
 )
-from wire.api.notify import (
-    NotifySettings,
-    NotifySettingsView,
-    NotifyView,
-    OutboxView,
-    RetryAnswer,
-    RetryRequest,
-    SinkTest,
-    SinkTestAnswer,
-)
 from wire.api.rebalance import Rebalanced, RebalanceRequest, RebalanceView
 from wire.api.reports import BudgetReport, EstimateReport, FairnessReport, StintList, UsageList, WasteReport
 from wire.api.scheduler import SchedulerView, TopologyView, Triggered
@@ -73,6 +63,16 @@ from wire.http.opening import open_transport
 from wire.http.transport import Refused, Unreachable
 from wire.job.spec import JobSpec
 from wire.names import JobState
+from wire.notify import (
+    NotifySettings,
+    NotifySettingsView,
+    NotifyView,
+    OutboxView,
+    RetryAnswer,
+    RetryRequest,
+    SinkTest,
+    SinkTestAnswer,
+)
 from wire.workload.bodies import (
     WorkloadAnswer,
     WorkloadList,

@@ -13,7 +13,8 @@ from cli.output.formats import Column, Format, Output, Table, write_data, write_
 from cli.output.stderr import print_error, print_note
 from cli.output.table_columns import RED, YELLOW, clock
 from cli.registry import application, examples
-from wire.api.notify import (
+from wire.http.client import Client
+from wire.notify import (
     DIGESTS,
     JOB_WORDS,
     WORDS,
@@ -25,7 +26,6 @@ from wire.api.notify import (
     SinkTest,
     SinkView,
 )
-from wire.http.client import Client
 from wire.text import counted, duration, printable
 
 KINDS = {

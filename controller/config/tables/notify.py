@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from controller.config.tables.fields import AbsolutePath, Name, Section
 from controller.config.tables.limits import Seconds
 from controller.config.tables.queues import Window
-from wire.api.notify import WORDS
+from wire.notify import WORDS
 
 KINDS = ("webhook", "smtp", "slack", "mattermost", "ntfy")
 SECRET_URLS = ("slack", "mattermost")

@@ -11,7 +11,7 @@ from controller.notify.messages import Message
 from controller.notify.rules import allowed_address, settings_problem
 from controller.notify.sinks.delivery_error import DeliveryFailed, url_of
 from controller.notify.sinks.http import host_of
-from wire.api.notify import (
+from wire.notify import (
     MessageView,
     NotifySettings,
     NotifySettingsView,
@@ -120,7 +120,7 @@ async def retry(call: Call, request: RetryRequest) -> RetryAnswer:
 
 
 async def test(call: Call, request: SinkTest) -> SinkTestAnswer:
-    """Send a test message to a sink now, and report whether the sink accepted it."""
+    """Send a test message to a sink now, and report whether the sink accepted the message."""
     notifier, sinks = call.daemon.notifier, call.daemon.config.notify.sinks
     sink = sinks.get(request.sink)
     if sink is None:
