@@ -107,6 +107,8 @@ def _why_not_at_once(
     first, now = engine.state.next_job, engine_copy.now
     for each in changes:
         engine.handle(each, now)
+    if first not in engine.state.jobs:  # The submit was refused.
+        return None, ()
     eased = Fork(lambda: _easings(engine_copy, engine, first))
     engine.handle(Tick(), now)
     job = engine.state.jobs.get(first)

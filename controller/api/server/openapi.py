@@ -11,6 +11,7 @@ from aiohttp import web
 from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
+from controller.api.server.examples import EXAMPLES
 from controller.api.server.request import Call, Route
 from wire import VERSION
 from wire.api.cluster import StreamBatch
@@ -41,7 +42,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
             schema = schemas[route.body.__name__]
             operation["requestBody"] = {
                 "required": bool(schema.get("required")),
-                "content": {"application/json": {"schema": refs[route.body]}},
+                "content": {"application/json": _content(route.body, refs)},
             }
     return {
         "openapi": "3.1.0",
@@ -93,6 +94,14 @@ def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
     return operation
 
 
+def _content(kind: type[Any], refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of a JSON body, with an example if there is one."""
+    content: dict[str, Any] = {"schema": refs[kind]}
+    if kind in EXAMPLES:
+        content["example"] = json.loads(TypeAdapter(kind).dump_json(EXAMPLES[kind], exclude_defaults=True))
+    return content
+
+
 def _path_parameters(route: Route) -> list[dict[str, Any]]:
     return [
         {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
@@ -107,13 +116,14 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
         schema: dict[str, Any] = {"type": "array", "items": each.schema} if each.many else dict(each.schema)
         if each.default is not None and not each.many:
             schema["default"] = int(each.default) if isinstance(each.default, bool) else each.default
-        found.append({"name": each.name, "in": "query", "description": each.about, "schema": schema})
+        parameter = {"name": each.name, "in": "query", "description": each.about, "schema": schema}
+        found.append({**parameter, "required": True} if each.required else parameter)
     return found
 
 
 def _answer(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
     if not route.media:
-        content = {"application/json": {"schema": refs[route.answer]}}
+        content = {"application/json": _content(route.answer, refs)}
     elif route.media == "text/event-stream":
         content = {route.media: {"schema": {"type": "string", "contentSchema": refs[StreamBatch]}}}
     else:

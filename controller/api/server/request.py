@@ -34,6 +34,8 @@ class Parameter:
     read: Callable[[str], Any]
     default: Any = None
     many: bool = False
+    required: bool = False
+    """Whether the handler refuses requests without this parameter."""
 
     def value(self, texts: list[str]) -> Any:
         """Parse the texts of this parameter in a URL. Raise Rejected if a single-valued parameter occurs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Mapping
+from dataclasses import replace
 
 from controller.api.handlers.jobs import (
     bulk_orders,
@@ -94,7 +95,7 @@ JOB_FILTER = (
     flag("history", "1: all jobs in the store, newest first; `after` is the last job of the page before."),
 )
 JOB_TABLE = (
-    choice("column", "The columns of the table, in this order.", tuple(JOB_COLUMNS)),
+    replace(choice("column", "The columns of the table, in this order.", tuple(JOB_COLUMNS)), required=True),
     strings("job", "Only these jobs and arrays, such as 7, 7_3 or 7_[0-9], ended or not."),
     strings("user", "Only jobs of these users."),
     strings("queue", "Only jobs of these queues."),

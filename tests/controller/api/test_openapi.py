@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
+from controller.api.server.examples import EXAMPLES
 from controller.api.server.openapi import document
 from controller.api.server.request import Route
 from controller.api.server.routes import ROUTES
+from tests.controller.api.api_reference import reference
 from tests.controller.api.running_controller import RunningController
+from wire.codec import decode
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "api-reference.md"
 
 
 def refs(part: Any) -> Iterator[str]:
@@ -82,3 +91,36 @@ async def test_openapi_statuses_follow_from_path_and_body(api: RunningController
     drain = document["paths"]["/v1/nodes/{node}/drain"]["post"]
     body = drain["requestBody"]["content"]["application/json"]["schema"]
     assert body == {"$ref": "#/components/schemas/NodeDrain"}, "the handler's second parameter"
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
+def test_example_of_a_body_decodes_to_the_same_object(kind: type[Any]) -> None:
+    text = TypeAdapter(kind).dump_json(EXAMPLES[kind], exclude_defaults=True)
+    assert decode(kind, json.loads(text)) == EXAMPLES[kind], "as clients decode it"
+    adapter = TypeAdapter(kind)
+    assert adapter.validate_json(text, strict=True, extra="forbid") == EXAMPLES[kind], "as the server does"
+
+
+def test_examples_are_in_the_document() -> None:
+    paths = document(ROUTES)["paths"]
+    bodies = [route for route in ROUTES if route.body in EXAMPLES]
+    assert len(bodies) >= 25
+    for route in bodies:
+        operation = paths[route.path][route.method.lower()]
+        assert "example" in operation["requestBody"]["content"]["application/json"]
+
+
+async def test_examples_of_requests_are_understood_by_a_controller(api: RunningController) -> None:
+    paths = document(ROUTES)["paths"]
+    for route in ROUTES:
+        if route.body in EXAMPLES and "{" not in route.path and not route.slow and route.path != "/v1/config":
+            content = paths[route.path][route.method.lower()]["requestBody"]["content"]["application/json"]
+            status, answer = await api.ask(route.method, route.path, data=json.dumps(content["example"]))
+            assert status != 400, (route.path, answer)
+
+
+def test_reference_page_is_that_of_the_document() -> None:
+    text = reference(document(ROUTES))
+    if os.environ.get("CORRAL_RENEW_GOLDEN"):
+        REFERENCE.write_text(text)
+    assert REFERENCE.read_text() == text, "CORRAL_RENEW_GOLDEN=1 renews the page; read the difference"

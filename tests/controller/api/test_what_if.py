@@ -47,6 +47,16 @@ async def test_what_if_invalid_edit_is_refused(api: RunningController) -> None:
     assert "there is no job 99" in answer["refused"][1]
 
 
+async def test_what_if_refused_submit_is_no_failure(
+    api: RunningController, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await full_house(api)
+    answer = await asked(api, submit=[{"command": ["true"], "gpus": 99}])
+    assert "can never be placed" in answer["refused"][0]
+    assert answer["complete"]
+    assert "Traceback" not in capfd.readouterr().err
+
+
 async def test_what_if_preempt_hold_and_release(api: RunningController) -> None:
     first = await full_house(api)
     held = await api.submit(gpus=8, time_limit_s=HOUR, priority=90, hold=True)
