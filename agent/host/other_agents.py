@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Iterator
 
-_AGENT = re.compile(rb"(.*)/agents/agent-[0-9a-f]{20}\.pyz")
+_AGENT = re.compile(rb"(.*)/agents/(?:agent-[0-9a-f]{20}\.pyz|[0-9a-f]{64}/corral-agent)")
 MOST_SPOOLS = 100
 """How many spools below one home directory are checked at most."""
 

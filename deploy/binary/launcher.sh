@@ -24,7 +24,7 @@ fail() {
 
 # Fail unless only root and this user can change the directory $1 and the names of the directories above it.
 check_trusted() {
-    real=$(cd -P -- "$1" 2>/dev/null && pwd -P) || fail "$1: cannot be opened" "Or $ANOTHER_PLACE"
+    real=$(cd -P -- "$1" 2>/dev/null && pwd -P) || fail "$1: cannot be opened; it may belong to another user" "Remove it, or $ANOTHER_PLACE"
     path='' IFS=/
     set -- /
     for name in $real; do
@@ -87,8 +87,8 @@ before_start() { :; }
 
 start() {
     PLACE=$BASE/$DIGEST
+    [ ! -d "$PLACE" ] || check_trusted "$PLACE"
     [ -f "$PLACE/$PROGRAM" ] || unpack
-    check_trusted "$PLACE"
     [ -x "$PLACE/$PROGRAM" ] || fail "$PLACE is on a file system that runs no programs (noexec)" \
         "To use another place, $ANOTHER_PLACE"
     { true >"$PLACE/.started"; } 2>/dev/null

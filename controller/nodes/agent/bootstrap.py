@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
 
 import asyncssh
 
+from controller.nodes.agent.frozen import COMMAND as FROZEN_COMMAND
+from controller.nodes.agent.frozen import FrozenAgent, frozen_agent
 from controller.nodes.agent.last_line import READ, LastLine
 from controller.nodes.agent.zipapp import Bundle
 from controller.nodes.reconnecting import CannotConnect
 from wire.text import printable
 
+log = logging.getLogger(__name__)
+
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in (13, 12, 11, 10, 9)), "/opt/*/bin/python3")
 """The Python interpreters that are tried if none is configured. On many hosts, python3 itself is too old."""
-BOOTSTRAP_S = 20.0
+BOOTSTRAP_S, FROZEN_BOOTSTRAP_S = 20.0, 180.0
+"""Seconds until the agent must run. The agent with its own Python is thirty times as large as the other."""
 PARTING_S = 5.0
 """Seconds to wait for the exit code and the last output of a program that has closed its output."""
 MAX_LOGIN_OUTPUT = 1 << 18
@@ -57,6 +64,10 @@ class BootstrapFailed(CannotConnect):
         self.check, self.remedy = check, remedy
 
 
+class NoPython(BootstrapFailed):
+    """Raised if the host has no Python that can run the agent."""
+
+
 @dataclass(frozen=True, slots=True)
 class BootstrappedAgent:
     """An agent that has been started over SSH and waits for its options on stdin. `home` is the directory on
@@ -80,49 +91,80 @@ async def start_agent(
 
     `python` is the Python interpreter on the host; if empty, one is searched. `home` is the directory for the
     agent's files; if empty, ~/.corral is used. Raises BootstrapFailed, or the error of a broken connection.
+
+    If the host has no Python and `python` is empty, the host gets an agent with its own Python. Only a frozen
+    controller has one.
     """
     command = _FIND.format(pythons=python or " ".join(PYTHONS), try_s=TRY_S)
     try:
-        process = await connection.create_process(command, encoding=None, window=READ)
-    except asyncssh.ChannelOpenError as error:
-        raise BootstrapFailed(
-            "login",
-            f"the login succeeds, but the SSH server opens no session: {printable(error.reason, 200)}",
-            "Look at MaxSessions in the host's sshd_config, and at the log of its SSH server.",
-        ) from None
-    exchange = _Bootstrap(process, python)
-    try:
-        async with asyncio.timeout(BOOTSTRAP_S):
-            return await exchange.hand_over(home, made)
-    except TimeoutError:
-        # Kill the process on the host. Otherwise it would wait forever, and each new attempt to connect would
-        # add another process.
-        process.kill()
-        raise exchange.silent() from None
-    except BaseException:
-        # Also kill the process if this task is cancelled, for example because the node is removed.
-        process.kill()
-        raise
+        exchange = await _Bootstrap.open(connection, command, python, BOOTSTRAP_S)
+        return await exchange.limited(exchange.hand_over(home, made))
+    except NoPython as failed:
+        frozen = frozen_agent()
+        if frozen is None or python:
+            raise
+        log.info("%s: sending an agent with its own Python", failed)
+        exchange = await _Bootstrap.open(connection, FROZEN_COMMAND, "", FROZEN_BOOTSTRAP_S)
+        return await exchange.limited(exchange.hand_over_frozen(home, frozen))
 
 
 class _Bootstrap:
     """The exchange of messages with the program on the host that receives the agent
     (agent/host/bootstrap.py)."""
 
-    def __init__(self, process: asyncssh.SSHClientProcess[bytes], python: str) -> None:
+    def __init__(
+        self, process: asyncssh.SSHClientProcess[bytes], python: str, patience_s: float = BOOTSTRAP_S
+    ) -> None:
         self._process = process
+        self._patience_s = patience_s
         self._python = python
         self._marker = [secrets.token_hex(8), secrets.token_hex(8)]
         self._words = LastLine(process.stderr)
         self._last_output = b""
 
+    @classmethod
+    async def open(
+        cls, connection: asyncssh.SSHClientConnection, command: str, python: str, patience_s: float
+    ) -> _Bootstrap:
+        """Run `command` on the host."""
+        try:
+            process = await connection.create_process(command, encoding=None, window=READ)
+        except asyncssh.ChannelOpenError as error:
+            raise BootstrapFailed(
+                "login",
+                f"the login succeeds, but the SSH server opens no session: {printable(error.reason, 200)}",
+                "Look at MaxSessions in the host's sshd_config, and at the log of its SSH server.",
+            ) from None
+        return cls(process, python, patience_s)
+
+    async def limited(self, handing_over: Awaitable[BootstrappedAgent]) -> BootstrappedAgent:
+        """Await `handing_over`, and kill the process on the host if that fails or takes too long."""
+        try:
+            async with asyncio.timeout(self._patience_s):
+                return await handing_over
+        except TimeoutError:
+            # Kill the process on the host. Otherwise it would wait forever, and each new attempt to connect
+            # would add another process.
+            self._process.kill()
+            raise self._silent() from None
+        except BaseException:
+            # Also kill the process if this task is cancelled, for example because the node is removed.
+            self._process.kill()
+            raise
+
     async def hand_over(self, home: str, made: Bundle) -> BootstrappedAgent:
         facts = {"word": self._marker, "name": made.name, "size": len(made.data), "digest": made.digest}
         first = json.dumps([made.bootstrap, {**facts, "home": home}])
-        self._send(first.encode() + b"\n")
+        return await self._exchange(first.encode() + b"\n", made.data)
+
+    async def hand_over_frozen(self, home: str, frozen: FrozenAgent) -> BootstrappedAgent:
+        return await self._exchange(frozen.script(self._marker, home), frozen.data)
+
+    async def _exchange(self, script: bytes, data: bytes) -> BootstrappedAgent:
+        self._send(script)
         what, detail = await self._answer()
         if what == "wants":
-            self._send(made.data)
+            self._send(data)
             what, detail = await self._answer()
         if what != "ready":
             raise BootstrapFailed(
@@ -167,7 +209,7 @@ class _Bootstrap:
                 why = seen or f"{self._python} is not found"
             else:
                 why = "there is no Python 3.9 or newer" + (f": {seen}" if seen else "")
-            return BootstrapFailed(
+            return NoPython(
                 "Python", why, "Install Python 3.9 or newer on the host, or name one with --python."
             )
         with suppress(TimeoutError):
@@ -176,9 +218,9 @@ class _Bootstrap:
         how = "" if status is None else f" with exit code {status}"
         return self._login_error(f"it ended{how}, and {self._last()}")
 
-    def silent(self) -> BootstrapFailed:
+    def _silent(self) -> BootstrapFailed:
         """Return the error to raise when the program on the host has not answered in time."""
-        return self._login_error(f"it sent no answer within {BOOTSTRAP_S:g} s, and {self._last()}")
+        return self._login_error(f"it sent no answer within {self._patience_s:g} s, and {self._last()}")
 
     def _last(self) -> str:
         last = self._words.now() or printable(self._last_output.decode("utf-8", "replace"), 300)

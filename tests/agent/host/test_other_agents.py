@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agent.host.other_agents import describe_other_agents
 
+FROZEN = f"agents/{'0123456789abcdef' * 4}/corral-agent"
 FILE = f"agents/agent-{'0123456789' * 2}.pyz"
 
 
@@ -17,7 +18,7 @@ def started(proc: Path, pid: int, *words: str) -> None:
 def test_other_agents_are_found_among_processes(tmp_path: Path) -> None:
     proc, home = tmp_path / "proc", tmp_path / "my home" / ".corral"
     started(proc, 11, "python3", "-I", "-S", f"{home}/{FILE}", "-")
-    started(proc, 12, "python3", "-I", "-S", f"{tmp_path}/disk/gpu09/{FILE}", "-")
+    started(proc, 12, f"{tmp_path}/disk/gpu09/{FROZEN}", "-")
     started(proc, 16, "python3", "-I", "-S", f"{home}/{FILE}", "-")  # only looks, as we do
     started(proc, 13, "ls", f"{home}/{FILE}")
     started(proc, 14, "python3", "train.py", "-")

@@ -1,0 +1,53 @@
+"""The agent for hosts without Python: a program in one file, which only a frozen Corral has."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from wire.program_parts import is_frozen
+
+COMMAND = """exec /bin/sh -c 'read -r size; eval "$(head -c "$size")"'"""
+"""The command that runs a script from stdin, whose first line is the size of the script. Every shell reads it
+the same way, as the command in bootstrap.py."""
+_END = "# --- end of functions ---\n"
+_RECEIVE = Path(__file__).with_name("receive_agent.sh")
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenAgent:
+    """The functions of the script at the head of corral-agent (deploy/binary/launcher.sh), and the archive
+    that they unpack."""
+
+    functions: str
+    data: bytes
+
+    def script(self, word: list[str], home: str) -> bytes:
+        """Return what to send to COMMAND. `home` is the directory of the agent, or empty.
+
+        `word` has the parts of the random word with which answers begin. They are separate, because a
+        terminal may echo the script.
+        """
+        values = f"WORD={word[0]}''{word[1]}\nHOME_DIRECTORY={shlex.quote(home)}\n"
+        text = f"{self.functions}{values}{_RECEIVE.read_text(encoding='utf-8')}".encode()
+        return b"%d\n%s" % (len(text), text)
+
+
+@functools.cache
+def frozen_agent() -> FrozenAgent | None:
+    """Return the agent that this program contains, or None if this program is not frozen."""
+    file = Path(sys.executable).parent / "_internal" / "corral-agent"
+    return read_frozen_agent(file) if is_frozen() and file.exists() else None
+
+
+def read_frozen_agent(file: Path) -> FrozenAgent:
+    """Read a program in one file that `make binary` has made."""
+    content = file.read_bytes()
+    functions = content.partition(_END.encode())[0].decode()
+    size = re.search(r"\bBYTES=(\d+)", functions)
+    assert size is not None
+    return FrozenAgent(functions, content[-int(size[1]) :])
