@@ -118,7 +118,7 @@ class IdleSampler:
         free = _open_gpus(engine.state, idle)
         with ExitStack() as stack:
             for cycle in engine.profile_cycles.cycles.values():
-                stack.enter_context(cycle.keeping_easy_reservation())
+                stack.enter_context(cycle.easy.keeping())
             if free:
                 self._divide(engine, now, free, idle)
         return {cause: gpus for cause, gpus in idle.items() if gpus > 0}

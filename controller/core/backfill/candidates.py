@@ -89,7 +89,7 @@ class BackfillCandidates:
             if entry[1] == first:
                 continue
             if ends_by is None:
-                ends_by = cycle.use_easy_reservation(self._now)
+                ends_by = cycle.easy.use(self._now)
             runtime = cycle.runtime(jobs[entry[1]])
             if self._too_long_s is not None and runtime >= self._too_long_s:
                 continue
@@ -138,7 +138,7 @@ class BackfillCandidates:
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():
             return None
-        easy = cycle.easy_reservation(self._now)
+        easy = cycle.easy.reservation(self._now)
         wanted = self._lane.ask.licences
         if easy is None or not self._outlasts or cycle.state.licences.insufficient(wanted):
             placement = cycle.find_or_block(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 
 from controller.core.backfill.candidates import BackfillCandidates
 from controller.core.backfill.conservative.conservative_pass import ConservativePass
 from controller.core.backfill.conservative.queue_reservations import QueueReservations
 from controller.core.backfill.deadline_guard import DeadlineGuard
-from controller.core.backfill.easy import EasyReservation, earliest_reservation
 from controller.core.backfill.elastic_growth import grow_elastic_jobs
+from controller.core.backfill.first_reservation import FirstReservation
 from controller.core.backfill.jobs_to_reserve import jobs_to_reserve
 from controller.core.backfill.preemptor_starts import start_preemptors
 from controller.core.backfill.quota_reservations import QuotaReservations, QuotaReserved
@@ -25,7 +24,6 @@ from controller.core.model.events.attempts import JobGrew, JobPlaced, Prediction
 from controller.core.model.events.nominations import MoveUndone, PreemptionDropped, PreemptionPlanned
 from controller.core.model.events.queued import DeadlineAtRisk, StartEstimated
 from controller.core.model.job import NEVER, Job
-from controller.core.model.start_estimates import PROMISE
 from controller.core.model.time_limits import ShortLimit
 from controller.core.placement.placer import Placement, Placer
 from controller.core.preemption.guards import GuardsOf
@@ -88,15 +86,7 @@ class Cycle:
         self.head: QueueEntry | None = None
         """The first job that could not start in the last full pass; None with conservative backfill."""
         self._own_reservations = QueueReservations(state, placer, self.runtime)
-        self._easy: EasyReservation | None = None
-        self._easy_known = False
-        """Whether `_easy` has been computed for the present first waiting job. The result may be None."""
-        self._easy_used = False
-        """Whether a pass has used `_easy` for a decision. If not, the reserved start is not recorded as an
-        estimate.
-        """
-        self._latest = (0, NEVER)
-        """The id of the first waiting job, and the latest start guaranteed to it, `max_delay_s` included."""
+        self.easy = FirstReservation(self)
         self.position_of: PositionKey | None = None
         """Computes the queue position of an entry in this pass; None if entries are compared without it."""
         self._seen: tuple[int, ...] = ()
@@ -174,8 +164,7 @@ class Cycle:
                 )
             if state.shortenable:
                 start_short_jobs(self, now, apply)
-            if self._easy_used:
-                self._record_guaranteed_start(now, apply)
+            self.easy.record(now, apply)
         # Grow elastic jobs if no job waits (step 5 of `run`).
         if state.elastic and not len(state.queue if self.search.shared else queue):
             grow_elastic_jobs(state, self.placer, self.limits, queue, now, apply)
@@ -242,8 +231,8 @@ class Cycle:
     # Steps 2 to 4 of `run` for all kinds of backfill except conservative
 
     def _run_in_order(self, now: float, apply: Apply) -> None:
-        self.head = self._easy = None
-        self._easy_known = self._easy_used = False
+        self.head = None
+        self.easy.clear()
         if self.state.limited:
             self.quota_reservations.clear()
         self.queue.pending_reasons.clear()
@@ -254,7 +243,7 @@ class Cycle:
         self._start_in_order(now, apply)
         shared = self.search.shared
         # Reserve nodes for the first waiting job (step 3 of `run`), and for further jobs on nodes that it
-        # cannot use. Do it here only if other profiles use the same nodes. Otherwise `easy_reservation`
+        # cannot use. Do it here only if other profiles use the same nodes. Otherwise `easy`
         # computes the reservation when backfill first needs it.
         if shared is not None:
             shared.reserve(jobs_to_reserve(self, now), now)
@@ -419,18 +408,6 @@ class Cycle:
             else:
                 heapq.heapreplace(waiting, (following, number, lane))
 
-    def _record_guaranteed_start(self, now: float, apply: Apply) -> None:
-        """Record the start guaranteed to the first waiting job as a StartEstimated event, once per job."""
-        easy = self._easy
-        if easy is None or easy.starts_at == NEVER or easy.job not in self.state.queue:
-            return
-        if any(each.kind == PROMISE for each in self.state.jobs[easy.job].foreseen):
-            return
-        # Do not record a start that depends on the end of a job without a time limit, because that end is
-        # only assumed.
-        if not self.state.assumes_ends(easy.starts_at):
-            apply(StartEstimated(easy.job, now, PROMISE, easy.starts_at))
-
     # Helpers of steps 2 to 4 of `run`
 
     def shut_if_over(self, lane: Lane, number: int, now: float) -> StartLimit | QuotaReserved | None:
@@ -552,60 +529,8 @@ class Cycle:
     def first_reservation(self, now: float) -> GuaranteedStart | None:
         """Return the start that is guaranteed to the first waiting job; None if it has no reservation."""
         if self.shared is None:
-            return self.easy_reservation(now)
+            return self.easy.reservation(now)
         return None if self.head is None else self.shared.reservation_of(self.head[1])
-
-    def easy_reservation(self, now: float) -> EasyReservation | None:
-        """Return the EASY reservation of the first waiting job, computed on first use.
-
-        None if no job waits, the backfill plugin makes no reservation, or other profiles use the same nodes.
-        """
-        if self.shared is not None or self.head is None:
-            return None
-        if not self._easy_known and self.head[1] in self.queue:
-            self._easy_known = True
-            if self.backfill.reserves is not Reserves.NO_JOB:
-                ask = self.state.jobs[self.head[1]].ask
-                self._easy = earliest_reservation(self.state, self.placer, ask, self.head[1], now)
-        return self._easy
-
-    @contextmanager
-    def keeping_easy_reservation(self) -> Iterator[None]:
-        """Let a query compute the EASY reservation within a `with` block. At the end of the block the earlier
-        result is restored, because a later pass may compute the reservation for another time.
-        """
-        before = self._easy, self._easy_known
-        try:
-            yield
-        finally:
-            self._easy, self._easy_known = before
-
-    def use_easy_reservation(self, now: float) -> float:
-        """Return the time by which a backfilled job must end if it uses nodes that the first waiting job
-        needs.
-
-        The first call for this waiting job fixes its latest start. Otherwise each pass could delay the start
-        by another `max_delay_s` seconds. At the end of a pass with such a call, the reserved start is
-        recorded as a start estimate.
-        """
-        self._easy_used = True
-        easy = self.easy_reservation(now)
-        ends_by = self.backfill_ends_by(easy)
-        if easy is not None and self._latest[0] != easy.job:
-            self._latest = easy.job, ends_by
-        return ends_by
-
-    def backfill_ends_by(self, easy: EasyReservation | None) -> float:
-        """Return the time by which a backfilled job must end if it uses nodes that `easy` needs.
-
-        `easy` is the reservation of the first waiting job. NEVER without a reservation.
-        """
-        if easy is None:
-            return NEVER
-        if self.backfill.max_delay_s is None:
-            return easy.starts_at
-        job, latest = self._latest
-        return max(easy.starts_at, latest if job == easy.job else easy.starts_at + self.backfill.max_delay_s)
 
     def share(self, shared: SharedReservations | None) -> None:
         """Keep this profile's reservations in the table that several profiles share.
@@ -622,6 +547,6 @@ class Cycle:
         the cluster state. This is faster than computing them again.
         """
         self.reservations.resume(other.reservations)
-        self._latest = other._latest
+        self.easy.resume(other.easy)
         self.limits.again_at = other.limits.again_at
         self.preemption.retry_at = other.preemption.retry_at

@@ -96,8 +96,8 @@ def _find(cycle: Cycle, job: Job, now: float) -> Placement | None:
     barred = cycle.search.barred(job, now, for_deadlines=True)
     if cycle.shared is not None or cycle.backfill.reserves is Reserves.ALL_JOBS:
         return cycle.reservations.find_now(job, barred, now)
-    easy, shape = cycle.easy_reservation(now), cycle.placer.shape(job.ask)
-    if easy is None or easy.job == job.id or now + cycle.runtime(job) <= cycle.use_easy_reservation(now):
+    easy, shape = cycle.easy.reservation(now), cycle.placer.shape(job.ask)
+    if easy is None or easy.job == job.id or now + cycle.runtime(job) <= cycle.easy.use(now):
         return cycle.placer.find(job.ask, barred)
     if shape is None or not easy.lends(job.ask.licences):
         return None
@@ -113,9 +113,12 @@ def moments_needed(cycle: Cycle, job: Job, now: float) -> Iterator[tuple[float, 
     of other jobs, operators' reservations and drains, and the latest starts of jobs with deadlines.
     """
     state = cycle.state
-    shadow = cycle.easy_reservation(now)
+    shadow = cycle.easy.reservation(now)
     if shadow is not None and shadow.job != job.id:
-        yield cycle.backfill_ends_by(shadow), f"job {state.jobs[shadow.job].label} is to start then"
+        yield (
+            cycle.easy.backfill_ends_by(shadow),
+            f"job {state.jobs[shadow.job].label} is to start then",
+        )
     for number, each in cycle.reservations.by_job.items():
         if number != job.id:
             yield each.starts_at, f"job {state.jobs[number].label} is to start then"

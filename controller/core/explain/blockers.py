@@ -54,10 +54,10 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
         if placer is None:
             return cycle.shared.find(job, barred, now) is not None
         return placer.find(job.ask, either_mask(barred, cycle.shared.barred(job, now))) is not None
-    easy, shape = cycle.easy_reservation(now), cycle.placer.shape(job.ask)
+    easy, shape = cycle.easy.reservation(now), cycle.placer.shape(job.ask)
     if shape is None:
         return False
-    if easy is None or now + cycle.runtime(job) <= cycle.backfill_ends_by(easy):
+    if easy is None or now + cycle.runtime(job) <= cycle.easy.backfill_ends_by(easy):
         return True
     return find_beside_reservation(placer or cycle.placer, shape, easy, barred) is not None
 

@@ -46,14 +46,14 @@ def test_extended_job_ends_later_in_all_plans_and_on_its_node() -> None:
     harness = running()
     harness.submit(spec(8, time_limit_s=HOUR))
     harness.tick()
-    easy = harness.engine.cycle.easy_reservation(harness.now)
+    easy = harness.engine.cycle.easy.reservation(harness.now)
     assert easy is not None
     assert easy.starts_at == NOW + HOUR
     assert extend(harness, 3 * HOUR) == Accepted((1,))
     assert limits_sent(harness) == [TimeLimit(1, 1, 3 * HOUR)]
     assert harness.job(1).expected_end == NOW + 3 * HOUR
     harness.tick()
-    easy = harness.engine.cycle.easy_reservation(harness.now)
+    easy = harness.engine.cycle.easy.reservation(harness.now)
     assert easy is not None
     assert easy.starts_at == NOW + 3 * HOUR
 

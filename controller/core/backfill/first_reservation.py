@@ -1,0 +1,112 @@
+"""The EASY reservation of the first waiting job of one profile: computed on first use, kept for the pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from controller.core.backfill.easy import EasyReservation, earliest_reservation
+from controller.core.framework.interfaces import Reserves
+from controller.core.model.events.queued import StartEstimated
+from controller.core.model.job import NEVER
+from controller.core.model.start_estimates import PROMISE
+
+if TYPE_CHECKING:
+    from controller.core.backfill.cycle import Cycle
+
+
+class FirstReservation:
+    """Computes the EASY reservation of `Cycle.head`, the first waiting job, and its latest start.
+
+    A profile that shares nodes with other profiles has no such reservation: see SharedReservations.
+    """
+
+    def __init__(self, cycle: Cycle) -> None:
+        self._cycle = cycle
+        self._easy: EasyReservation | None = None
+        self._known = False
+        """Whether `_easy` has been computed for the present first waiting job. The result may be None."""
+        self._used = False
+        """Whether a pass has used `_easy` for a decision. If not, the reserved start is not recorded as an
+        estimate.
+        """
+        self._latest = (0, NEVER)
+        """The id of the first waiting job, and the latest start guaranteed to it, `max_delay_s` included."""
+
+    def clear(self) -> None:
+        """Drop the reservation, because the next pass finds the first waiting job again."""
+        self._easy, self._known, self._used = None, False, False
+
+    def reservation(self, now: float) -> EasyReservation | None:
+        """Return the EASY reservation of the first waiting job, computed on first use.
+
+        None if no job waits, the backfill plugin makes no reservation, or other profiles use the same nodes.
+        """
+        cycle = self._cycle
+        if cycle.shared is not None or cycle.head is None:
+            return None
+        number = cycle.head[1]
+        if not self._known and number in cycle.queue:
+            self._known = True
+            if cycle.backfill.reserves is not Reserves.NO_JOB:
+                ask = cycle.state.jobs[number].ask
+                self._easy = earliest_reservation(cycle.state, cycle.placer, ask, number, now)
+        return self._easy
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Let a query compute the EASY reservation within a `with` block. At the end of the block the earlier
+        result is restored, because a later pass may compute the reservation for another time.
+        """
+        before = self._easy, self._known
+        try:
+            yield
+        finally:
+            self._easy, self._known = before
+
+    def use(self, now: float) -> float:
+        """Return the time by which a backfilled job must end if it uses nodes that the first waiting job
+        needs.
+
+        The first call for this waiting job fixes its latest start. Otherwise each pass could delay the start
+        by another `max_delay_s` seconds. At the end of a pass with such a call, the reserved start is
+        recorded as a start estimate.
+        """
+        self._used = True
+        easy = self.reservation(now)
+        ends_by = self.backfill_ends_by(easy)
+        if easy is not None and self._latest[0] != easy.job:
+            self._latest = easy.job, ends_by
+        return ends_by
+
+    def backfill_ends_by(self, easy: EasyReservation | None) -> float:
+        """Return the time by which a backfilled job must end if it uses nodes that `easy` needs.
+
+        `easy` is the reservation of the first waiting job. NEVER without a reservation.
+        """
+        if easy is None:
+            return NEVER
+        max_delay_s = self._cycle.backfill.max_delay_s
+        if max_delay_s is None:
+            return easy.starts_at
+        job, latest = self._latest
+        return max(easy.starts_at, latest if job == easy.job else easy.starts_at + max_delay_s)
+
+    def record(self, now: float, apply: Callable[[StartEstimated], None]) -> None:
+        """Record the start guaranteed to the first waiting job as a StartEstimated event, once per job. Do
+        nothing if no decision of the pass has used the reservation.
+        """
+        easy, state = self._easy, self._cycle.state
+        if not self._used or easy is None or easy.starts_at == NEVER or easy.job not in state.queue:
+            return
+        if any(each.kind == PROMISE for each in state.jobs[easy.job].foreseen):
+            return
+        # Do not record a start that depends on the end of a job without a time limit, because that end is
+        # only assumed.
+        if not state.assumes_ends(easy.starts_at):
+            apply(StartEstimated(easy.job, now, PROMISE, easy.starts_at))
+
+    def resume(self, other: FirstReservation) -> None:
+        """Copy the latest start from `other`, which belongs to another copy of the cluster state."""
+        self._latest = other._latest
