@@ -68,22 +68,33 @@ def batch_job(request: BatchRequest) -> BatchJob:
     check_script(request.script)
     try:
         lines = job_script.directives(request.script, request.name)
-        options = [*lines.sbatch, *_variables(request.environment), *_command_line(request)]
-        flags = frozenset(option.flag for option in options if option.flag in _OWN)
-        options, singleton = _without_singleton([each for each in options if each.flag not in _OWN])
-        given = {option.flag: option for option in options}
-        translated = sbatch_directives.translate([*_defaults(given, request), *options])
-        if translated.problems:
-            raise SlurmError(*map(_wrong, translated.problems), code=255)
-        spec = spec_from(
-            _command(request),
-            request.name,
-            _layer(lines.corral, translated),
-            request.environment,
-            Submitter(request.umask, request.environment),
-        )
+        options = [*lines.sbatch, *_variables("SBATCH_", request), *_command_line(request)]
+        return _job(_command(request), options, lines.corral, request)
     except CommandError as error:
         raise SlurmError(*error.message.splitlines(), *error.hint.splitlines()) from None
+
+
+def allocation(request: BatchRequest, prefix: str, holder: tuple[str, ...]) -> BatchJob:
+    """Return the job that holds the nodes for srun and salloc. It runs the command `holder`. `prefix` is the
+    beginning of the input variables, SRUN_ or SALLOC_. Raises SlurmError with all errors.
+    """
+    try:
+        options = [*_variables(prefix, request), *_command_line(request)]
+        made = _job(holder, options, {}, request)
+    except CommandError as error:
+        raise SlurmError(*error.message.splitlines(), *error.hint.splitlines()) from None
+    return replace(made, spec=replace(made.spec, output="", error="", batch=True))
+
+
+def _job(command: tuple[str, ...], options: list[Option], corral: Layer, request: BatchRequest) -> BatchJob:
+    flags = frozenset(option.flag for option in options if option.flag in _OWN)
+    options, singleton = _without_singleton([each for each in options if each.flag not in _OWN])
+    given = {option.flag: option for option in options}
+    translated = sbatch_directives.translate([*_defaults(given, request), *options])
+    if translated.problems:
+        raise SlurmError(*map(_wrong, translated.problems), code=255)
+    shell = Submitter(request.umask, request.environment)
+    spec = spec_from(command, request.name, _layer(corral, translated), request.environment, shell)
     spec = replace(spec, env={**_slurm_variables(request), **spec.env})
     found = [f"{where}: {sentence}" for where, sentence in spec_problems(spec)]
     if found:
@@ -114,10 +125,10 @@ def check_script(text: str) -> None:
         )
 
 
-def _variables(environment: Mapping[str, str]) -> list[Option]:
+def _variables(prefix: str, request: BatchRequest) -> list[Option]:
     return [
         Option(f"--{name}", value or None, variable)
-        for name, value, variable in from_variables("SBATCH_", environment)
+        for name, value, variable in from_variables(prefix, request.environment)
     ]
 
 

@@ -29,6 +29,12 @@ OPTIONS = (
 USAGE = "scontrol [OPTIONS] COMMAND"
 
 VERBS: Mapping[str, tuple[str, str]] = {
+    "hold": ("cli.slurm.scontrol_jobs:hold", "Hold jobs, so that they do not start."),
+    "release": ("cli.slurm.scontrol_jobs:release", "Let held jobs start again."),
+    "requeue": ("cli.slurm.scontrol_jobs:requeue", "Queue running jobs again."),
+    "requeuehold": ("cli.slurm.scontrol_jobs:requeue_hold", "Queue running jobs again, and hold them."),
+    "uhold": ("cli.slurm.scontrol_jobs:hold", "Hold jobs, so that they do not start."),
+    "update": ("cli.slurm.scontrol_jobs:update", "Change jobs: update JobId=7 TimeLimit=30."),
     "show": ("cli.slurm.nodes.scontrol_show:show", "Show jobs, nodes, partitions and other objects."),
     "ping": ("cli.slurm.nodes.scontrol_show:ping", "Show whether the controller answers."),
     "version": ("cli.slurm.nodes.scontrol_show:version", "Show the version."),

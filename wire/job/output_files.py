@@ -57,6 +57,11 @@ def expand_patterns(text: str, values: Mapping[str, str]) -> str:
     return _PATTERN.sub(value, text)
 
 
+def is_per_task(text: str) -> bool:
+    """Return whether each task of a job step writes to another file (`%t`)."""
+    return any(match[2] == "t" for match in _PATTERN.finditer(text))
+
+
 def is_per_node(text: str) -> bool:
     """Return whether each node of a job writes to another file, because the path has a pattern for the node
     (`%N` or `%n`).

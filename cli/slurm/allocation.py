@@ -1,0 +1,150 @@
+"""Gets an allocation for srun and salloc: a job that holds its nodes until the command ends it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+
+from cli.slurm.batch_job import BatchRequest, allocation
+from cli.slurm.programs import SlurmError
+from cli.slurm.refusals import submit_refused
+from cli.slurm.step_counter import ALLOCATION_VARIABLE, counter_file
+from wire.api.jobs import JobView, ShellRequest
+from wire.cluster.hostlist import fold_hostlist
+from wire.http.client import Client, Refused, Unreachable
+
+_HOLDER = (
+    'f=/tmp/corral-allocation-$SLURM_JOB_ID; mkfifo -m 600 "$f" || exit 1; '
+    'read -r code < "$f"; rm -f "$f"; exit "${code:-0}"'
+)
+"""The command of the job: it waits for the exit code that it ends with."""
+_FINISH = (
+    "f=/tmp/corral-allocation-$SLURM_JOB_ID; n=0; "
+    'while [ ! -p "$f" ] && [ $n -lt 100 ]; do n=$((n+1)); sleep 0.1; done; echo "$1" > "$f"'
+)
+
+
+def nodes_of(job: str) -> str:
+    """Return the nodes of a running job in the short form."""
+    with Client() as client:
+        held = client.job(job).job.held
+    if not held:
+        raise SlurmError(f"Unable to confirm allocation for job {job}: Invalid job id specified")
+    return fold_hostlist(each.node for each in held)
+
+
+class Allocation:
+    """A running job, from the start of the `with` block to its end. `code` is the exit code of the job."""
+
+    def __init__(
+        self,
+        program: str,
+        options: tuple[tuple[str, str], ...],
+        name: str,
+        environment: Mapping[str, str],
+        *,
+        quiet: bool = False,
+    ) -> None:
+        umask = os.umask(0o077)
+        os.umask(umask)
+        directory = os.getcwd()
+        host = socket.gethostname().partition(".")[0]
+        request = BatchRequest("", name, (), options, environment, directory, host, umask)
+        self._made = allocation(request, f"{program.upper()}_", ("/bin/sh", "-c", _HOLDER))
+        self._program = program
+        self._quiet = quiet
+        self.code = 0
+        self.job = 0
+        self.nodes: list[str] = []
+        self.variables: dict[str, str] = {}
+
+    def __enter__(self) -> Allocation:
+        from cli.jobs.wait import changes
+
+        try:
+            with Client() as client:
+                self.job = client.submit(self._made.spec).ids[0]
+        except Refused as refused:
+            raise submit_refused(refused, self._made.spec, "Unable to allocate resources") from None
+        waited = False
+        try:
+            for view in changes([self.job]):
+                if view.state.value == "RUNNING":
+                    if waited:
+                        self._say(f"job {self.job} has been allocated resources")
+                    self._fill(view)
+                    return self
+                if view.state.terminal:
+                    raise SlurmError(
+                        f"Job allocation {self.job} has been revoked: {view.detail or view.reason.value}"
+                    )
+                if not waited and view.state.value == "QUEUED" and view.reason.value not in ("", "new"):
+                    waited = True
+                    self._say(f"job {self.job} queued and waiting for resources")
+        except BaseException:
+            self._cancel()
+            raise
+        raise SlurmError(f"Job allocation {self.job} has been revoked")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):
+            os.unlink(counter_file(self.variables))
+        if kind is not None:
+            self._cancel()
+            return
+        from cli.jobs.wait import wait_until_ended
+
+        words = ("/bin/sh", "-c", _FINISH, "corral", str(self.code & 255))
+        try:
+            with Client() as client:
+                shell = client.open_shell(self.job, ShellRequest(words, node=self.nodes[0]))
+                for said in client.read_shell(shell):
+                    if said.end and said.code:
+                        self._cancel()
+            wait_until_ended([self.job])
+        except (Refused, Unreachable):
+            self._cancel()
+
+    def _cancel(self) -> None:
+        try:
+            with Client() as client:
+                client.cancel(self.job)
+        except (Refused, Unreachable):
+            pass  # The job has ended, or the user must cancel it later.
+
+    def _say(self, sentence: str) -> None:
+        if not self._quiet:
+            print(f"{self._program}: {sentence}", file=sys.stderr, flush=True)
+
+    def _fill(self, view: JobView) -> None:
+        """Note the nodes, and the variables that a batch script of this job would get."""
+        self.nodes = [held.node for held in view.held]
+        count, listed = str(len(self.nodes)), fold_hostlist(self.nodes)
+        cpus, times = max(1, view.cpu_milli // 1_000), f"(x{len(self.nodes)})" if len(self.nodes) > 1 else ""
+        tasks = {name: value for name, value in self._made.spec.env.items() if name.startswith("SLURM_")}
+        self.variables = {
+            ALLOCATION_VARIABLE: secrets.token_hex(8),
+            "SLURM_CLUSTER_NAME": "corral",
+            "SLURM_JOB_ID": str(self.job),
+            "SLURM_JOBID": str(self.job),
+            "SLURM_JOB_NAME": view.name,
+            "SLURM_JOB_ACCOUNT": view.project,
+            "SLURM_JOB_PARTITION": view.queue,
+            "SLURM_JOB_QOS": "normal",
+            "SLURM_JOB_USER": view.user,
+            "SLURM_JOB_UID": str(os.getuid()),
+            "SLURM_JOB_CPUS_PER_NODE": f"{cpus}{times}",
+            "SLURM_JOB_NUM_NODES": count,
+            "SLURM_NNODES": count,
+            "SLURM_JOB_NODELIST": listed,
+            "SLURM_NODELIST": listed,
+            "SLURM_TASKS_PER_NODE": f"{self._made.spec.tasks_per_node}{times}",
+            **tasks,
+        }

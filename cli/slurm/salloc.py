@@ -1,0 +1,69 @@
+"""salloc: gets an allocation, and runs a command or a shell with the variables of the job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+from cli.slurm.allocation import Allocation
+from cli.slurm.arguments import COMMON, Option, Value, help_text, parse, switch
+from cli.slurm.programs import VERSION, SlurmError
+from cli.spec.sbatch_options import JOB_OPTIONS
+
+_OWN = (
+    Option("bell"),
+    Option("immediate", "I", Value.OPTIONAL),
+    Option("kill-command", "K", Value.OPTIONAL),
+    switch("no-bell"),
+    switch("no-shell"),
+    switch("quiet", "Q", "Print only errors."),
+    switch("verbose", "v"),
+    Option("wait-all-nodes"),
+)
+OPTIONS = (*JOB_OPTIONS, *_OWN, *COMMON)
+USAGE = "salloc [OPTIONS] [command [args...]]"
+
+
+def main(words: list[str]) -> int:
+    """Run a command on this host while an allocation exists. Returns the exit code of the command."""
+    arguments = parse(OPTIONS, words, intersperse=False)
+    if arguments.has("help") or arguments.has("usage"):
+        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
+        return 0
+    if arguments.has("version"):
+        print(VERSION)
+        return 0
+    if arguments.has("no-shell"):
+        raise SlurmError(
+            "Corral ends the allocation with the command. Use 'sbatch --wrap \"sleep infinity\"'."
+        )
+    own = {option.name for option in _OWN}
+    options = tuple(pair for pair in arguments.options if pair[0] not in own)
+    environment = dict(os.environ)
+    command = arguments.words or [environment.get("SHELL") or "/bin/sh"]
+    quiet = arguments.has("quiet")
+    with Allocation("salloc", options, "interactive", environment, quiet=quiet) as allocation:
+        if not quiet:
+            print(f"salloc: Granted job allocation {allocation.job}", file=sys.stderr, flush=True)
+        allocation.code = _run(command, {**environment, **allocation.variables})
+        if not quiet:
+            print(f"salloc: Relinquishing job allocation {allocation.job}", file=sys.stderr, flush=True)
+    return allocation.code
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    # Ctrl-C belongs to the command: salloc must live on, because it ends the allocation.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = subprocess.Popen(
+            command, env=environment, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None
+        )
+        code = process.wait()
+    except OSError as error:
+        print(f"salloc: error: {command[0]}: {error.strerror}", file=sys.stderr)
+        return 1
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return 128 - code if code < 0 else code

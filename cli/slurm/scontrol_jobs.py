@@ -1,0 +1,150 @@
+"""The verbs of scontrol that change jobs: hold, release, requeue, update."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from cli.slurm.arguments import Arguments
+from cli.slurm.programs import SlurmError
+from wire.api.jobs import JobsOrder
+from wire.http.client import Client
+
+_OPTION_OF_KEY = {
+    "account": "--account",
+    "comment": "--comment",
+    "deadline": "--deadline",
+    "dependency": "--dependency",
+    "jobname": "--job-name",
+    "name": "--job-name",
+    "nice": "--nice",
+    "partition": "--partition",
+    "reqnodelist": "--nodelist",
+    "excnodelist": "--exclude",
+    "starttime": "--begin",
+    "timelimit": "--time",
+    "timemin": "--time-min",
+}
+"""For each key of `scontrol update`: the option of sbatch that has the same meaning."""
+_IDS = re.compile(r",(?![^\[]*\])")
+_BY_FIELD = {
+    "queue": "Invalid partition name specified",
+    "project": "Invalid account or account/partition combination specified",
+    "time_limit_s": "Requested time limit is invalid (missing or exceeds some limit)",
+    "after": "Job dependency problem",
+}
+
+
+def hold(words: list[str], _arguments: Arguments) -> int:
+    """Hold jobs, so that they do not start."""
+    return _order("hold", "hold", words)
+
+
+def release(words: list[str], _arguments: Arguments) -> int:
+    """Let held jobs start again."""
+    return _order("release", "release", words)
+
+
+def requeue(words: list[str], _arguments: Arguments) -> int:
+    """End the attempts of running jobs, and queue the jobs again."""
+    return _order("requeue", "requeue", words)
+
+
+def requeue_hold(words: list[str], _arguments: Arguments) -> int:
+    """Queue running jobs again, and hold them."""
+    return _order("requeuehold", "preempt", words, stay_held=True)
+
+
+def _order(verb: str, action: str, words: list[str], *, stay_held: bool = False) -> int:
+    if not words:
+        raise _short(f"too few arguments for keyword:{verb}")
+    jobs = [_selector(part) for word in words for part in _IDS.split(word) if part]
+    with Client() as client:
+        refused = client.order(JobsOrder(action, tuple(jobs), stay_held=stay_held)).refused
+    failed = False
+    for each in refused:
+        code = each.problem.code
+        # Holding a held or running job, and releasing a free one, is no error in Slurm.
+        if code == "conflict" and verb in ("hold", "release") and "already" not in each.problem.message:
+            continue
+        failed = True
+        print(f"{_reason(each.problem.code, each.problem.message)} for job {each.job}", file=sys.stderr)
+        if verb in ("hold", "release") and code == "not_found":
+            print("slurm_suspend error: Invalid job id specified", file=sys.stderr)
+    return int(failed)
+
+
+def _selector(text: str) -> str:
+    key, equals, value = text.partition("=")
+    if equals and key.lower() in ("name", "jobname"):
+        return f"name:{value}"
+    text = value if equals else text
+    if not re.fullmatch(r"\d+(_(\d+|\[[\d,:-]+\]))?", text):
+        raise _short(f"Invalid job id {text}")
+    return text
+
+
+def _reason(code: str, message: str) -> str:
+    if code == "not_found":
+        return "Invalid job id specified"
+    if code == "not_allowed":
+        return "Access/permission denied"
+    return message[:1].upper() + message[1:]
+
+
+def update(words: list[str], _arguments: Arguments) -> int:
+    """Change jobs: `update JobId=7 TimeLimit=30`."""
+    pairs = _pairs(words)
+    jobs = pairs.pop("jobid", pairs.pop("job", ""))
+    if not jobs:
+        raise _short("No valid entity in update command. Corral changes jobs: write JobId=NUMBER.")
+    changes = _changes(pairs)
+    with Client() as client:
+        order = JobsOrder("set", tuple(map(_selector, _IDS.split(jobs))), changes=changes)
+        refused = client.order(order).refused
+    for each in refused:
+        field = each.problem.where.removeprefix("spec.").partition(".")[0]
+        reason = _BY_FIELD.get(field) or _reason(each.problem.code, each.problem.message)
+        print(f"{reason} for job {each.job}", file=sys.stderr)
+    return int(bool(refused))
+
+
+def _pairs(words: list[str]) -> dict[str, str]:
+    """Return the values by key in small letters. `job 7` means `JobId=7`."""
+    found = {}
+    left = list(words)
+    while left:
+        key, equals, value = left.pop(0).partition("=")
+        if not equals and key.lower() in ("job", "jobid") and left:
+            value = left.pop(0)
+        elif not equals:
+            raise _short(f"Invalid input: {key}", "Request aborted")
+        found[key.lower()] = value
+    return found
+
+
+def _changes(pairs: dict[str, str]) -> dict[str, object]:
+    """Return the new values of JobSpec fields as JSON data."""
+    from cli.spec.job_options import OPTIONS
+    from cli.spec.sbatch_directives import translate
+    from cli.spec.sbatch_sizes import Option
+    from cli.spec.spec_builder import read_fields
+    from wire.codec import encode
+    from wire.job.spec import JobSpec
+
+    for key, value in pairs.items():
+        if key not in _OPTION_OF_KEY:
+            raise _short(f"Update of this parameter is not supported: {key}={value}", "Request aborted")
+    made = translate([Option(_OPTION_OF_KEY[key], value or None, key) for key, value in pairs.items()])
+    if made.problems:
+        raise _short(*made.problems)
+    chosen = {name: [text] for name, text in made.pairs if name not in ("batch", "env") and name in OPTIONS}
+    fields, _ = read_fields(chosen)
+    spec = encode(JobSpec(("true",), **fields))
+    return {field: spec[field] for field in fields}
+
+
+def _short(*lines: str) -> SlurmError:
+    """Return an error whose lines are printed as they are, because scontrol prints them without its name."""
+    print(*lines, sep="\n", file=sys.stderr)
+    return SlurmError()

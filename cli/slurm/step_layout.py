@@ -1,0 +1,120 @@
+"""The tasks of a job step: how many there are, on which node each one runs, and the variables it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cli.slurm.arguments import Arguments
+from cli.slurm.programs import SlurmError
+from wire.agent.orders import STEP_VARIABLE
+from wire.cluster.hostlist import expand_hostlist, fold_hostlist
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of a step: its rank in the step, its number on the node, and the node with its number."""
+
+    rank: int
+    local: int
+    node: str
+    node_rank: int
+
+
+@dataclass(frozen=True)
+class StepLayout:
+    """The tasks of a step in the order of their ranks, and the nodes of the step."""
+
+    nodes: tuple[str, ...]
+    tasks: tuple[Task, ...]
+
+    def counts(self) -> str:
+        """Return the number of tasks on each node in the form of Slurm, such as 2(x3),1."""
+        found: list[list[int]] = []
+        for node in self.nodes:
+            count = sum(task.node == node for task in self.tasks)
+            if found and found[-1][0] == count:
+                found[-1][1] += 1
+            else:
+                found.append([count, 1])
+        return ",".join(f"{count}(x{times})" if times > 1 else str(count) for count, times in found)
+
+
+def layout(arguments: Arguments, job_nodes: Sequence[str], environment: Mapping[str, str]) -> StepLayout:
+    """Return the tasks of a step in an allocation of these nodes.
+
+    1. The nodes: those of -w, at most as many as -N says. Without -N, all nodes of the job, but not more than
+       there are tasks.
+    2. The number of tasks: -n; or --ntasks-per-node on each node; or that of the job (SLURM_NTASKS); or one
+       for each node.
+    3. The first nodes get one task more if the number does not divide evenly.
+    """
+    nodes = list(job_nodes)
+    if arguments.has("nodelist"):
+        wanted = expand_hostlist(arguments.last("nodelist"))
+        missing = [node for node in wanted if node not in nodes]
+        if missing:
+            raise SlurmError(
+                f"Unable to create step for job: Requested node configuration is not available: {missing[0]}"
+            )
+        nodes = wanted
+    count = _number(arguments, "nodes", 0)
+    if count > len(nodes):
+        raise SlurmError("Unable to create step for job: More processors requested than permitted")
+    nodes = nodes[: count or len(nodes)]
+    each = _number(arguments, "ntasks-per-node", 0)
+    total = _number(arguments, "ntasks", 0) or each * len(nodes) or int(environment.get("SLURM_NTASKS") or 0)
+    total = max(total or len(nodes), count)
+    nodes = nodes[: -(-total // each)] if each else nodes[:total]
+    low, more = divmod(total, len(nodes))
+    sizes = [low + (place < more) for place in range(len(nodes))]
+    if each and arguments.has("ntasks"):
+        sizes = [min(each, total - each * place) for place in range(len(nodes))]
+    pairs = [(place, local) for place, size in enumerate(sizes) for local in range(size)]
+    if arguments.last("distribution").startswith("cyclic"):
+        pairs.sort(key=lambda pair: (pair[1], pair[0]))
+    tasks = (Task(rank, local, nodes[place], place) for rank, (place, local) in enumerate(pairs))
+    return StepLayout(tuple(nodes), tuple(tasks))
+
+
+def _number(arguments: Arguments, name: str, default: int) -> int:
+    text = arguments.last(name).partition("-")[0]
+    if not text:
+        return default
+    if not text.isdigit() or not int(text):
+        raise SlurmError(f'Invalid numeric value "{arguments.last(name)}" for --{name}.')
+    return int(text)
+
+
+def step_variables(step: StepLayout, job: str, number: int, address: str, umask: int) -> dict[str, str]:
+    """Return the variables that all tasks of a step get. `address` is the address of the host of srun."""
+    count, nodes = str(len(step.tasks)), fold_hostlist(step.nodes)
+    return {
+        STEP_VARIABLE: f"{job}.{number}",
+        "SLURM_STEP_ID": str(number),
+        "SLURM_STEPID": str(number),
+        "SLURM_STEP_NODELIST": nodes,
+        "SLURM_STEP_NUM_NODES": str(len(step.nodes)),
+        "SLURM_STEP_NUM_TASKS": count,
+        "SLURM_STEP_TASKS_PER_NODE": step.counts(),
+        "SLURM_TASKS_PER_NODE": step.counts(),
+        "SLURM_NTASKS": count,
+        "SLURM_NPROCS": count,
+        "SLURM_NNODES": str(len(step.nodes)),
+        "SLURM_DISTRIBUTION": "block",
+        "SLURM_LAUNCH_NODE_IPADDR": address,
+        "SLURM_SRUN_COMM_HOST": address,
+        "SLURM_UMASK": f"{umask:04o}",
+        "SRUN_DEBUG": "3",
+    }
+
+
+def task_variables(step: StepLayout, task: Task) -> dict[str, str]:
+    """Return the variables of one task."""
+    return {
+        "SLURM_PROCID": str(task.rank),
+        "SLURM_LOCALID": str(task.local),
+        "SLURM_NODEID": str(task.node_rank),
+        "SLURMD_NODENAME": task.node,
+        "SLURM_GTIDS": ",".join(str(each.rank) for each in step.tasks if each.node == task.node),
+    }

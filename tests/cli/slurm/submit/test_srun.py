@@ -1,0 +1,111 @@
+"""srun and salloc in and outside of jobs, on two agents, and scontrol's changes of jobs."""
+
+from __future__ import annotations
+
+from tests.cli.slurm.submit.conftest import SlurmFace
+from wire.names import JobState
+
+STEPS = """#!/bin/bash
+#SBATCH -N2 -n3 -c2 --gres=gpu:2
+export WORD="two words"
+srun -l sh -c 'echo $SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURMD_NODENAME $SLURM_NTASKS $WORD'
+srun -n2 --output=task-%j-%s-%t.txt sh -c \
+    'echo $SLURM_STEP_ID $SLURM_STEP_NODELIST $SLURM_STEP_TASKS_PER_NODE'
+srun --gpus-per-task=1 -n2 -N1 sh -c 'echo $CUDA_VISIBLE_DEVICES' | sort -u | wc -l
+srun -n3 sh -c 'exit $((SLURM_PROCID * 2))'
+echo "highest $?"
+srun -n1 -w $SLURMD_NODENAME --export=ALL,WORD=one sh -c 'echo $WORD $SLURM_JOB_ID'
+srun -K sh -c 'test $SLURM_PROCID = 2 && exit 9; exec sleep 600'
+echo "killed $?"
+"""
+
+
+def test_tasks_on_two_nodes(slurm: SlurmFace) -> None:
+    job = slurm.submit("--open-mode=truncate", slurm.script("steps.sh", STEPS))
+    lines = slurm.output(job).splitlines()
+    said = [line for line in lines if not line.startswith("srun: ")]
+    assert sorted(said[:3]) == [
+        "0: 0 0 0 n1 3 two words",
+        "1: 1 1 0 n1 3 two words",
+        "2: 2 0 1 n2 3 two words",
+    ]
+    assert said[3:] == ["2", "highest 4", f"one {job}", "killed 143"]
+    assert "srun: error: n2: task 2: Exited with exit code 9" in lines
+    for task in (0, 1):
+        assert (slurm.place / f"task-{job}-1-{task}.txt").read_text() == "1 n[1-2] 1(x2)\n"
+
+
+def test_several_programs_of_a_step(slurm: SlurmFace) -> None:
+    slurm.script("programs", "0 echo first %t\n1-2 echo other %t %o  # the rest\n")
+    job = slurm.submit("-n3", "--wrap", "srun -l --multi-prog programs | sort")
+    assert slurm.output(job) == "0: first 0\n1: other 1 0\n2: other 2 1\n"
+
+
+def test_signal_reaches_the_tasks_and_not_the_script(slurm: SlurmFace) -> None:
+    script = slurm.script(
+        "trap.sh",
+        "#!/bin/bash\n#SBATCH -N2\n"
+        'srun sh -c \'trap "echo task $SLURM_PROCID told; exit 0" TERM; touch up$SLURM_PROCID;'
+        ' while :; do sleep .1; done\'\necho "script goes on"\n',
+    )
+    job = slurm.submit(script)
+    for rank in (0, 1):
+        slurm.cluster.until((slurm.place / f"up{rank}").exists, f"task {rank} runs")
+    assert slurm.run("scancel", "--signal=TERM", str(job)).returncode == 0
+    # The shell of a task may say that its sleep was terminated.
+    lines = [line for line in slurm.output(job).splitlines() if line != "Terminated"]
+    assert sorted(lines) == ["script goes on", "task 0 told", "task 1 told"]
+
+
+def test_srun_outside_of_a_job(slurm: SlurmFace) -> None:
+    done = slurm.run(
+        "srun", "-N2", "-J", "direct", "sh", "-c", "echo $SLURMD_NODENAME $PWD; exit $SLURM_PROCID"
+    )
+    assert sorted(done.stdout.splitlines()) == [f"n1 {slurm.place}", f"n2 {slurm.place}"]
+    assert done.returncode == 1
+    assert slurm.run("srun", "cat", stdin="typed\n").stdout == "typed\n"
+    jobs = {job.name: job for job in slurm.cluster.jobs().values()}
+    assert (jobs["direct"].state, jobs["direct"].exit_code) == (JobState.FAILED, 1)
+    assert jobs["cat"].state is JobState.COMPLETED
+
+
+def test_salloc_gives_the_variables_and_ends_the_allocation(slurm: SlurmFace) -> None:
+    words = "echo $SLURM_JOB_ID $SLURM_JOB_NODELIST; srun -l sh -c 'echo $SLURM_JOB_ID'; exit 3"
+    done = slurm.run("salloc", "-N2", "sh", "-c", words)
+    job = done.stdout.split()[0]
+    assert done.stdout.splitlines()[0] == f"{job} n[1-2]"
+    assert sorted(done.stdout.splitlines()[1:]) == [f"0: {job}", f"1: {job}"]
+    said = [f"salloc: Granted job allocation {job}", f"salloc: Relinquishing job allocation {job}"]
+    assert done.stderr.splitlines() == said
+    assert done.returncode == 3
+    assert slurm.cluster.jobs()[int(job)].exit_code == 3
+
+
+def test_heterogeneous_jobs_are_refused_by_name(slurm: SlurmFace) -> None:
+    done = slurm.run("srun", "-n1", "true", ":", "-n2", "true")
+    assert done.returncode == 1
+    assert done.stderr.startswith("srun: error: Corral has no heterogeneous jobs. Submit a job for each kind")
+
+
+def test_scontrol_holds_changes_and_requeues(slurm: SlurmFace) -> None:
+    held = slurm.submit("--begin=now+1hour", "--wrap", "true")
+    for words in (["hold"], ["release"], ["hold"]):
+        assert slurm.run("scontrol", *words, str(held)).returncode == 0
+    changed = slurm.run("scontrol", "update", f"JobId={held}", "TimeLimit=5", "Name=other", "StartTime=now")
+    assert (changed.returncode, changed.stderr) == (0, "")
+    with slurm.cluster.client() as client:
+        spec = client.job(held).spec
+        assert (spec.name, spec.time_limit_s, client.job(held).job.reason.value) == ("other", 300.0, "held")
+    unknown = slurm.run("scontrol", "hold", "99999")
+    assert (unknown.returncode, unknown.stderr.splitlines()[0]) == (
+        1,
+        "Invalid job id specified for job 99999",
+    )
+    wrong = slurm.run("scontrol", "update", f"jobid={held}", "foo=1")
+    assert wrong.stderr == "Update of this parameter is not supported: foo=1\nRequest aborted\n"
+    runs = slurm.submit("--wrap", "echo $SLURM_RESTART_COUNT; sleep 600")
+    slurm.cluster.await_jobs([runs], JobState.RUNNING)
+    assert slurm.run("scontrol", "requeue", str(runs)).returncode == 0
+    slurm.cluster.until(lambda: slurm.cluster.jobs()[runs].attempt == 2, "the second attempt")
+    assert slurm.run("scancel", "--me", "-t", "RUNNING").returncode == 0
+    assert slurm.run("scancel", str(held)).returncode == 0
