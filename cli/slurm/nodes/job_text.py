@@ -39,7 +39,7 @@ def job_lines(job: Row, *, details: bool) -> list[str]:
     return [
         f"JobId={job['id']} {_array(job)}JobName={job['name']}",
         f"UserId={user}({uid}) GroupId={res.group_of(user)}({res.gid_of(user)}) MCS_label=N/A",
-        f"Priority={0 if job['hold'] else job['priority']} Nice=0 Account={job['project']} QOS=normal",
+        f"Priority={jobs.priority(job)} Nice=0 Account={job['project']} QOS=normal",
         f"JobState={job_state(job)} Reason={job_reason(job)} Dependency={jobs.dependency(job)}",
         f"Requeue={int(job['requeue'])} Restarts={job['restarts']} BatchFlag={int(job['batch'])} Reboot=0 "
         f"ExitCode={exit_code(job)}",

@@ -10,8 +10,8 @@ from cli.slurm.show.resources import bracketed
 from cli.slurm.show.times import long_span, moment
 
 
-def node_lines(node: Node, partitions: Iterable[Partition]) -> list[str]:
-    """Return the lines of one node."""
+def node_lines(node: Node, partitions: Iterable[Partition], *, details: bool = False) -> list[str]:
+    """Return the lines of one node. With `details`, the GPUs that jobs hold are added."""
     names = ",".join(each.name for each in partitions if node in each.nodes)
     gpus = f",gres/gpu={node.gpus_total}" if node.gpus else ""
     held = f",gres/gpu={node.gpus_held}" if node.gpus_held else ""
@@ -24,7 +24,7 @@ def node_lines(node: Node, partitions: Iterable[Partition]) -> list[str]:
         f"AvailableFeatures={node.features}",
         f"ActiveFeatures={node.features}",
         f"Gres={node.gres}",
-        *([f"GresUsed={node.gres_used}"] if node.gpus else []),
+        *([f"GresUsed={node.gres_used}"] if details else []),
         f"NodeAddr={node.name} NodeHostName={node.name} Version=22.05.8",
         f"RealMemory={node.memory_mib} AllocMem={node.memory_used_mib} FreeMem=N/A "
         f"Sockets={node.sockets} Boards=1",

@@ -96,17 +96,17 @@ def _nodes(text: str, arguments: Arguments) -> int:
     with controller() as transport:
         known = nodes(transport)
         queues = partitions(transport, known)
+    details = arguments.has("details")
     if text:
         wanted = _hosts(text)
         names = {node.name for node in known}
         missing = [name for name in wanted if name not in names]
         known = [node for node in known if node.name in wanted]
-        objects = [node_lines(node, queues) for node in known]
-        _print_objects(objects, arguments)
+        _print_objects([node_lines(node, queues, details=details) for node in known], arguments)
         for name in missing:
             print(f"Node {name} not found")
         return 1 if missing else 0
-    _print_objects([node_lines(node, queues) for node in known], arguments)
+    _print_objects([node_lines(node, queues, details=details) for node in known], arguments)
     return 0
 
 
@@ -211,7 +211,7 @@ def _expanded(text: str) -> list[str]:
         with open(text, encoding="utf-8") as file:
             text = ",".join(file.read().split())
     if not text:
-        raise SlurmError("host list is empty")
+        raise SlurmError("host list is empty", code=0)
     return _hosts(text)
 
 

@@ -138,6 +138,11 @@ def output_file(job: Row, stream: str) -> str:
     return os.path.join(job["workdir"] or "/", expand_patterns(pattern, values))
 
 
+def priority(job: Row) -> int:
+    """Return the priority. Like in Slurm, a held job has the priority 0."""
+    return 0 if job["hold"] else int(job["priority"])
+
+
 def pending_s(job: Row) -> str:
     until = job["started_at"] or job["ended_at"] or job["now"]
     return str(max(0, int(until - job["submitted_at"])))
@@ -178,7 +183,9 @@ FIELDS = (
     Field("m", "MinMemory", "MIN_MEMORY", ("memory_mib",), lambda job: res.short_memory(job["memory_mib"])),
     Field("n", "ReqNodes", "REQ_NODES", ("node_list",), lambda job: res.bracketed(job["node_list"] or ())),
     Field("o", "Command", "COMMAND", ("program", "batch"), command),
-    Field("p", "Priority", "PRIORITY", ("priority",), lambda job: f"{job['priority'] / 4294967295:.14f}"),
+    Field(
+        "p", "Priority", "PRIORITY", ("priority", "hold"), lambda job: f"{priority(job) / 4294967295:.14f}"
+    ),
     Field("q", "QOS", "QOS", (), _same("normal")),
     Field("r", "Reason", "REASON", REASON_COLUMNS, job_reason),
     Field("s", "", "", (), _same("")),
@@ -205,7 +212,7 @@ FIELDS = (
     Field("N", "NodeList", "NODELIST", _NODELIST, node_list),
     Field("O", "Contiguous", "CONTIGUOUS", (), _same("0")),
     Field("P", "Partition", "PARTITION", ("queue",), _column("queue")),
-    Field("Q", "PriorityLong", "PRIORITY", ("priority",), _column("priority")),
+    Field("Q", "PriorityLong", "PRIORITY", ("priority", "hold"), lambda job: str(priority(job))),
     Field("R", "ReasonList", "NODELIST(REASON)", (*REASON_COLUMNS, *_NODELIST), node_list_or_reason),
     Field("S", "StartTime", "START_TIME", START_COLUMNS, lambda job: moment(start(job), "N/A")),
     Field("T", "State", "STATE", STATE_COLUMNS, job_state),

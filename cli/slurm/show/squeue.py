@@ -28,7 +28,8 @@ OPTIONS = (
     switch("hide"),
     Option("iterate", "i", help="Print the list again after each period of this many seconds."),
     Option("jobs", "j", Value.OPTIONAL, "Only these jobs, such as 7,8_[1-3]."),
-    switch("json", "", "Print JSON."),
+    switch("json"),
+    switch("yaml"),
     switch("local"),
     switch("long", "l", "Print the time limit, too."),
     Option("licenses", "L", help="Only jobs with these licences."),
@@ -76,6 +77,8 @@ def main(words: list[str]) -> int:
         return 0
     if arguments.has("format") and arguments.has("Format"):
         raise SlurmError("-O (--Format) is incompatible with -o (--format)")
+    if arguments.has("json") or arguments.has("yaml"):
+        raise SlurmError("Corral has no --json and --yaml here. Write: corral queue -o json")
     every = int(arguments.last("iterate", "0") or 0) if arguments.last("iterate", "0").isdigit() else 0
     if arguments.has("iterate") and every <= 0:
         raise SlurmError(f"--iterate={arguments.last('iterate')}")
