@@ -69,6 +69,15 @@ def test_first_job_that_can_use_all_nodes_has_the_only_reservation() -> None:
     assert reserved(harness) == {first: 1}
 
 
+def test_further_reservation_is_only_on_nodes_that_the_first_job_cannot_use() -> None:
+    harness = cluster()
+    first = harness.submit(spec(8, selector=B, time_limit_s=HOUR))
+    wide = harness.submit(spec(8, time_limit_s=HOUR))
+    harness.tick()
+    # `wide` could start on b in 2 hours, behind `first`. Node a is free in 3 hours.
+    assert reserved(harness) == {first: 1, wide: 3}
+
+
 def test_job_that_comes_before_in_the_queue_may_delay_a_further_reservation() -> None:
     harness = cluster()
     first = harness.submit(spec(8, selector=A, time_limit_s=HOUR, priority=75))
@@ -76,6 +85,21 @@ def test_job_that_comes_before_in_the_queue_may_delay_a_further_reservation() ->
     harness.tick()
     assert reserved(harness) == {first: 3, wide: 1}
     harness.exit(2)
+    before = harness.submit(spec(1, time_limit_s=2 * HOUR, priority=50))
+    harness.tick()
+    assert harness.nodes_of(before) == ["b"]
+    assert reserved(harness) == {first: 3, wide: 2}
+
+
+def test_new_job_before_in_the_queue_may_delay_a_further_reservation_in_a_pass_over_new_jobs() -> None:
+    harness = cluster()
+    first = harness.submit(spec(8, selector=A, time_limit_s=HOUR, priority=75))
+    wide = harness.submit(spec(8, time_limit_s=HOUR, priority=25))
+    harness.exit(2)
+    harness.tick()
+    assert reserved(harness) == {first: 3, wide: 1}
+    # Nothing has changed since the last pass, so this pass tries the new job alone, and the new job has no
+    # reservation.
     before = harness.submit(spec(1, time_limit_s=2 * HOUR, priority=50))
     harness.tick()
     assert harness.nodes_of(before) == ["b"]
@@ -91,6 +115,21 @@ def test_further_reservation_is_dropped_when_an_earlier_job_can_use_its_node() -
     urgent = harness.submit(spec(8, time_limit_s=HOUR, priority=100))
     harness.tick()
     assert reserved(harness) == {urgent: 1}
+
+
+def test_further_reservation_leaves_a_node_that_an_earlier_job_can_use_now() -> None:
+    harness = cluster()
+    harness.join("c", gpus=8)
+    harness.submit(spec(8, time_limit_s=2 * HOUR))
+    harness.tick()
+    first = harness.submit(spec(8, selector=A, time_limit_s=HOUR))
+    wide = harness.submit(spec(8, time_limit_s=HOUR))
+    harness.tick()
+    assert reserved(harness) == {first: 3, wide: 1}  # `wide` has node b.
+    before = harness.submit(spec(8, selector=B, time_limit_s=HOUR, priority=100))
+    harness.tick()
+    # Now `first` has the further reservation, because it comes before `wide`, and nodes a and c are left.
+    assert reserved(harness) == {before: 1, first: 3, wide: 2}
 
 
 def test_job_over_a_quota_has_no_further_reservation() -> None:
