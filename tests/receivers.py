@@ -1,4 +1,4 @@
-"""Receivers of notifications that tests start: an HTTP server that can fail as ordered."""
+"""An HTTP server for webhooks that tests start, and that can fail as ordered."""
 
 from __future__ import annotations
 
