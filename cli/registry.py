@@ -73,6 +73,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "cli.commands.service.notify",
         "Show notifications, try sinks, and choose which notices are sent to you.",
     ),
+    "workload": (
+        "cli.commands.workload",
+        "Submit a file of tasks with dependencies; show, wait for, cancel and retry workloads.",
+    ),
     "slurm": ("cli.commands.slurm", "Commands of Slurm (sbatch, squeue and others), with Slurm's options."),
     "sim": (
         "cli.commands.sim.sim",

@@ -366,9 +366,14 @@ class Client:
         """Return the jobs that a submit would queue, with default values filled in. Nothing is queued."""
         return self._post(WorkloadPreview, "/v1/workloads/preview", WorkloadRequest(spec, "", as_user))
 
-    def workloads(self, *, user: str = "", everything: bool = False) -> WorkloadList:
-        """Return the workloads with jobs that have not ended; with `everything` all of them."""
-        return self._get(WorkloadList, "/v1/workloads", [("user", user), ("all", int(everything))])
+    def workloads(
+        self, *, user: str = "", everything: bool = False, after: int = 0, limit: int = 1000
+    ) -> WorkloadList:
+        """Return the workloads with jobs that have not ended; with `everything` all of them. At most `limit`,
+        with ids above `after`.
+        """
+        query: Query = [("user", user), ("all", int(everything)), ("after", after), ("limit", limit)]
+        return self._get(WorkloadList, "/v1/workloads", query)
 
     def workload(self, workload: JobName) -> WorkloadView:
         """Return one workload with its tasks."""

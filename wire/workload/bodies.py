@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Optional
 
@@ -108,3 +109,20 @@ class WorkloadPreview:
     """The jobs that a submit of a workload would queue. Nothing was queued."""
 
     jobs: tuple[PlannedJob, ...]
+
+
+def progress_text(total: int, ended: int, failed: int, ends_at: Optional[float] = None) -> str:
+    """Return the progress of a workload or array, such as `17 of 40, 2 failed, ends ≈ 14:20`."""
+    parts = [f"{ended:,} of {total:,}"]
+    if failed:
+        parts.append(f"{failed:,} failed")
+    if ends_at is not None and ended < total:
+        parts.append(f"ends ≈ {_moment(ends_at)}")
+    return ", ".join(parts)
+
+
+def _moment(at: float) -> str:
+    """Return the local time of day, with the date unless it is today."""
+    then = time.localtime(at)
+    today = time.strftime("%F", then) == time.strftime("%F")
+    return time.strftime("%H:%M" if today else "%d %b %H:%M", then)

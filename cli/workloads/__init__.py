@@ -1,0 +1,1 @@
+"""Reads files of workloads: tasks with dependencies, matrices and counts."""
