@@ -33,7 +33,10 @@ AsUser = Annotated[
 Number = Annotated[str, argument("WORKLOAD", "Number of the workload, from 'corral workload list'.")]
 File = Annotated[str, argument("FILE", "Workload file: .toml, .yaml, .yml or .json.")]
 
-app = application("Submit files of tasks with dependencies; show, wait for, cancel and retry workloads.")
+app = application(
+    "Submit files of tasks with dependencies; show, wait for, cancel and retry workloads.",
+    epilog=examples("corral workload submit sweep.toml", "corral workload show 3"),
+)
 
 
 @dataclass(frozen=True)
