@@ -21,6 +21,7 @@ from agent.attempts.signal_receivers import receivers
 from agent.attempts.spool import AttemptKey, Spool, SpooledAttempt, format_key, parse_key
 from agent.attempts.start_order import CannotLaunch, HostUnfit, LaunchBuilder, UnixAccounts
 from agent.attempts.usage_reporter import UsageReporter
+from agent.checkpoints.saver import CheckpointSaver
 from agent.checkpoints.watcher import CheckpointWatcher
 from agent.controller_channel import AgentExit, Channel
 from agent.event_loop import EventLoop
@@ -50,6 +51,7 @@ from wire.agent.orders import (
     ReadLog,
     ResetGpu,
     ResizeShell,
+    Save,
     Settle,
     ShellInput,
     ShellTaken,
@@ -151,6 +153,13 @@ class Agent:
         self.health_checks = HealthChecks(
             self.loop, self.attempts.running_order, self._exec_spec, self._user_spec, self.channel.send
         )
+        self.saver = CheckpointSaver(
+            self.loop,
+            self.attempts.running_order,
+            self._exec_spec,
+            self.attempts.pid,
+            lambda each: self._signal_job(each),
+        )
         self.retry_logs_planned = False
         self.unfit_reason = ""
         """Why this host cannot run jobs; empty if it can."""
@@ -180,6 +189,7 @@ class Agent:
             Settle: lambda settle: self._perform(attempts.settle(settle)),
             TimeLimit: self._extend_limit,
             Signal: self._signal_job,
+            Save: lambda each: self.saver.save((each.job, each.attempt)),
             Note: self._write_note,
             ReadLog: self.logs.read,
             StopReading: lambda each: self.logs.stop(each.request),
@@ -237,6 +247,7 @@ class Agent:
         self.checkpoints.start()
         for key in self.attempts.running_keys():
             self.health_checks.watch(key)
+            self.saver.watch(key)
         self.usage.start(self.loop)
         self.gpus.watch(self.loop, self.usage.gpu_holders, self._send_gpu_frame, self.usage.add_gpu_samples)
         try:
@@ -525,6 +536,7 @@ class Agent:
         self.channel.send(Report(with_tail(self.spool, self.usage.with_usage(status))))
         if status.pid is not None and status.ended_at is None:
             self.health_checks.watch((status.job, status.attempt))
+            self.saver.watch((status.job, status.attempt))
         word, _, why = status.why.partition(": ")
         if word == NODE_UNFIT and status.ended_at is not None:
             self.unfit_reason = why

@@ -113,6 +113,11 @@ class AttemptStates:
         attempt = self._known.get(key)
         return attempt.order if attempt is not None and attempt.status.pid is not None else None
 
+    def pid(self, key: AttemptKey) -> int | None:
+        """Return the pid of the attempt's first process; None if it has not started."""
+        attempt = self._known.get(key)
+        return None if attempt is None else attempt.status.pid
+
     def user(self, key: AttemptKey) -> str:
         """Return the user of the attempt's job; empty if this node never had its start order."""
         attempt = self._known.get(key)

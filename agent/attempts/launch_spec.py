@@ -76,6 +76,7 @@ class LaunchSpec:
         self.checkpoint_signal = 0
         self.checkpoint_dir = ""
         self.checkpoint_keep = 0
+        self.checkpoint_mib = 0
 
         # --- containers ---
         self.container_commands: list[list[str]] = []

@@ -217,7 +217,7 @@ def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount
     spec.checkpoint_command = list(order.checkpoint_command)
     spec.checkpoint_signal = _signal_number(order.checkpoint_signal)
     spec.checkpoint_dir = checkpoints.get("CORRAL_CHECKPOINT_DIR", "")
-    spec.checkpoint_keep = order.checkpoint_keep
+    spec.checkpoint_keep, spec.checkpoint_mib = order.checkpoint_keep, order.checkpoint_mib
     return spec
 
 

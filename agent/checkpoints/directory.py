@@ -37,8 +37,8 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
     """Return the newest checkpoint of a job as (unix time, bytes, path); None if there is none.
 
     A checkpoint that changed after the unix time `trusted_until` may be incomplete and is ignored. If
-    `trusted_until` is None, all checkpoints count as complete. If the job sets `checkpoint_keep`, only this
-    many of the newest checkpoints are kept, and older ones are deleted.
+    `trusted_until` is None, all checkpoints count as complete. Checkpoints that the job does not keep are
+    deleted.
     """
     text = _call_as_user(launch, lambda: _newest(launch, trusted_until))
     if not text:
@@ -107,15 +107,25 @@ def _call_in_child(launch: LaunchSpec, function: Callable[[], str], sink: int) -
 
 
 def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
-    """Return the newest complete checkpoint as a line `TIME BYTES PATH`; empty if there is none. If the job
-    sets `checkpoint_keep`, also delete all but this many of the newest checkpoints.
+    """Return the newest complete checkpoint as a line `TIME BYTES PATH`; empty if there is none. Also delete
+    the checkpoints that the job does not keep.
     """
     found = sorted(list_checkpoints(launch.checkpoint_dir), reverse=True)
     good = [each for each in found if trusted_until is None or each[0] < trusted_until - _SLACK_S]
-    if launch.checkpoint_keep:
-        for _, _, path in good[launch.checkpoint_keep :]:
-            _remove(path)
+    delete_surplus(launch, good)
     return f"{good[0][0]:.6f} {good[0][1]} {good[0][2]}" if good else ""
+
+
+def delete_surplus(launch: LaunchSpec, complete: list[FoundCheckpoint]) -> None:
+    """Delete checkpoints beyond the number (`checkpoint_keep`) or beyond the total size (`checkpoint_mib`)
+    that the job keeps. `complete` has complete checkpoints, the newest first; the newest one is always kept.
+    """
+    total = 0
+    for number, (_, size, path) in enumerate(complete):
+        total += size
+        too_many = bool(launch.checkpoint_keep) and number >= launch.checkpoint_keep
+        if number and (too_many or (launch.checkpoint_mib and total > launch.checkpoint_mib << 20)):
+            _remove(path)
 
 
 def list_checkpoints(folder: str) -> list[FoundCheckpoint]:

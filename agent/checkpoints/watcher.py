@@ -80,7 +80,7 @@ class CheckpointWatcher:
             os.close(sink)
             return
         if pid == 0:
-            _scan(launch, sink)
+            _scan(launch, sink, self._reported.get(key))
         os.close(sink)
         self._scans[key] = _Scan(pid, answer)
         self._loop.on_readable(answer, partial(self._read_answer, key))
@@ -117,16 +117,21 @@ class CheckpointWatcher:
         self._reported.pop(key, None)
 
 
-def _scan(launch: LaunchSpec, sink: int) -> None:
-    """Write the newest checkpoint as one line to the pipe `sink`, and exit. This function runs in the child
-    process of the scan.
+def _scan(launch: LaunchSpec, sink: int, reported: Optional[FoundCheckpoint]) -> None:
+    """Write the newest checkpoint as one line to the pipe `sink`, delete checkpoints that the job does not
+    keep, and exit. Only those up to the one that was `reported` last are deleted, because later ones may be
+    incomplete. This function runs in the child process of the scan.
     """
     try:
         task_process.close_descriptors(sink)
         task_process.become_user(launch)
-        found = max(directory.list_checkpoints(launch.checkpoint_dir), default=None)
-        if found is not None:
-            at, size, path = found
+        found = sorted(directory.list_checkpoints(launch.checkpoint_dir), reverse=True)
+        if found:
+            at, size, path = found[0]
             os.write(sink, f"{at:.6f} {size} {path}".encode())
+        if reported is not None:
+            # The time of the report is rounded to microseconds.
+            complete = [each for each in found if each[0] <= reported[0] + 1e-5]
+            directory.delete_surplus(launch, complete)
     finally:
         os._exit(0)

@@ -182,6 +182,20 @@ def signal(
     return 0
 
 
+@app.command(epilog=examples("corral job checkpoint 7", "corral job checkpoint 7_[0-9]"))
+def checkpoint(jobs: Jobs) -> int:
+    """Let running jobs save a checkpoint, with their --checkpoint-signal or --checkpoint-command. The jobs go
+    on.
+
+    'corral job show' shows the checkpoint when it is complete.
+    """
+    client = Client()
+    for each in select(client, jobs, mine=False):
+        client.checkpoint(each.id)
+        print_note(f"job {each.label} was asked to save")
+    return 0
+
+
 @app.command(epilog=examples("corral job hold 7", "corral job hold --mine"))
 @with_flag_groups
 def hold(chosen: Chosen, output: Output = Format.TABLE) -> int:

@@ -138,7 +138,7 @@ def of_spec(spec: JobSpec) -> Facts:
         ("cpus", _amount(spec, "cpu_milli", cores, spec.cpu_limit_milli)),
         ("memory", _amount(spec, "memory_mib", memory, spec.memory_limit_mib)),
         ("scratch", f"{memory(spec.scratch_mib)} per node" if spec.scratch_mib else ""),
-        ("service", qos_class(spec) if qos_class(spec) != "guaranteed" else ""),
+        ("qos", qos_class(spec)),
         ("only nodes", _lines(_pairs(spec.selector), *spec.affinity)),
         ("runs", _lines(*spec.company)),
         ("licences", _lines(*(f"{count} of {name}" for name, count in spec.licences.items()))),

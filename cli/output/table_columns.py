@@ -65,7 +65,10 @@ def nodes_or_reason(job: JobView) -> str:
         )
     if job.reason is Reason.TIME_LIMIT and job.state.terminal:
         return "time limit"  # The detail has a long advice, which 'corral job show' prints.
-    return job.detail or job.reason.value.replace("_", " ")
+    reason = job.detail or job.reason.value.replace("_", " ")
+    if job.last is not None and job.last.reason is Reason.PREEMPTED and job.state is JobState.QUEUED:
+        return f"PREEMPTED {clock(job.last.at)}; {reason}"
+    return reason
 
 
 def cores(milli: int) -> str:
@@ -93,6 +96,7 @@ def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobV
             Column("MEMORY", lambda job: memory(job.memory_mib), rank=10, right=True, wide=True),
             Column("TIME", lambda job: elapsed(job, now), rank=4, right=True),
             Column("LIMIT", lambda job: duration(job.time_limit_s), rank=8, right=True),
+            Column("QOS", lambda job: job.qos, rank=11, wide=True),
             Column("ATTEMPT", lambda job: str(job.attempt), rank=11, right=True, wide=True),
             Column("SUBMITTED", lambda job: clock(job.submitted_at, now), rank=9, wide=True),
             Column("EXIT", exit_text, rank=9, right=True, wide=True),

@@ -436,6 +436,23 @@ _ROWS = (
         **COUNT,
     ),
     JobOption(
+        "checkpoint_every",
+        "Let the running job save a checkpoint at this interval, with --checkpoint-command or "
+        "--checkpoint-signal. Default: only before the job is stopped.",
+        "checkpoint_every_s",
+        title="saves every",
+        **TIME,
+    ),
+    JobOption(
+        "checkpoint_size",
+        "Keep only the newest checkpoints of the job that are together at most this large (e.g. 200G), "
+        "and always "
+        "the newest one. Default: no limit.",
+        "checkpoint_mib",
+        title="checkpoint size",
+        **SIZE,
+    ),
+    JobOption(
         "liveness_command",
         "Check the job with this command, which runs like a command of 'corral exec' on its first node. "
         "The check "

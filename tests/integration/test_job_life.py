@@ -8,7 +8,10 @@ import json
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from tests.systems import System
+from wire.http.transport import Refused
 from wire.names import JobState, Reason
 
 
@@ -80,3 +83,46 @@ def test_liveness_of_a_file_restarts_fails_or_notifies(build: Callable[..., Syst
     assert f"job {notifies} is unhealthy" in system.corral("events", "--job", str(notifies))
     assert f"job {beats} is healthy" in system.corral("events", "--job", str(beats))
     assert "pulse changes within 5s" in system.corral("job", "show", str(beats))
+
+
+def test_running_job_saves_on_request_and_at_intervals(build: Callable[..., System]) -> None:
+    system = build("gpu01")
+    system.sections["jobs"] = {"checkpoint_look_s": 0.2}
+    system.start()
+    save = "n=$((n+1)); head -c 700000 /dev/zero > $CORRAL_CHECKPOINT_DIR/$n"
+    script = f"trap '{save}' USR1; while :; do sleep 0.05; done"
+    place = ("--workdir", str(system.place))
+    by_signal = submit(
+        system, *place, "--checkpoint-signal", "USR1", "--checkpoint-size", "1M", "--", "sh", "-c", script
+    )
+    command = "sh -c 'kill -0 $CORRAL_JOB_PID && date +%N > $CORRAL_CHECKPOINT_DIR/$(date +%N)'"
+    at_intervals = submit(
+        system,
+        *place,
+        *("--checkpoint-every", "1s", "--checkpoint-keep", "2", "--checkpoint-command", command),
+        *("--", "sleep", "600"),
+    )
+    cannot = submit(system, "--", "sleep", "600")
+    system.await_jobs([by_signal, at_intervals, cannot], JobState.RUNNING)
+    folder = system.place / "corral-checkpoints"
+
+    def names(job: int) -> set[str]:
+        return {each.name for each in (folder / str(job)).glob("*")}
+
+    for number in ("1", "2", "3"):
+        system.corral("job", "checkpoint", str(by_signal))
+        system.until(lambda number=number: number in names(by_signal), "the job saves")
+    system.until(lambda: names(by_signal) == {"3"}, "only the newest one fits into 1 MiB")
+    with system.client() as client:
+        saved: set[str] = set()
+
+        def has_saved_twice() -> bool:
+            found = client.job(at_intervals).checkpoint
+            saved.update([found.path] if found is not None else [])
+            return len(saved) > 1
+
+        system.until(has_saved_twice, "the job saves at each interval")
+        with pytest.raises(Refused, match="neither a checkpoint command nor a checkpoint signal"):
+            client.checkpoint(cannot)
+    system.until(lambda: len(names(at_intervals)) <= 3, "older checkpoints are deleted")
+    assert all(system.jobs()[job].attempt == 1 for job in (by_signal, at_intervals))

@@ -32,6 +32,8 @@ def job_state(job: JobView) -> Piece:
 
 def job_location_cell(job: JobView) -> Piece:
     """Return the nodes of the job, or the reason why it waits."""
+    if job.state is JobState.QUEUED and job.last is not None and job.last.reason is Reason.PREEMPTED:
+        return (printable(f"PREEMPTED · {job_location(job)}"), "warn")
     if job.state is JobState.QUEUED and job.reason in _QUIET_REASONS:
         return ("", "muted")
     part = "failed" if job.state is JobState.FAILED else text_part(job) if job.held else "muted"

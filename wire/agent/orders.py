@@ -69,6 +69,8 @@ class Start:
     append: bool = False
     merge_output: bool = False
     health: Optional[HealthCheck] = None
+    checkpoint_every_s: float = 0.0
+    checkpoint_mib: int = 0
 
     @property
     def most_cpu_milli(self) -> Optional[int]:
@@ -140,6 +142,16 @@ class Signal:
     attempt: int
     signal: str
     to: SignalTo = SignalTo.HANDLERS
+
+
+@dataclass(frozen=True)
+class Save:
+    """Let an attempt save a checkpoint, and let it go on: send the checkpoint signal, and run the checkpoint
+    command.
+    """
+
+    job: int
+    attempt: int
 
 
 @dataclass(frozen=True)

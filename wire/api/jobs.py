@@ -191,6 +191,8 @@ class JobView:
     """
     last: Optional[LastAttempt] = None
     """The end of the attempt before, if the job was queued again."""
+    qos: str = ""
+    """The QoS class of the job: guaranteed, burstable or best-effort."""
 
 
 @dataclass(frozen=True)

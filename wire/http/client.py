@@ -193,6 +193,10 @@ class Client:
     def signal(self, job: JobName, signal: str, to: SignalTo = SignalTo.HANDLERS) -> JobView:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/signal", SignalRequest(signal, to))
 
+    def checkpoint(self, job: JobName) -> JobView:
+        """Let a running job save a checkpoint. The job goes on."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/checkpoint")
+
     def hold(self, job: JobName) -> JobView:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/hold")
 

@@ -37,6 +37,9 @@ class JobSpec:
       `merge_output` stdout and stderr go to one log, in the order in which they are written.
     - With `time_min_s` the scheduler may give an attempt a shorter limit than `time_limit_s`, but at least
       this many seconds, if the job can then start earlier.
+    - With `checkpoint_every_s` a running job is asked to save at this interval. Of its checkpoints, the
+      newest ones that are together at most `checkpoint_mib` large are kept; the newest one always is. 0 means
+      no interval and no limit.
     - A `batch` command runs once, on the first node. It may start programs on the other nodes of the job.
     - `profile` is the name of a scheduler profile that accepts the job. None means the first profile that
       accepts the job.
@@ -95,6 +98,8 @@ class JobSpec:
     checkpoint_dir: Optional[str] = None
     checkpoint_s: float = 60.0
     checkpoint_keep: int = 0
+    checkpoint_every_s: float = 0.0
+    checkpoint_mib: int = 0
     warn_signal: str = ""
     warn_s: float = 60.0
     tasks_per_node: int = 1
@@ -267,6 +272,12 @@ def _checkpoint_problems(spec: JobSpec) -> Problems:
     for where, seconds in (("checkpoint_s", spec.checkpoint_s), ("warn_s", spec.warn_s)):
         if not 0 < seconds <= 86_400:
             yield where, "must be positive and at most a day"
+    if spec.checkpoint_every_s and not 1 <= spec.checkpoint_every_s <= 365 * 86_400:
+        yield "checkpoint_every_s", "must lie between a second and a year"
+    elif spec.checkpoint_every_s and not spec.saves:
+        yield "checkpoint_every_s", "needs a checkpoint command or a checkpoint signal"
+    if not 0 <= spec.checkpoint_mib <= 1 << 40:
+        yield "checkpoint_mib", "must not be negative"
     if not 0 <= spec.checkpoint_keep <= 1_000:
         yield "checkpoint_keep", "must lie between 0 and 1000; 0 keeps all"
     if spec.checkpoint_dir is not None and not spec.checkpoint_dir.startswith("/"):
@@ -348,7 +359,8 @@ _SELDOM_CHECKS = (
         _limit_problems,
     ),
     _if_set(
-        "checkpoint_command checkpoint_signal checkpoint_dir checkpoint_s checkpoint_keep warn_signal warn_s",
+        "checkpoint_command checkpoint_signal checkpoint_dir checkpoint_s checkpoint_keep checkpoint_every_s "
+        "checkpoint_mib warn_signal warn_s",
         _checkpoint_problems,
     ),
     _if_set("comment tasks_per_node workdir", _process_problems),

@@ -20,7 +20,7 @@ from wire.agent.orders import GpuHold
 from wire.agent.reports import AttemptUse, GpuFacts, GpuProcess, GpuSample, GpuUse, HostUse
 from wire.api.jobs import Failure, Held, JobView, LastAttempt, Moved
 from wire.api.nodes import DatasetRead, GpuShare, GpuView, NodeView, TimedDrainView
-from wire.job.spec import JobSpec
+from wire.job.spec import JobSpec, qos_class
 from wire.names import WHOLE_GPU
 
 _NO_READING = GpuSample(uuid="")
@@ -68,6 +68,7 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_M
         gpu_hours=_gpu_hours(job),
         use=_use(job, so_far),
         host_use=_host_use(job, so_far),
+        qos=qos_class(spec),
         failure=failure_view(engine, job.failure) if job.state.terminal else None,
         last=None if job.last is None else _last_attempt(engine, job.last),
         idle_since=job.idle_since,

@@ -57,6 +57,8 @@ def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             checkpoint_signal=signal_name(spec.checkpoint_signal),
             checkpoint_dir=spec.checkpoint_dir,
             checkpoint_keep=spec.checkpoint_keep,
+            checkpoint_every_s=spec.checkpoint_every_s,
+            checkpoint_mib=spec.checkpoint_mib,
             warn_signal=signal_name(spec.warn_signal),
             warn_s=spec.warn_s,
             tasks=1 if spec.batch else spec.tasks_per_node,

@@ -53,6 +53,8 @@ TEXTS = {
     "checkpoint_signal": "USR2",
     "checkpoint_time": "3m",
     "checkpoint_keep": "3",
+    "checkpoint_every": "3m",
+    "checkpoint_size": "3G",
     "liveness_command": "test -e alive",
     "liveness_http": "http://127.0.0.1:8000/",
     "liveness_file": "alive",
@@ -92,6 +94,7 @@ TEXTS = {
 TOGETHER = {
     "assembly_time": ("min_nodes",),
     "checkpoint_time": ("checkpoint_signal",),
+    "checkpoint_every": ("checkpoint_signal",),
     **dict.fromkeys(
         ("liveness_every", "liveness_timeout", "liveness_failures", "liveness_grace", "liveness_action"),
         ("liveness_http",),

@@ -23,7 +23,7 @@ from controller.core.state.job_and_node_rows import load_job
 from controller.nodes.link import NodeAway
 from controller.questions.deadline_note import deadline_note
 from controller.questions.engine_copy import QuestionRefused
-from wire.agent.orders import Signal
+from wire.agent.orders import Save, Signal
 from wire.api.job_stats import JobStats
 from wire.api.jobs import (
     JobChange,
@@ -209,6 +209,24 @@ async def signal(call: Call, request: SignalRequest) -> JobView:
     name = signal_name(request.signal)
     if not name:
         raise rejected("invalid", f"must be one of {', '.join(SIGNALS)}", "signal")
+    return _send_to_members(call, job, Signal(job.id, job.attempt, name, request.to))
+
+
+async def checkpoint(call: Call) -> JobView:
+    """Let a running job save a checkpoint, and let the job go on.
+
+    No journal entry is written before the agent has found the checkpoint.
+    """
+    job = await call.job()
+    if not job.spec.saves:
+        message = f"job {job.label} has neither a checkpoint command nor a checkpoint signal"
+        hint = "Submit the job with --checkpoint-command or --checkpoint-signal."
+        raise Rejected(Refusal("conflict", message, "job", hint))
+    return _send_to_members(call, job, Save(job.id, job.attempt))
+
+
+def _send_to_members(call: Call, job: Job, frame: Signal | Save) -> JobView:
+    """Send a message to the agent of each node on which the job runs."""
     if job.state is not JobState.RUNNING:
         raise rejected("conflict", f"job {job.label} is not running: it is {job.state.value}", "job")
     links = call.daemon.agents.links
@@ -217,7 +235,7 @@ async def signal(call: Call, request: SignalRequest) -> JobView:
         if node is None or not node.up or node.name not in links:
             raise NodeAway(f"node {member.allocation.node} is away")
     for member in job.running:
-        links[member.allocation.node].send(Signal(job.id, job.attempt, name, request.to))
+        links[member.allocation.node].send(frame)
     return job_view(call.daemon.engine, job)
 
 
