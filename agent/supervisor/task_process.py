@@ -254,7 +254,13 @@ def _redirect(launch: LaunchSpec, first_task: bool) -> None:
         if not path:
             continue
         try:
-            descriptor = os.open(path, flags, 0o666)
+            try:
+                descriptor = os.open(path, flags, 0o666)
+            except FileNotFoundError:
+                # Make the folder: clients of sbatch make the folder of a job only when they know its id, and
+                # the job may run already.
+                os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+                descriptor = os.open(path, flags, 0o666)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise TaskNotStarted(f"cannot write {name} to {path}: {reason}") from None

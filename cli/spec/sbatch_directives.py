@@ -228,7 +228,7 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--container-image": _image,
     "--container-mounts": lambda text: [("mount", part) for part in text.split(",")],
     "--container-workdir": _as("workdir"),
-    "--deadline": _as("deadline"),
+    "--deadline": lambda text: [("deadline", value) for _, value in _begin(text)],
     "--dependency": _dependency,
     "--error": _as("error"),
     "--exclude": lambda text: [("affinity", f"node not in {','.join(expand_hostlist(text))}")],

@@ -58,6 +58,12 @@ def test_script_for_another_interpreter(slurm: SlurmFace) -> None:
     assert slurm.output(slurm.submit(script, "3", "4")) == "7\n"
 
 
+def test_missing_folder_of_the_output_is_made(slurm: SlurmFace) -> None:
+    """submitit makes the folder after sbatch has answered, and the job may run already."""
+    job = slurm.submit("-o", "logs/%j/out", "--wrap", "echo here")
+    assert slurm.output(job, "logs/{}/out") == "here\n"
+
+
 def test_singleton_waits_for_jobs_of_the_same_name(slurm: SlurmFace) -> None:
     first = slurm.submit("-J", "alone", "--hold", "--wrap", "true")
     second = slurm.submit("-J", "alone", "-d", "singleton", "--wrap", "true")

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH -D /tmp
+#SBATCH -o /dev/null
+
+test $PWD = /tmp

@@ -1,0 +1,6 @@
+#!/bin/bash
+#SBATCH --comment='a note; with marks'
+#SBATCH --wckey=project-x
+#SBATCH --nice=100
+
+true

@@ -1,0 +1,6 @@
+#!/bin/bash
+#SBATCH --exclusive
+#SBATCH -N 1
+#SBATCH --mem=0
+
+nproc

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --export=ALL,STAGE=two,EMPTY=
+
+test "$STAGE" = two

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --export=NONE
+#SBATCH --get-user-env
+
+env | sort | head -3

@@ -1,0 +1,67 @@
+"""Forty batch scripts after the habits of public clusters, submitted unmodified and run to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.slurm.submit.conftest import SlurmFace
+from tests.systems import System, system
+from wire.names import JobState
+
+SCRIPTS = Path(__file__).parent / "sbatch_scripts"
+REFUSED = {
+    "hetjob": ["#SBATCH hetjob. Submit a job for each kind of node"],
+    "other_cluster": [
+        "#SBATCH --clusters. Choose the controller",
+        "#SBATCH --bb. Write #CORRAL --scratch SIZE",
+    ],
+}
+"""Scripts that are refused, with what each refused line says."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """Two nodes with scratch space, and a licence."""
+    with system("n1", "n2") as found:
+        for name in ("n1", "n2"):
+            place = tmp_path_factory.mktemp(f"scratch-{name}")
+            found.sections["nodes"][name] |= {"scratch": "50G", "scratch_dir": str(place)}
+        found.sections["licences"] = {"ansys": 2}
+        yield found.start()
+
+
+def test_scripts_are_accepted_and_end_well(slurm: SlurmFace) -> None:
+    scripts = sorted(path for path in SCRIPTS.glob("*.sh") if path.stem not in REFUSED)
+    assert len(scripts) >= 38
+    jobs = {}
+    for path in scripts:
+        done = slurm.run("sbatch", str(path))
+        assert done.returncode == 0, (path.name, done.stderr)
+        words = done.stdout.split()
+        jobs[path.stem] = int(words[-1])
+        assert words[:-1] in (["Submitted", "batch", "job"], []), path.name
+    ids = {job.id: job for job in slurm.cluster.jobs().values()}
+    ended = slurm.cluster.await_jobs(ids)
+    wrong = {
+        name: slurm.cluster.corral("job", "logs", str(job))
+        for name, job in jobs.items()
+        if ended[job].state is not JobState.COMPLETED
+    }
+    assert not wrong
+    outputs = {name: (slurm.place / f"slurm-{job}.out") for name, job in jobs.items()}
+    assert outputs["mpi_like"].read_text().count("\n") == 17
+    assert outputs["gpus_per_task"].read_text() == "4\n"
+    assert sorted(outputs["pipeline_steps"].read_text().split()) == ["one", "two"]
+    assert outputs["python_script"].read_text() == f"job {jobs['python_script']}\n"
+    assert outputs["ddp_srun_tasks"].read_text().count("rank") == 8
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_refused_lines_name_their_counterparts(slurm: SlurmFace, name: str) -> None:
+    done = slurm.run("sbatch", str(SCRIPTS / f"{name}.sh"))
+    assert (done.returncode, done.stdout) == (255, "")
+    for sentence in REFUSED[name]:
+        assert sentence in done.stderr
