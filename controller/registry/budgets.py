@@ -21,14 +21,12 @@ def budget_rules_of(config: Config) -> BudgetRules:
         for name, project in config.projects.items()
         if (each := project.budget) is not None
     }
-    if not budgets:
-        return BudgetRules()
-    return BudgetRules(
-        budgets,
-        section.gpu_hour,
-        section.gpu_hour_per_model,
-        section.currency,
-        calendar_of(config.scheduler.time_zone),
+    prices = section.gpu_hour, section.gpu_hour_per_model, section.currency
+    # The months are needed for budgets only; prices also for the monthly report.
+    return (
+        BudgetRules(budgets, *prices, calendar_of(config.scheduler.time_zone))
+        if budgets
+        else BudgetRules({}, *prices)
     )
 
 

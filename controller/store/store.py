@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from controller.store import chain, records, retention, tables
 from controller.store.backends.backend import Backend
 from controller.store.backends.postgres import PostgresServer
 from controller.store.backends.sqlite import SqliteFile
+from controller.store.billed_usage import BilledTime, billed
 from controller.store.chain import ChainBroken, Head
 from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreRefused
 from controller.store.schema import migrate
@@ -294,6 +295,18 @@ class Store:
         """
         with self._reading() as connection:
             return report(connection, by, since, until, most, running)
+
+    def billed(
+        self,
+        by: str,
+        since: float,
+        until: float,
+        only: Mapping[str, str],
+        running: Sequence[UsageRow] = (),
+    ) -> tuple[list[BilledTime], dict[str, int]]:
+        """Return the GPU time by user, project or queue (`by`) and node, and the jobs of each of them."""
+        with self._reading() as connection:
+            return billed(connection, by, since, until, only, running)
 
     def numbers_of_key(self, user: str, key: str) -> tuple[int, ...]:
         """Return the ids of the jobs that a user submitted with this idempotency key: one job, or all

@@ -16,7 +16,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, MetaData, Select, case, func, insert, literal, null, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    MetaData,
+    Select,
+    Table,
+    case,
+    func,
+    insert,
+    literal,
+    null,
+    select,
+)
 from sqlalchemy import union_all as all_of
 
 from controller.core.model.rows import UsageRow
@@ -61,9 +73,9 @@ def report(
     """
     parts = [_attempts(tables.usage, by, since, until), _days(by, since, until)]
     if running:
-        _running.create(connection)
-        connection.execute(insert(_running), [asdict(row) for row in running])
-        parts.append(_attempts(_running, by, since, until))
+        table = running_table(connection)
+        connection.execute(insert(table), [asdict(row) for row in running])
+        parts.append(_attempts(table, by, since, until))
     rows = all_of(*parts).subquery()
     gpu_s = func.sum(rows.c.gpu_s)
     found = connection.execute(
@@ -82,9 +94,15 @@ def report(
     return sums, int(found[0][-1]) if found else 0
 
 
+def running_table(connection: Connection) -> Table:
+    """Create the temporary table for the usage of running attempts, and return it."""
+    _running.create(connection)
+    return _running
+
+
 def _attempts(table: Any, by: str, since: float, until: float) -> Select[Any]:
     column = table.c
-    part = _part(column.since, column.until, since, until)
+    part = part_in(column.since, column.until, since, until)
     return select(
         (column.label if by == "job" else column[by]).label("name"),
         column.job.label("job"),
@@ -97,7 +115,7 @@ def _attempts(table: Any, by: str, since: float, until: float) -> Select[Any]:
 def _days(by: str, since: float, until: float) -> Select[Any]:
     column = tables.usage_days.c
     begin = column.day * DAY_S
-    part = _part(begin, begin + DAY_S, since, until)
+    part = part_in(begin, begin + DAY_S, since, until)
     return select(
         (literal(DELETED) if by == "job" else column[by]).label("name"),
         null().label("job"),
@@ -107,7 +125,7 @@ def _days(by: str, since: float, until: float) -> Select[Any]:
     ).where(column.day > since / DAY_S - 1, column.day < until / DAY_S)
 
 
-def _part(begin: Any, end: Any, since: float, until: float) -> ColumnElement[float]:
+def part_in(begin: Any, end: Any, since: float, until: float) -> ColumnElement[float]:
     """Return the fraction (0 to 1) of the time from `begin` to `end` that is between `since` and `until`; 1
     if `begin` equals `end`.
     """

@@ -227,3 +227,90 @@ class WasteReport:
     used: float
     idle: tuple[GpuHoursByCause, ...]
     lost: tuple[GpuHoursByCause, ...]
+
+
+@dataclass(frozen=True)
+class ModelUse:
+    """GPU time on one GPU model. `gpu_ms` are milliseconds of one GPU, so that sums are exact. `money` is
+    `gpu_hours` times `price`.
+    """
+
+    model: str
+    """The name of the model; for a node with several models, all their names; `(unknown)` for removed nodes
+    and deleted jobs.
+    """
+    gpu_ms: int
+    gpu_hours: float
+    price: float
+    """The price of a GPU-hour, from [budgets] of scheduler.toml."""
+    money: float
+
+
+@dataclass(frozen=True)
+class MonthRow:
+    """The use of a user, a project or a queue in one month."""
+
+    name: str
+    jobs: int
+    gpu_ms: int
+    gpu_hours: float
+    money: float
+    models: tuple[ModelUse, ...] = ()
+    utilisation: Optional[float] = None
+    """The mean GPU utilisation in percent, where it was measured; None without measurements."""
+    idle_gpu_hours: float = 0.0
+    """Measured GPU-hours in which the GPUs did not compute."""
+    wait_p50_s: Optional[float] = None
+    wait_p95_s: Optional[float] = None
+    """Quantiles of the waits of jobs that started in the month, wrong by at most 12 %; None without such
+    jobs, or if they are not known.
+    """
+    off_queue_gpu_hours: float = 0.0
+    """GPU-hours of the user's processes outside of jobs; 0 for projects and queues."""
+
+
+@dataclass(frozen=True)
+class MonthReport:
+    """The use of one calendar month. The rows are ordered by GPU time. `gpu_ms` and `gpu_hours` are the sums
+    of all rows, and of all usage records of the month.
+    """
+
+    month: str
+    since: float
+    until: float
+    by: str
+    currency: str
+    rows: tuple[MonthRow, ...]
+    gpu_ms: int
+    gpu_hours: float
+    money: float
+    off_queue_gpu_hours: float
+    """GPU-hours of all processes outside of jobs."""
+    lost: tuple[GpuHoursByCause, ...] = ()
+    """GPU-hours of unsaved work that preemption and failures lost in the whole cluster, by cause."""
+
+
+@dataclass(frozen=True)
+class SlaRow:
+    """How many jobs of a queue started within the target of the queue (`wait_target_s`)."""
+
+    queue: str
+    target_s: float
+    started: int
+    """Jobs that started for the first time while the queue had a target."""
+    in_target: int
+    met_percent: Optional[float]
+    """The part of the started jobs that met the target; None without started jobs."""
+    wait_p50_s: Optional[float]
+    wait_p95_s: Optional[float]
+    waiting_longer: int
+    """Jobs that wait now, and have waited longer than the target."""
+
+
+@dataclass(frozen=True)
+class SlaReport:
+    """The queues with a target for waits, ordered by name. The report begins at `since`."""
+
+    since: float
+    until: float
+    rows: tuple[SlaRow, ...]

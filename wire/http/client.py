@@ -38,7 +38,16 @@ from wire.api.nodes import (
     Preflight,
 )
 from wire.api.rebalance import Rebalanced, RebalanceRequest, RebalanceView
-from wire.api.reports import BudgetReport, EstimateReport, FairnessReport, StintList, UsageList, WasteReport
+from wire.api.reports import (
+    BudgetReport,
+    EstimateReport,
+    FairnessReport,
+    MonthReport,
+    SlaReport,
+    StintList,
+    UsageList,
+    WasteReport,
+)
 from wire.api.scheduler import SchedulerView, TopologyView, Triggered
 from wire.api.services import ScaleRequest, ServiceList, ServiceView
 from wire.api.store import Compacted, CompactRequest, VerifyLine
@@ -500,6 +509,16 @@ class Client:
         1970. `by` is project or user.
         """
         return self._get(FairnessReport, "/v1/reports/fairness", [("by", by), ("since", since)])
+
+    def month(self, month: str = "", by: str = "project", only: Mapping[str, str] = {}) -> MonthReport:
+        """Return the use of one month by project, user or queue. `only` has the names of a project, a user or
+        a queue, to which the report is restricted.
+        """
+        return self._get(MonthReport, "/v1/reports/month", [("month", month), ("by", by), *only.items()])
+
+    def sla(self, since: int) -> SlaReport:
+        """Return for each queue with a target which part of its jobs started in time since `since`."""
+        return self._get(SlaReport, "/v1/reports/sla", [("since", since)])
 
     def waste(self, since: int) -> WasteReport:
         """Return the idle GPU-hours by cause, and the GPU-hours of lost work, since the time `since` (seconds

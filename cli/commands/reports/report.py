@@ -1,4 +1,4 @@
-"""corral report: shows how fair the cluster was, why GPUs were idle, and how wrong estimates were."""
+"""corral report: shows what a month cost, how fair the cluster was, and how wrong estimates were."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from typing import Annotated
 
 from cli.commands.reports.budget_table import budget_table
 from cli.commands.reports.fairness_tables import fairness_table, waste_sentence, waste_table
-from cli.flags import option, switch
+from cli.commands.reports.month import (
+    EFFICIENCY_EXAMPLES,
+    MONTH_EXAMPLES,
+    SLA_EXAMPLES,
+    Since,
+    efficiency,
+    month,
+    sla,
+)
+from cli.flags import switch
 from cli.output.formats import Column, Format, Output, Table, write, write_data
 from cli.output.stderr import print_note
 from cli.registry import application, examples
-from wire import amounts
 from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
 from wire.http.client import Client
 from wire.text import duration
@@ -27,19 +35,11 @@ class By(StrEnum):
     USER = "user"
 
 
-Since = Annotated[
-    float,
-    option(
-        "--since",
-        "AGO",
-        "Start of the period: this long before now (e.g. 30d). Default: 7d.",
-        parser=amounts.seconds,
-    ),
-]
-
-
 @app.callback(
     epilog=examples(
+        "corral report month --by user",
+        "corral report efficiency",
+        "corral report sla",
         "corral report fairness --by user",
         "corral report waste --since 1d",
         "corral report budget",
@@ -79,6 +79,11 @@ def fairness(
             if row.judgement:
                 print_note(row.judgement)
     return 0
+
+
+app.command("month", epilog=MONTH_EXAMPLES)(month)
+app.command("efficiency", epilog=EFFICIENCY_EXAMPLES)(efficiency)
+app.command("sla", epilog=SLA_EXAMPLES)(sla)
 
 
 @app.command(epilog=examples("corral report budget", "corral report budget -o json"))

@@ -32,6 +32,7 @@ from controller.api.handlers.service import (
     config,
     events,
     metrics,
+    month,
     notify,
     pulse,
     reports,
@@ -129,6 +130,13 @@ USAGE = (
     integer(
         "limit", "The most lines in the answer; lines with the most GPU-hours come first.", 1, 10_000, 1_000
     ),
+)
+MONTH = (
+    string("month", "The month, such as 2026-11; default: the present month."),
+    choice("by", "One row for each project, user or queue; default: project.", month.BY),
+    string("project", "Only jobs of this project."),
+    string("user", "Only jobs of this user."),
+    string("queue", "Only jobs of this queue."),
 )
 FAIRNESS = (choice("by", "One row for each project or user; default: project.", reports.BY), SINCE)
 STREAM = (
@@ -288,6 +296,8 @@ ROUTES = (
     Route("GET", "/v1/reports/estimates", ANYONE, reports.estimates),
     Route("GET", "/v1/reports/budgets", ANYONE, reports.budgets_report),
     Route("GET", "/v1/reports/fairness", ANYONE, reports.fairness_report, query=FAIRNESS),
+    Route("GET", "/v1/reports/month", ANYONE, month.show, query=MONTH, slow=True),
+    Route("GET", "/v1/reports/sla", ANYONE, month.sla, query=(SINCE,)),
     Route("GET", "/v1/reports/waste", ANYONE, reports.waste_report, query=(SINCE,)),
     Route("GET", "/v1/cluster", ANYONE, cluster.show),
     Route("GET", "/v1/events", ANYONE, events.listing, query=EVENTS),

@@ -63,13 +63,13 @@ def _start_estimates(kind: str, score: StartScore) -> StartEstimates:
 async def fairness_report(call: Call) -> FairnessReport:
     """Show the GPU-hours that each project or user got and was entitled to, and how long its jobs waited."""
     by = call.query["by"][0] if call.query["by"] else PROJECT
-    since, now = await _accounted_window(call)
+    since, now = await accounted_window(call)
     return fairness(call.daemon.accounting.periods, call.daemon.state, by, since, now)
 
 
 async def waste_report(call: Call) -> WasteReport:
     """Show idle GPU-hours by cause, and the GPU-hours of work that ended jobs lost."""
-    since, now = await _accounted_window(call)
+    since, now = await accounted_window(call)
     return waste(call.daemon.accounting.periods, since, now)
 
 
@@ -98,7 +98,7 @@ def budget_views(state: State, now: float) -> Iterator[BudgetView]:
             )
 
 
-async def _accounted_window(call: Call) -> tuple[float, float]:
+async def accounted_window(call: Call) -> tuple[float, float]:
     """Update the accounting to the present. Return the begin and the end (now) of the report in Unix time."""
     await call.daemon.settled()
     daemon = call.daemon
