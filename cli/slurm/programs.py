@@ -12,12 +12,15 @@ from cli.slurm.arguments import UsageError
 PROGRAMS: Mapping[str, tuple[str, str]] = {
     "sacct": ("cli.slurm.show.sacct", "List jobs and steps with the resources that they used."),
     "sbatch": ("cli.slurm.sbatch", "Submit a batch script."),
+    "sacctmgr": ("cli.slurm.nodes.accounts", "Show accounts and users."),
     "salloc": ("cli.slurm.salloc", "Get an allocation, and run a command while it exists."),
     "scancel": ("cli.slurm.scancel", "Cancel jobs, or send them a signal."),
     "scontrol": ("cli.slurm.scontrol", "Show jobs, nodes and partitions."),
     "sinfo": ("cli.slurm.nodes.sinfo", "List partitions and nodes."),
     "srun": ("cli.slurm.srun", "Start the tasks of a job step."),
     "squeue": ("cli.slurm.show.squeue", "List jobs."),
+    "sshare": ("cli.slurm.nodes.sshare", "Show the shares of accounts and users."),
+    "sstat": ("cli.slurm.show.sstat", "Show what running jobs have used."),
 }
 """For each command: the module with the function `main(words) -> exit code`, and what the command does."""
 

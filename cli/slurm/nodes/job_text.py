@@ -9,6 +9,7 @@ from cli.slurm.show import jobs
 from cli.slurm.show import resources as res
 from cli.slurm.show.states import REASON_COLUMNS, exit_code, job_reason, job_state
 from cli.slurm.show.times import long_span, moment, whole_minutes
+from wire.cluster.hostlist import fold_hostlist
 
 Row = Mapping[str, Any]
 
@@ -46,8 +47,8 @@ def job_lines(job: Row, *, details: bool) -> list[str]:
         *(["DerivedExitCode=0:0"] if details else []),
         *_times(job),
         f"Partition={job['queue']} AllocNode:Sid=(null):0",
-        f"ReqNodeList={res.bracketed(job['node_list'] or ()) or jobs.NULL} "
-        f"ExcNodeList={res.bracketed(job['excluded']) or jobs.NULL}",
+        f"ReqNodeList={fold_hostlist(job['node_list'] or ()) or jobs.NULL} "
+        f"ExcNodeList={fold_hostlist(job['excluded']) or jobs.NULL}",
         f"NodeList={jobs.node_list(job)}",
         *([f"BatchHost={jobs.batch_host(job)}"] if job["held"] else []),
         _numbers(job, waiting=waiting),

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from cli.slurm.nodes.partitions import Node, Partition
 from cli.slurm.nodes.sinfo_fields import cores
-from cli.slurm.show.resources import bracketed
 from cli.slurm.show.times import long_span, moment
+from wire.cluster.hostlist import fold_hostlist
 
 
 def node_lines(node: Node, partitions: Iterable[Partition], *, details: bool = False) -> list[str]:
@@ -62,7 +62,7 @@ def partition_lines(partition: Partition) -> list[str]:
         f"AllocNodes=ALL Default={'YES' if partition.default else 'NO'} QoS=N/A",
         f"DefaultTime={default} DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
         f"MaxNodes=UNLIMITED MaxTime={longest} MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
-        f"Nodes={bracketed(node.name for node in found) or '(null)'}",
+        f"Nodes={fold_hostlist(node.name for node in found) or '(null)'}",
         f"PriorityJobFactor={partition.priority} PriorityTier={partition.priority} RootOnly=NO ReqResv=NO "
         "OverSubscribe=NO",
         "OverTimeLimit=NONE PreemptMode=REQUEUE",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cli.slurm.show.controller import ask
-from cli.slurm.show.resources import bracketed
 from cli.slurm.show.times import long_span, moment
+from wire.cluster.hostlist import fold_hostlist
 from wire.http.transport import Transport
 
 
@@ -25,7 +25,7 @@ def reservation_pairs(view: dict[str, Any]) -> list[str]:
     return [
         f"ReservationName={spec['name']} StartTime={moment(view['starts_at'], 'Unknown')} "
         f"EndTime={moment(view['ends_at'], 'Unknown')} Duration={length}",
-        f"Nodes={bracketed(view['nodes'])} NodeCnt={len(view['nodes'])} CoreCnt=0 Features=(null) "
+        f"Nodes={fold_hostlist(view['nodes'])} NodeCnt={len(view['nodes'])} CoreCnt=0 Features=(null) "
         f"PartitionName=(null) Flags={flags}",
         "TRES=(null)",
         f"Users={','.join(spec['users']) or '(null)'} Groups=(null) "
@@ -48,4 +48,4 @@ def print_reservation_table(transport: Transport, *, header: bool) -> None:
         state = "ACTIVE" if view["on"] else "INACTIVE"
         times = (moment(view["starts_at"], ""), moment(view["ends_at"], ""))
         length = long_span(view["ends_at"] - view["starts_at"])
-        print(form.format(view["spec"]["name"], state, *times, length, bracketed(view["nodes"])))
+        print(form.format(view["spec"]["name"], state, *times, length, fold_hostlist(view["nodes"])))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cli.slurm.arguments import Arguments
 from cli.slurm.programs import VERSION, SlurmError
-from wire.cluster.hostlist import expand_hostlist
+from wire.cluster.hostlist import expand_hostlist, fold_hostlist
 
 Show = Callable[[str, Arguments], int]
 
@@ -183,22 +183,20 @@ def _hostnames(text: str, _arguments: Arguments) -> int:
 
 
 def _hostlist(text: str, _arguments: Arguments) -> int:
-    from cli.slurm.show.resources import bracketed
-
     if not text:
         print("invalid encode argument", file=sys.stderr)
         return 1
-    print(bracketed(_expanded(text)))
+    print(fold_hostlist(_expanded(text)))
     return 0
 
 
 def _sorted_hostlist(text: str, _arguments: Arguments) -> int:
-    from cli.slurm.show.resources import bracketed, natural
+    from cli.slurm.show.resources import natural
 
     if not text:
         print("invalid encode argument", file=sys.stderr)
         return 1
-    print(bracketed(sorted(set(_expanded(text)), key=natural)))
+    print(fold_hostlist(sorted(set(_expanded(text)), key=natural)))
     return 0
 
 

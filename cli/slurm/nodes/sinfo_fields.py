@@ -9,9 +9,9 @@ from typing import Any
 from cli.slurm.nodes.partitions import Node, Partition
 from cli.slurm.show.formats import Field, Format
 from cli.slurm.show.formats import Row as Values
-from cli.slurm.show.resources import bracketed
 from cli.slurm.show.states import compact_node_state
 from cli.slurm.show.times import moment, span
+from wire.cluster.hostlist import fold_hostlist
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,10 @@ def _node_states(values: Values) -> tuple[int, int, int, int]:
     return used, idle, len(found) - used - idle, len(found)
 
 
+def _node_list(values: Values) -> str:
+    return fold_hostlist(node.name for node in values["row"].nodes)
+
+
 def _same(text: str) -> Callable[[Values], str]:
     return lambda _: text
 
@@ -148,7 +152,9 @@ FIELDS = (
     _field("m", "Memory", "MEMORY", _least(lambda node: node.memory_mib)),
     _field("M", "PreemptMode", "PREEMPT_MODE", _same("REQUEUE")),
     _field("n", "NodeHost", "HOSTNAMES", _first(lambda node: node.name)),
-    _field("N", "NodeList", "NODELIST", lambda values: bracketed(node.name for node in values["row"].nodes)),
+    _field(
+        "N", "NodeList", "NODELIST", lambda values: fold_hostlist(node.name for node in values["row"].nodes)
+    ),
     _field("o", "NodeAddr", "NODE_ADDR", _first(lambda node: node.name)),
     _field("O", "CPUsLoad", "CPU_LOAD", _same("N/A")),
     _field("p", "PriorityTier", "PRIO_TIER", _of_partition(lambda each: str(each.priority))),

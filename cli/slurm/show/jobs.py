@@ -10,6 +10,7 @@ from cli.slurm.show import resources as res
 from cli.slurm.show.formats import Field
 from cli.slurm.show.states import COMPACT, REASON_COLUMNS, STATE_COLUMNS, exit_code, job_reason, job_state
 from cli.slurm.show.times import moment, span, whole_minutes
+from wire.cluster.hostlist import fold_hostlist
 from wire.job.output_files import expand_patterns
 
 Row = Mapping[str, Any]
@@ -44,7 +45,7 @@ def node_list(job: Row) -> str:
     if len(held) == 1:
         name: str = held[0][0]
         return name
-    return res.bracketed(entry[0] for entry in held)
+    return fold_hostlist(entry[0] for entry in held)
 
 
 def batch_host(job: Row) -> str:
@@ -181,7 +182,7 @@ FIELDS = (
     Field("k", "Comment", "COMMENT", ("comment",), lambda job: job["comment"] or NULL),
     Field("l", "TimeLimit", "TIME_LIMIT", ("limit_s",), limit),
     Field("m", "MinMemory", "MIN_MEMORY", ("memory_mib",), lambda job: res.short_memory(job["memory_mib"])),
-    Field("n", "ReqNodes", "REQ_NODES", ("node_list",), lambda job: res.bracketed(job["node_list"] or ())),
+    Field("n", "ReqNodes", "REQ_NODES", ("node_list",), lambda job: fold_hostlist(job["node_list"] or ())),
     Field("o", "Command", "COMMAND", ("program", "batch"), command),
     Field(
         "p", "Priority", "PRIORITY", ("priority", "hold"), lambda job: f"{priority(job) / 4294967295:.14f}"
@@ -193,7 +194,7 @@ FIELDS = (
     Field("u", "UserName", "USER", ("user",), _column("user")),
     Field("v", "Reservation", "RESERVATION", (), _same(NULL)),
     Field("w", "WCKey", "WCKEY", (), _same(NULL)),
-    Field("x", "", "EXC_NODES", ("excluded",), lambda job: res.bracketed(job["excluded"])),
+    Field("x", "", "EXC_NODES", ("excluded",), lambda job: fold_hostlist(job["excluded"])),
     Field("y", "Nice", "NICE", (), _same("0")),
     Field("z", "SCT", "S:C:T", (), _same("*:*:*")),
     Field("A", "JobID", "JOBID", ("id",), _column("id")),

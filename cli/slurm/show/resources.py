@@ -6,13 +6,12 @@ import functools
 import grp
 import pwd
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
 
 _MODEL = re.compile(r"(?:NVIDIA|TESLA|GEFORCE|QUADRO|AMD|INSTINCT)\s+", re.IGNORECASE)
-_SPLIT = re.compile(r"(.*?)(?:(\d+)(\D*))?", re.DOTALL)
 _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 NO_USER = 4_294_967_294
 _UNITS = "MGTPE"
@@ -101,34 +100,6 @@ def tres_text(cpu: int, mib: int, nodes: int, gpus: float, *, by_name: bool, bil
     found += [f"billing={cpu}"] if billing else []
     found += [f"gres/gpu={gpus:g}"] if gpus else []
     return ",".join(sorted(found) if by_name else found)
-
-
-def bracketed(names: Iterable[str]) -> str:
-    """Return host names in the short form of Slurm: n[1-3,5] for n1, n2, n3 and n5.
-
-    1. Split each name at its last number: n01.rack is `n`, `01`, `.rack`.
-    2. Numbers belong together if the rest of the name is the same, and so is the number of digits where one
-       of them begins with 0.
-    3. Join neighbours to ranges.
-    """
-    split = [_SPLIT.fullmatch(name) for name in dict.fromkeys(names)]
-    padded = {(m[1], m[3], len(m[2])) for m in split if m is not None and (m[2] or "").startswith("0")}
-    groups: dict[tuple[str, str, int], list[int]] = {}
-    for match in split:
-        if match is not None:
-            head, digits, tail = match.groups()
-            width = len(digits or "")
-            key = (head, tail, -1 if digits is None else width if (head, tail, width) in padded else 0)
-            groups.setdefault(key, []).append(int(digits or 0))
-    return ",".join(_group(*key, sorted(numbers)) for key, numbers in groups.items())
-
-
-def _group(head: str, tail: str, width: int, numbers: Sequence[int]) -> str:
-    if width < 0:
-        return head
-    if len(numbers) == 1:
-        return f"{head}{numbers[0]:0{width}d}{tail}"
-    return f"{head}[{ranges(numbers, width)}]{tail}"
 
 
 def ranges(numbers: Sequence[int], width: int = 0) -> str:

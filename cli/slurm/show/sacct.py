@@ -7,6 +7,7 @@ import pwd
 import re
 import sys
 import time
+from collections.abc import Iterable
 
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
 from cli.slurm.programs import VERSION, SlurmError
@@ -86,7 +87,7 @@ def main(words: list[str]) -> int:
     columns, unknown = choose(_fields(arguments), COLUMNS)
     if unknown:
         raise SlurmError(f'Invalid field requested: "{unknown[0]}"')
-    steps = _steps(arguments)
+    steps = job_steps("sacct", arguments.all("jobs"))
     needs = [name for column in columns for name in column.needs]
     if arguments.has("json"):
         from cli.slurm.show.json_output import JSON_COLUMNS, print_accounting
@@ -129,14 +130,16 @@ def _unit(text: str) -> str:
     return text.upper()
 
 
-def _steps(arguments: Arguments) -> list[tuple[str, str]]:
-    """Return the jobs of --jobs, each with a step such as batch, or with an empty text for all steps."""
+def job_steps(program: str, texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the jobs in lists such as 7,8_3.batch, each with a step such as batch, or with an empty text for
+    all steps.
+    """
     found = []
-    for text in arguments.all("jobs"):
+    for text in texts:
         for word in re.split(r",(?![^\[]*\])", text):
             match = _JOB.fullmatch(word.strip())
             if match is None and word.strip():
-                print(f"sacct: fatal: Bad job/step specified: {word}", file=sys.stderr)
+                print(f"{program}: fatal: Bad job/step specified: {word}", file=sys.stderr)
                 raise SlurmError
             if match is not None:
                 found.append((match[1], match[2] or ""))

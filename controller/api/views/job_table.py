@@ -3,48 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from controller.api.views.resources import held_view, nodes_asked
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.model.job import NEVER, Job
+from wire.agent.reports import AttemptUse, HostUse
 from wire.job.affinity import Operator
 from wire.job.start_conditions import OnNodeLost
 from wire.names import WHOLE_GPU, JobState, Reason
 
-Read = Callable[[Engine, Job], Any]
+
+class Source(NamedTuple):
+    """Where the values come from: the engine, and the use of running jobs up to now, by node."""
+
+    engine: Engine
+    use_of: Callable[[Job], Mapping[str, AttemptUse]]
 
 
-def _hold(_: Engine, job: Job) -> str:
+Read = Callable[[Source, Job], Any]
+
+
+def _hold(_: Source, job: Job) -> str:
     if not job.held:
         return ""
     return "operator" if job.operator_hold else "user"
 
 
-def _eligible_at(_: Engine, job: Job) -> float | None:
+def _eligible_at(_: Source, job: Job) -> float | None:
     if job.held or Reason.DEPENDENCY in job.wait.gates:
         return None
     return max(job.ready_at, job.spec.begin_at or 0.0)
 
 
-def _expected_start(_: Engine, job: Job) -> float | None:
+def _expected_start(_: Source, job: Job) -> float | None:
     return job.foreseen[-1].start if job.foreseen and job.state is JobState.QUEUED else None
 
 
-def _held(engine: Engine, job: Job) -> list[Any]:
+def _held(source: Source, job: Job) -> list[Any]:
     found = []
     for member in job.members.values():
         if not member.leaving:
-            held = held_view(engine.state, member.allocation)
+            held = held_view(source.engine.state, member.allocation)
             gpus = [[gpu.index, gpu.milli] for gpu in held.gpus]
             found.append([held.node, held.cpu_milli, held.memory_mib, gpus])
     return found
 
 
-def _gpu_model(engine: Engine, job: Job) -> str:
+def _gpu_model(source: Source, job: Job) -> str:
     for member in job.members.values():
-        node = engine.state.nodes.get(member.allocation.node)
+        node = source.engine.state.nodes.get(member.allocation.node)
         held = {gpu.uuid for gpu in member.allocation.gpus}
         for gpu in node.facts.gpus if node is not None and held else ():
             if gpu.uuid in held:
@@ -52,15 +61,15 @@ def _gpu_model(engine: Engine, job: Job) -> str:
     return job.spec.gpu_models[0] if len(job.spec.gpu_models) == 1 else ""
 
 
-def _nodes(engine: Engine, job: Job) -> int:
-    return sum(not member.leaving for member in job.members.values()) or nodes_asked(engine, job)
+def _nodes(source: Source, job: Job) -> int:
+    return sum(not member.leaving for member in job.members.values()) or nodes_asked(source.engine, job)
 
 
-def _gpus(_: Engine, job: Job) -> float:
+def _gpus(_: Source, job: Job) -> float:
     return job.gpu_milli / WHOLE_GPU if job.members else job.spec.gpus
 
 
-def _use(_: Engine, job: Job) -> list[float] | None:
+def _use(_: Source, job: Job) -> list[float] | None:
     uses = [member.use for member in job.members.values() if member.use is not None]
     if not uses:
         return None
@@ -68,7 +77,29 @@ def _use(_: Engine, job: Job) -> list[float] | None:
     return [round(mean, 1), sum(use.peak_mib for use in uses), round(sum(use.wh for use in uses), 3)]
 
 
-def _program(_: Engine, job: Job) -> str:
+def _host_use(so_far: Mapping[str, AttemptUse], node: str) -> HostUse:
+    """Return the use of a running member up to now; zero if there is no measurement yet."""
+    found = so_far.get(node)
+    return HostUse() if found is None or found.host is None else found.host
+
+
+def _cpu_s(source: Source, job: Job) -> list[float]:
+    so_far = source.use_of(job)
+    return [
+        _host_use(so_far, node).cpu_s if member.ended_at is None else member.cpu_s
+        for node, member in job.members.items()
+    ]
+
+
+def _max_rss_mib(source: Source, job: Job) -> list[int]:
+    so_far = source.use_of(job)
+    return [
+        _host_use(so_far, node).peak_mib if member.ended_at is None else member.max_rss_mib
+        for node, member in job.members.items()
+    ]
+
+
+def _program(_: Source, job: Job) -> str:
     return job.spec.command[0] if job.spec.command else ""
 
 
@@ -90,7 +121,7 @@ COLUMNS: Mapping[str, Read] = {
     "project": lambda _, job: job.spec.project,
     "queue": lambda _, job: job.spec.queue,
     "state": lambda _, job: job.state.value,
-    "reason": lambda engine, job: reason_of(engine.state, job).value,
+    "reason": lambda source, job: reason_of(source.engine.state, job).value,
     "detail": lambda _, job: job.detail,
     "stopping": lambda _, job: job.stopping is not None and not job.state.terminal,
     "hold": _hold,
@@ -114,8 +145,8 @@ COLUMNS: Mapping[str, Read] = {
     "memory_mib": lambda _, job: job.spec.memory_mib,
     "gpus": _gpus,
     "tasks_per_node": lambda _, job: job.spec.tasks_per_node,
-    "cpu_s": lambda _, job: [member.cpu_s for member in job.members.values()],
-    "max_rss_mib": lambda _, job: [member.max_rss_mib for member in job.members.values()],
+    "cpu_s": _cpu_s,
+    "max_rss_mib": _max_rss_mib,
     "use": _use,
     "comment": lambda _, job: job.spec.comment,
     "workdir": lambda _, job: job.spec.workdir,

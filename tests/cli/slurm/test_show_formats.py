@@ -10,10 +10,10 @@ import pytest
 
 from cli.slurm.show.formats import named_format, percent_format
 from cli.slurm.show.jobs import FIELDS, grouped
-from cli.slurm.show.resources import bracketed, gpu_type, gres, rounded_memory, short_memory, tres_text
+from cli.slurm.show.resources import gpu_type, gres, rounded_memory, short_memory, tres_text
 from cli.slurm.show.states import COMPACT, job_reason, job_state, node_state, read_states
 from cli.slurm.show.times import long_span, moment, read_moment, span
-from wire.cluster.hostlist import expand_hostlist
+from wire.cluster.hostlist import expand_hostlist, fold_hostlist
 from wire.names import JobState, Reason
 
 NOW = 1_900_000_000.0
@@ -146,7 +146,7 @@ def test_wrong_times_are_refused() -> None:
     "text", ["n1", "n[1-2]", "n[1-3,5]", "gpu[01-02,10]", "login,n[8-11]", "r1n[1-2],r2n1", "n[1-2].lab"]
 )
 def test_host_lists_are_read_again(text: str) -> None:
-    assert bracketed(expand_hostlist(text)) == text
+    assert fold_hostlist(expand_hostlist(text)) == text
 
 
 def test_units() -> None:

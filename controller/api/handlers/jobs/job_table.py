@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
-from controller.api.views.job_table import COLUMNS, Read
+from controller.api.views.job_table import COLUMNS, Read, Source
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import RowDecoder, load_job
 from wire.api.job_table import JobTable
@@ -52,12 +52,12 @@ async def table(call: Call) -> JobTable:
 
 
 async def _rows(call: Call, jobs: list[Job], reads: tuple[Read, ...]) -> tuple[tuple[Any, ...], ...]:
-    engine = call.daemon.engine
+    source = Source(call.daemon.engine, call.daemon.agents.running_usage.of)
     rows: list[tuple[Any, ...]] = []
     for begin in range(0, len(jobs), AT_ONCE):
         if begin:
             await asyncio.sleep(0)
-        rows += [tuple([read(engine, job) for read in reads]) for job in jobs[begin : begin + AT_ONCE]]
+        rows += [tuple([read(source, job) for read in reads]) for job in jobs[begin : begin + AT_ONCE]]
     return tuple(rows)
 
 

@@ -1,0 +1,80 @@
+"""Prints what the scripts of running jobs have used up to now, as sstat does."""
+
+from __future__ import annotations
+
+import sys
+
+from cli.slurm.arguments import COMMON, Option, help_text, parse, switch
+from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.show import accounting_fields
+from cli.slurm.show.accounting_fields import with_steps
+from cli.slurm.show.columns import choose, lines, shape_of
+from cli.slurm.show.controller import controller, job_rows
+from cli.slurm.show.formats import print_lines
+from cli.slurm.show.sacct import job_steps
+
+OPTIONS = (
+    switch("allsteps", "a"),
+    switch("helpformat", "e", "List all fields of --format."),
+    switch("pidformat", "i"),
+    Option("jobs", "j", help="These jobs or steps, such as 7,8_3,9.batch."),
+    switch("noheader", "n", "Print no header."),
+    switch("noconvert"),
+    Option("format", "o", help="The fields, such as JobID,MaxRSS,AveCPU."),
+    switch("parsable", "p", "Print '|' after each value."),
+    switch("parsable2", "P", "Print '|' between the values."),
+    switch("verbose", "v"),
+    switch("help", "h", "Show this help and exit."),
+    *COMMON[1:],
+)
+_NAMES = (
+    "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,MaxPages,"
+    "MaxPagesNode,MaxPagesTask,AvePages,MinCPU,MinCPUNode,MinCPUTask,AveCPU,NTasks,AveCPUFreq,ReqCPUFreqMin,"
+    "ReqCPUFreqMax,ReqCPUFreqGov,ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead,"
+    "MaxDiskWrite,MaxDiskWriteNode,MaxDiskWriteTask,AveDiskWrite,TRESUsageInAve,TRESUsageInMax,"
+    "TRESUsageInMaxNode,TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,"
+    "TRESUsageInTot,TRESUsageOutAve,TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,"
+    "TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,TRESUsageOutTot"
+)
+COLUMNS = choose(_NAMES, accounting_fields.COLUMNS)[0]
+
+
+def main(words: list[str]) -> int:
+    """Run sstat. As in Slurm, a job that does not run is an error message and the exit code is 0."""
+    arguments = parse(OPTIONS, words)
+    if arguments.has("help") or arguments.has("usage"):
+        print(help_text("sstat [OPTIONS] -j JOB[.STEP]", OPTIONS if arguments.has("help") else ()))
+        return 0
+    if arguments.has("version"):
+        print(VERSION)
+        return 0
+    if arguments.has("helpformat"):
+        print("\n".join(sorted(column.name for column in COLUMNS)))
+        return 0
+    steps = job_steps("sstat", [*arguments.all("jobs"), *arguments.words])
+    if not steps:
+        raise SlurmError("No job specified. Write: sstat -j JOB")
+    columns, unknown = choose(arguments.last("format") or _NAMES, COLUMNS)
+    if unknown:
+        raise SlurmError(f'Invalid field requested: "{unknown[0]}"')
+    needs = [name for column in columns for name in column.needs]
+    with controller() as transport:
+        jobs = job_rows(
+            transport, [*needs, "id", "label", "state", "started_at"], jobs=[job for job, _ in steps]
+        )
+    running = [job for job in jobs if job["state"] == "RUNNING"]
+    names = {name for job in running for name in (str(job["id"]), str(job["label"]), str(job.get("array")))}
+    shape = shape_of(
+        noheader=arguments.has("noheader"),
+        parsable=arguments.has("parsable"),
+        parsable2=arguments.has("parsable2"),
+        delimiter="",
+    )
+    unit = "raw" if arguments.has("noconvert") else ""
+    rows = [row for job in running for row in with_steps(job, unit) if row["step"]]
+    print_lines(lines(columns, rows, shape))
+    sys.stdout.flush()
+    for job, _ in steps:
+        if job not in names and not any(str(row["label"]).startswith(f"{job}_") for row in running):
+            print(f"sstat: error: couldn't get steps for job {job}", file=sys.stderr)
+    return 0
