@@ -52,6 +52,12 @@ def warnings(text: str) -> list[str]:
 
 BAD = [
     (
+        "notify_warnings",
+        "[queues.default]\ndefault_time_limit_s = 60\n[notify.sinks.ops]\nkind = 'webhook'\n"
+        "url = 'http://ops/'\n[notify.rules.all]\nwhen = ['mine.failed']\nsink = 'ops'",
+        "notify.sinks.ops: messages are not signed",
+    ),
+    (
         "dead_hours",
         "[scheduler]\ntime_zone = 'UTC'\n[queues.default]\ndefault_time_limit_s = 60\n[hours.night]\n"
         "hours = ['sat']",
