@@ -477,7 +477,7 @@ class Daemon:
         figures = self.accounting.take_changed(events[-1].at)
         if figures:
             figures += self.wait_alarms.take_changed()
-        figures += self.notifier.prepare(self.state, self.seq, events)
+        figures += self.notifier.prepare(self.state, self.seq, events, self.engine.pipeline.failures)
         batch = await self._store_threads.commit(self.state, self.seq, events, figures)
         self.counters.observe(events)
         self.counters.committed(len(batch.entries), time.monotonic() - began)

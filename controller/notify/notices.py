@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from controller.core.lifecycle.failure_classes import USER_CODE, FailureRule, rule_of
 from controller.core.model.events.attempts import (
     EndWarned,
     HealthChanged,
@@ -60,8 +61,13 @@ def words_of(event: Event) -> tuple[str, ...]:
     return _WORDS_OF.get(type(event), ())
 
 
-def notices_of(event: Event, state: State) -> Iterator[Notice]:
-    """Yield the notices about an event. `state` is the state after the commit's events."""
+def notices_of(event: Event, state: State, failures: Iterable[FailureRule] = ()) -> Iterator[Notice]:
+    """Yield the notices about an event. `state` is the state after the commit's events, and `failures` are
+    the failure classes of the site.
+    """
+    if isinstance(event, JobEnded):
+        yield from _ended(event, state, failures)
+        return
     make = _MAKERS.get(type(event))
     if make is not None:
         yield from make(event, state)
@@ -111,7 +117,7 @@ def _placed(event: JobPlaced, state: State) -> Iterator[Notice]:
     )
 
 
-def _ended(event: JobEnded, state: State) -> Iterator[Notice]:
+def _ended(event: JobEnded, state: State, failures: Iterable[FailureRule]) -> Iterator[Notice]:
     job = state.jobs.get(event.job)
     if job is None:
         return
@@ -123,6 +129,10 @@ def _ended(event: JobEnded, state: State) -> Iterator[Notice]:
     cause = _cause(event) if event.state is not JobState.COMPLETED else ""
     text += f": {cause}." if cause else "."
     remedy = REMEDIES.get(event.reason, "") if failed else ""
+    found = rule_of(job.failure, failures) if failed and job.failure and not remedy else None
+    if found is not None and found is not USER_CODE:
+        text += f" By its output, {_escaped(found.sentence)}."
+        remedy = _escaped(found.remedy).replace("JOB", "{job}")
     looked = "corral logs {job}" if job.members else "corral job show {job}"
     next_step = f"{remedy} See more: {looked}".strip()
     for word in ("mine.failed", "mine.ended") if failed else ("mine.ended",):
@@ -337,7 +347,6 @@ def _off_queue(event: OffQueueProcessStarted, _state: State) -> Iterator[Notice]
 
 _MAKERS: Mapping[type[Any], Callable[[Any, State], Iterator[Notice]]] = {
     JobPlaced: _placed,
-    JobEnded: _ended,
     JobRequeued: _requeued,
     JobPreempted: _preempted,
     EndWarned: _warned,

@@ -12,6 +12,7 @@ from contextlib import suppress
 from uuid import uuid4
 
 from controller.config import Config
+from controller.core.lifecycle.failure_classes import FailureRule
 from controller.core.model.events.event import Event, JobEvent
 from controller.core.model.events.nodes import GpuHealthRecorded
 from controller.core.model.rows import NoteRow
@@ -21,7 +22,7 @@ from controller.notify.delivery import Delivery, deliver
 from controller.notify.job_mail import NO_MAIL, mail_words_of
 from controller.notify.messages import Message, Notice
 from controller.notify.notices import notices_of, words_of
-from controller.notify.outbox import Outbox, row_of
+from controller.notify.outbox import MOST_NOTICES, Outbox, row_of
 from controller.notify.rules import NotifyRules, Route, Wish
 from controller.notify.sinks.delivery_error import DeliveryFailed
 from controller.store.errors import StoreFailure
@@ -93,9 +94,12 @@ class Notifier:
         """Record how long a scheduling pass took, for notices about slow passes."""
         self._conditions.pass_took(seconds, self._config.notify.slow_cycle_s, now)
 
-    def prepare(self, state: State, last_seq: int, events: Sequence[Event]) -> list[NoteRow]:
+    def prepare(
+        self, state: State, last_seq: int, events: Sequence[Event], failures: Sequence[FailureRule] = ()
+    ) -> list[NoteRow]:
         """Make the messages about events that are being committed, and return the rows to commit with them.
-        `last_seq` is the number of the last journal entry before these events.
+        `last_seq` is the number of the last journal entry before these events, and `failures` are the failure
+        classes of the site.
         """
         self._prepared = []
         if not self._wanted and not self.rules.mail_sink:
@@ -103,7 +107,7 @@ class Notifier:
         now = events[-1].at
         routed: dict[Route, list[Notice]] = {}
         last: dict[Route, int] = {}
-        for place, notice, mail in self._notices(state, events):
+        for place, notice, mail in self._notices(state, events, failures):
             for route in self.rules.routes(notice, self.settings, mail, now):
                 # One event may cause two notices, such as mine.failed and mine.ended. A recipient gets one.
                 if place < 0 or last.get(route) != place:
@@ -196,7 +200,7 @@ class Notifier:
         self._wanted = self.rules.words | chosen
 
     def _notices(
-        self, state: State, events: Sequence[Event]
+        self, state: State, events: Sequence[Event], failures: Sequence[FailureRule]
     ) -> Iterator[tuple[int, Notice, tuple[Wish, ...]]]:
         """Yield (place of its event, notice, wishes of its job) for each notice that is wanted. The place is
         -1 for a notice that is not about one event.
@@ -209,7 +213,7 @@ class Notifier:
             mail_words = mail_words_of(event, state) if mails and words else NO_MAIL
             if wanted.isdisjoint(words) and not mail_words:
                 continue
-            for notice in notices_of(event, state):
+            for notice in notices_of(event, state, failures):
                 if notice.word in mail_words and isinstance(event, JobEvent):
                     job = state.jobs[event.job]
                     wish = self.rules.mail_wish(job.spec.mail_user, job.user)
@@ -237,7 +241,9 @@ class Notifier:
                 due = float((int(now) // HOUR_S + 1) * HOUR_S)
                 bundle = f"{route.sink}|{route.to}|hour|{due:.0f}"
             name = f"{prefix}-{len(found) + 1}"
-            found.append(Message(name, route.sink, tuple(notices), now, due, route.to, route.user, bundle))
+            more = max(0, len(notices) - MOST_NOTICES)
+            shown = tuple(notices[:MOST_NOTICES])
+            found.append(Message(name, route.sink, shown, now, due, route.to, route.user, bundle, more))
         return found
 
     def _is_over(self, route: Route, now: float) -> bool:

@@ -75,7 +75,7 @@ class Outbox:
         if due is None or due > now:
             return None
         message = self.waiting[heapq.heappop(self._heaps[sink])[2]]
-        return self._join(message) if message.bundle else message
+        return self._join(message, now) if message.bundle else message
 
     def release(self, message: Message | None) -> None:
         """Offer a message to `take` again, whose delivery was interrupted. None is ignored."""
@@ -153,13 +153,15 @@ class Outbox:
         message = self.waiting.get(entry[2])
         return message is not None and message.due == entry[0]
 
-    def _join(self, message: Message) -> Message:
-        """Replace all messages of a bundle by one message, which has the id of the earliest."""
+    def _join(self, message: Message, now: float) -> Message:
+        """Replace all messages of a bundle by one message, which has the id of the earliest and is made now,
+        so that the time for its tries begins now.
+        """
         parts = [self.waiting[each] for each in self._bundles.pop(message.bundle)]
         parts.sort(key=lambda each: (each.made_at, each.id))
         notices = [notice for each in parts for notice in each.notices]
         more = sum(each.more for each in parts) + max(0, len(notices) - MOST_NOTICES)
-        joined = replace(parts[0], notices=tuple(notices[:MOST_NOTICES]), more=more, bundle="")
+        joined = replace(parts[0], notices=tuple(notices[:MOST_NOTICES]), more=more, bundle="", made_at=now)
         for each in parts[1:]:
             del self.waiting[each.id]
             self._changed[each.id] = None

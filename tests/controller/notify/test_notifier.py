@@ -209,3 +209,20 @@ def test_a_full_outbox_drops_and_counts() -> None:
         commits.fail()
         commits.commit()
     assert (len(commits.notifier.outbox.waiting), commits.notifier.dropped) == (1, 2)
+
+
+def test_a_notice_of_a_failed_job_has_the_remedy_of_its_failure_class() -> None:
+    commits = Commits()
+    harness = commits.harness
+    job = harness.submit(spec(1, name="{x}"))
+    harness.tick()
+    harness.start(job)
+    harness.exit(job, 1, failure="gpu_out_of_memory")
+    [message] = commits.commit()
+    [notice] = message.notices
+    assert notice.text == (
+        "Job 1 ({x}) failed on n1 after 0s: its program ended with exit code 1. By its output, a GPU had too "
+        "little memory."
+    )
+    assert notice.next_step.startswith("Use a smaller batch")
+    assert notice.next_step.endswith("See more: corral logs 1")
