@@ -479,7 +479,7 @@ class Daemon:
             figures += self.wait_alarms.take_changed()
         figures += self.notifier.prepare(self.state, self.seq, events, self.engine.pipeline.failures)
         batch = await self._store_threads.commit(self.state, self.seq, events, figures)
-        self.counters.observe(events)
+        self.counters.observe(self.state, events)
         self.counters.committed(len(batch.entries), time.monotonic() - began)
         self.state.forget_old()
         self.seq = batch.entries[-1].seq

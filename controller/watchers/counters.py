@@ -7,23 +7,40 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from controller.core.model.events.attempts import AttemptExited, MembersExited
+from controller.core.model.events.attempts import (
+    AttemptExited,
+    JobEnded,
+    JobPlaced,
+    JobPreempted,
+    MembersExited,
+)
 from controller.core.model.events.event import Event
+from controller.core.state.state import State
+from wire.names import JobState, Reason
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the histogram buckets, in seconds. A pass takes less than 0.5 ms if idle, and 1 s for a
 huge queue."""
+WAIT_BOUNDS = (1.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0)
+"""Upper bounds of the histogram buckets for waits of jobs, in seconds: from one second to a week."""
+_OUTCOMES = {
+    JobState.COMPLETED: "completed",
+    JobState.CANCELLED: "cancelled",
+    Reason.TIME_LIMIT: "timed_out",
+    Reason.OUT_OF_MEMORY: "out_of_memory",
+}
 
 
-@dataclass(slots=True)
 class Histogram:
-    """A histogram of durations in seconds for /metrics. BOUNDS are the upper limits of its buckets."""
+    """A histogram of durations in seconds for /metrics. `bounds` are the upper limits of its buckets."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    total_s: float = 0.0
+    def __init__(self, bounds: tuple[float, ...] = BOUNDS) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total_s = 0.0
 
     def add(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.counts[bisect_left(self.bounds, seconds)] += 1
         self.total_s += seconds
 
 
@@ -34,6 +51,36 @@ class SchedulingPass:
     at: float
     seconds: float
     placed: int
+
+
+@dataclass(slots=True)
+class JobCounters:
+    """Counts of what happened to jobs, by queue."""
+
+    ended: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of ended jobs by queue and outcome."""
+    starts: Counter[str] = field(default_factory=Counter)
+    preemptions: Counter[str] = field(default_factory=Counter)
+    preempted_gpu_hours: dict[str, float] = field(default_factory=dict)
+    waits: dict[str, Histogram] = field(default_factory=dict)
+
+    def observe(self, state: State, event: JobPlaced | JobPreempted | JobEnded) -> None:
+        """Count an event about a job that the state still has."""
+        job = state.jobs.get(event.job)
+        if job is None:
+            return
+        queue = job.spec.queue
+        if isinstance(event, JobPlaced):
+            self.starts[queue] += 1
+            if event.attempt == 1:
+                self.waits.setdefault(queue, Histogram(WAIT_BOUNDS)).add(max(0.0, event.at - job.ready_at))
+        elif isinstance(event, JobPreempted):
+            self.preemptions[queue] += 1
+            self.preempted_gpu_hours[queue] = self.preempted_gpu_hours.get(queue, 0.0) + event.gpu_hours
+        else:
+            # The time limit and a lack of memory are outcomes of their own. Other failures are "failed".
+            reason: JobState | Reason = event.reason if event.state is JobState.FAILED else event.state
+            self.ended[queue, _OUTCOMES.get(reason, "failed")] += 1
 
 
 @dataclass(slots=True)
@@ -52,10 +99,14 @@ class ControllerCounters:
     failures: Counter[str] = field(default_factory=Counter)
     """Number of failed attempts by failure class; each node of a job counts."""
 
-    def observe(self, events: Iterable[Event]) -> None:
-        """Count the failures in the events of a commit."""
+    jobs: JobCounters = field(default_factory=JobCounters)
+
+    def observe(self, state: State, events: Iterable[Event]) -> None:
+        """Count the events of a commit."""
         for event in events:
-            if isinstance(event, AttemptExited | MembersExited):
+            if isinstance(event, JobPlaced | JobPreempted | JobEnded):
+                self.jobs.observe(state, event)
+            elif isinstance(event, AttemptExited | MembersExited):
                 self.failures.update(how.failure for how in event.exits.values() if how.failure)
 
     def passed(self, at: float, seconds: float, placed: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from controller.core.model import inputs
 from controller.core.model.start_estimates import LATEST
 from tests.controller.api.running_controller import RunningController, start_controller
-from wire.agent.reports import GpuReport, GpuSample
+from wire.agent.reports import AttemptStatus, GpuReport, GpuSample
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\]|\\.)*",?)+\})? (\S+)')
 
@@ -126,3 +126,41 @@ async def test_plugin_metrics_with_any_plugin_name() -> None:
         metrics = await figures(api)
         assert metrics[r'tenant_queued_jobs{project="a\"b\\\n"}'] == 1
         assert metrics[r'tenant_gpus{project="a\"b\\\n"}'] == 0
+
+
+async def test_metrics_of_starts_waits_outcomes_and_preemptions(api: RunningController) -> None:
+    await api.join("gpu01")
+    for code in (0, 1):
+        job = await api.submit(gpus=8)
+        await api.started(job)
+        await api.ended(job, code)
+    lost = await api.submit(gpus=4)
+    await api.started(lost)
+    assert (await api.post(f"/v1/jobs/{lost}/preempt", {}))[0] == 200
+    status = AttemptStatus(lost, 1, 100, 1.0, 2.0, signal=15, why="preempted")
+    await api.handle(inputs.AgentReported("gpu01", status))
+    await api.until(lambda: api.daemon.state.jobs[lost].attempt == 2)
+    metrics = await figures(api)
+    assert metrics['corral_preemptions_total{queue="default"}'] == 1
+    assert metrics['corral_preempted_gpu_hours_total{queue="default"}'] > 0
+    assert metrics['corral_jobs_ended_total{queue="default",outcome="completed"}'] == 1
+    assert metrics['corral_jobs_ended_total{queue="default",outcome="failed"}'] == 1
+    assert metrics['corral_job_starts_total{queue="default"}'] == 4
+    assert metrics['corral_job_wait_seconds_count{queue="default"}'] == 3
+    assert metrics['corral_job_wait_seconds_bucket{queue="default",le="60"}'] == 3
+    assert metrics["corral_last_pass_time_seconds"] > metrics["corral_start_time_seconds"] - 1
+
+
+async def test_metrics_of_free_gpus_and_quotas(api: RunningController) -> None:
+    await api.join("gpu01")
+    await api.join("gpu02")
+    before = await figures(api)
+    assert before["corral_free_gpus_largest_block"] == 8
+    assert before["corral_free_gpus_fragmentation"] == 0
+    await api.post("/v1/quotas/project/default/set", {"quota": {"hard": {"gpus": 12}}})
+    await api.started(await api.submit(gpus=6, selector={"node": "gpu01"}))
+    await api.started(await api.submit(gpus=3, selector={"node": "gpu02"}))
+    after = await figures(api)
+    assert after["corral_free_gpus_largest_block"] == 5
+    assert after["corral_free_gpus_fragmentation"] == 1
+    assert after['corral_quota_used_ratio{scope="project",name="default"}'] == 0.75

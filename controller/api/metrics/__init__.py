@@ -1,0 +1,1 @@
+"""The metrics of GET /metrics: the table of all metrics, their values, and the text format of Prometheus."""

@@ -1,0 +1,87 @@
+"""Metrics of the present state: jobs, nodes, GPUs and quotas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from controller.api.handlers.service.cluster import wait_alarms
+from controller.api.metrics import families as m
+from controller.core.cluster.nodes import Node
+from controller.core.engine import Engine
+from controller.core.explain.why_pending import reason_of
+from controller.core.pipeline.hooks import Sample
+from controller.core.quota.usage_counters import GPU
+from controller.core.rebalance.proposals import free_gpu_layout
+from controller.core.state.state import State
+from wire.agent.reports import GpuSample
+from wire.cluster.quota import ANY_NAME
+from wire.names import SHOWN_STATES, WHOLE_GPU, GpuHealth, JobState, NodeState
+
+_LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
+
+
+def cluster_metrics(engine: Engine) -> Iterator[Sample]:
+    """Yield the jobs, nodes and GPUs in each state, the layout of the free GPUs, and the use of quotas."""
+    state = engine.state
+    jobs = Counter(job.state for job in state.live())
+    reasons = Counter(reason_of(state, job).value for job in state.live() if job.state is JobState.QUEUED)
+    nodes = Counter(node.state for node in state.nodes)
+    gpus = Counter(kind for node in state.nodes for kind in _gpu_states(node))
+    yield from (m.JOBS(jobs[each], each.value) for each in _LIVE)
+    yield from (m.QUEUED_JOBS(count, reason) for reason, count in sorted(reasons.items()))
+    yield m.WAIT_ALARMS(wait_alarms(state))
+    yield from (m.NODES(nodes[each], each.value) for each in NodeState)
+    yield from (m.GPUS(count, kind) for kind, count in sorted(gpus.items()))
+    columns = state.nodes.columns
+    free = (columns.gpu_free == WHOLE_GPU) & columns.open[:, None]
+    yield m.FREE_GPUS_IN_BLOCK(int(free.sum(axis=1).max(initial=0)))
+    yield m.FRAGMENTATION(round(free_gpu_layout(columns).fragmentation, 4))
+    yield from _quotas(state)
+
+
+def _quotas(state: State) -> Iterator[Sample]:
+    """Yield the used part of each quota that limits the GPUs of one user, project or queue."""
+    for scope, name in state.quotas.names():
+        quota = state.quotas.quota((scope, name))
+        most = quota.hard.gpus if quota.hard.gpus is not None else quota.soft.gpus
+        if name == ANY_NAME or not most:
+            continue
+        account = state.accounts.by_key.get((scope, name))
+        used = account.used[GPU] / WHOLE_GPU if account is not None else 0.0
+        yield m.QUOTA_USED(round(used / most, 4), scope, name)
+
+
+def gpu_metrics(engine: Engine, readings: Mapping[str, Mapping[str, GpuSample]]) -> Iterator[Sample]:
+    """Yield the latest measurements of each GPU on connected nodes, and for every GPU whether it can get
+    jobs (1 or 0)."""
+    for node in engine.state.nodes:
+        samples = readings.get(node.name, {}) if node.up else {}
+        for gpu in node.facts.gpus:
+            labels = node.name, gpu.number, gpu.uuid
+            yield m.GPU_HEALTHY(node.health_of(gpu) is GpuHealth.OK, *labels)
+            sample = samples.get(gpu.uuid)
+            if sample is None:
+                continue
+            yield m.GPU_UTILISATION(sample.utilisation, *labels)
+            yield m.GPU_MEMORY(sample.memory_used_mib << 20, *labels)
+            yield m.GPU_TEMPERATURE(sample.temperature_c, *labels)
+            yield m.GPU_POWER(sample.power_w, *labels)
+            yield m.GPU_ECC(sample.ecc_uncorrected, *labels)
+
+
+def _gpu_states(node: Node) -> Iterator[str]:
+    """Yield the state of each GPU of a node: free, shared, used, away (the node is not connected), or the
+    health state of an unhealthy GPU."""
+    used: Counter[str] = Counter()
+    for allocation in node.held.values():
+        used.update({hold.uuid: hold.milli for hold in allocation.gpus})
+    for gpu in node.facts.gpus:
+        health = node.health_of(gpu)
+        if not node.up:
+            yield "away"
+        elif health is not GpuHealth.OK:
+            yield health.value
+        else:
+            milli = used[gpu.uuid]
+            yield "used" if milli >= WHOLE_GPU else "shared" if milli else "free"
