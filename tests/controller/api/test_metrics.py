@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 
 from controller.core.model import inputs
 from controller.core.model.start_estimates import LATEST
 from tests.controller.api.running_controller import RunningController, start_controller
+from tests.limits import PATIENCE_S
 from wire.agent.reports import AttemptStatus, GpuReport, GpuSample
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\]|\\.)*",?)+\})? (\S+)')
@@ -45,6 +47,10 @@ async def test_metrics_of_jobs_nodes_and_gpus(api: RunningController) -> None:
     await api.submit(gpus=1, hold=True)
     await api.post("/v1/nodes/gpu02/gpus/0/cordon", {})
     metrics = await figures(api)
+    async with asyncio.timeout(PATIENCE_S):
+        while 'corral_queued_jobs{reason="new"}' in metrics:  # until a pass has looked at the job
+            await asyncio.sleep(0.01)
+            metrics = await figures(api)
     assert metrics['corral_jobs{state="RUNNING"}'] == 2
     assert metrics['corral_jobs{state="QUEUED"}'] == 2
     assert 'corral_jobs{state="PREEMPTED"}' not in metrics, "a preempted job is QUEUED again at once"
