@@ -12,7 +12,7 @@ QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_stat
 export PYTHONDONTWRITEBYTECODE =
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test quick check format lint types imports bench faults binary pins clean
+.PHONY: help demo test quick check format lint types imports bench faults binary deb zipapp pins clean
 
 help: ## what can be made here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -72,6 +72,18 @@ $(BUILD)/ready: requirements-binary.txt pyproject.toml
 
 binary: $(BUILD)/ready ## dist/corral: one file for Linux hosts without Python (about a minute)
 	@$(BUILD)/bin/python deploy/binary/build.py
+
+deb: binary ## dist/corral_*.deb: the Debian package, with a systemd unit
+	@$(BUILD)/bin/python -m deploy.debian.build
+
+zipapp: $(BUILD)/ready ## dist/corral.pyz: one smaller file for hosts with Python 3.11 or newer; and the wheel
+	@mkdir -p dist
+	@rm -rf build/zipapp dist/corral-*.whl
+	@$(BUILD)/bin/python -m hatchling build -t wheel -d dist
+	@$(BUILD)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements.txt --target build/zipapp
+	@$(BUILD)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --target build/zipapp dist/corral-*.whl
+	@$(BUILD)/bin/shiv --compressed --reproducible --site-packages build/zipapp -c corral -p '/usr/bin/env python3' -o dist/corral.pyz
+	@du -h dist/corral.pyz
 
 pins: ## resolve the pinned requirements anew (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --group build -o requirements.txt
