@@ -92,7 +92,8 @@ class BareRoot:
 @contextmanager
 def bare_root() -> Iterator[BareRoot]:
     """Make one, and remove it at the end."""
-    root = BareRoot(Path(mkdtemp(prefix="corral-root-", dir="/var/tmp")).resolve())
+    # Not in /tmp, because sshd refuses a ChrootDirectory below a directory that others may write to.
+    root = BareRoot(Path(mkdtemp(prefix="corral-root-", dir="/var/lib")).resolve())
     root.path.chmod(0o755)
     try:
         _copy_packages(root.path)

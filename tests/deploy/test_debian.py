@@ -142,6 +142,7 @@ def test_install_job_upgrade_backup_restore_remove_purge(root: BareRoot, package
 
     # the next upgrade deletes the old version, which no process runs any more
     install(root, packages[VERSION])
+    assert [each.name for each in (root.path / "usr/lib/corral").iterdir()] == sorted(kept - {old.name})
     root.run("dpkg", "-r", "corral")
     assert not (root.path / "usr/lib/corral").exists()
     assert not (root.path / "usr/bin/corral").is_symlink()
@@ -149,4 +150,4 @@ def test_install_job_upgrade_backup_restore_remove_purge(root: BareRoot, package
     assert NODE in config.read_text()
     root.run("dpkg", "-P", "corral")
     assert (state.exists(), config.exists()) == (False, False)
-    assert "corral" not in (root.path / "etc/passwd").read_text()
+    assert "\ncorral:" not in (root.path / "etc/passwd").read_text()
