@@ -7,6 +7,9 @@ import sys
 
 from wire.program_parts import FLAG, run_part
 
+_HELPER = "from multiprocessing."
+"""How the code begins that multiprocessing passes to its helper process."""
+
 
 def main() -> int | None:
     _restore_environment()
@@ -16,7 +19,7 @@ def main() -> int | None:
     if os.path.basename(sys.executable) == "corral-agent":
         from agent.__main__ import main as run
     else:
-        if "--multiprocessing-fork" in words or words[:1] == ["-c"]:
+        if words[:1] == ["--multiprocessing-fork"] or (words[-1:] and words[-1].startswith(_HELPER)):
             # because corral sim starts its processes with multiprocessing, which calls sys.executable
             import multiprocessing
 

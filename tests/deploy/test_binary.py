@@ -85,9 +85,11 @@ def test_demo_runs_to_its_end(root: BareRoot) -> None:
 
 
 def test_simulations_run_in_processes(root: BareRoot) -> None:
-    (root.path / "srv/jobs.csv").write_text("submit,gpus,seconds,user\n0,1,60,ada\n10,8,60,ben\n")
-    done = root.run("corral", "sim", "run", "/srv/jobs.csv", "--nodes", "2x8", check=False)
-    assert "Traceback" not in done.stderr
+    (root.path / "srv/jobs.csv").write_text("submit,gpus,duration,user\n0,1,60,ada\n10,8,60,ben\n")
+    words = ("/srv/jobs.csv", "--nodes", "2", "--gpus", "8", "--compare", "fcfs,easy")
+    done = root.run("corral", "sim", "run", *words)
+    assert [line.split()[:2] for line in done.stdout.splitlines()[1:]] == [["fcfs", "2"], ["easy", "2"]]
+    assert "corral:" not in done.stderr
 
 
 def test_terminal_ui_draws_itself_and_quits(root: BareRoot) -> None:
