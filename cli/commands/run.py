@@ -21,6 +21,7 @@ from cli import exit_codes
 from cli.commands.submit import JOB_SETTINGS, AsUser, DryRun, JobCommand, Key, Words, previewed, send, show
 from cli.exit_codes import CommandError
 from cli.flags import switch, with_flag_groups
+from cli.jobs import terminal_run
 from cli.jobs.logs import LogSource, copy
 from cli.jobs.merge_node_logs import NodeLineWriter
 from cli.jobs.wait import changes
@@ -34,6 +35,7 @@ from cli.spec.submit_options import SubmitOptions
 from cli.spec.submitter_environment import submitter
 from wire.api.jobs import JobView
 from wire.http.client import Client, Refused, Unreachable
+from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
 app = application()
@@ -46,6 +48,7 @@ app = application()
         "corral run --gpus 1 -- nvidia-smi",
         "corral run --gpus 8 --time 2h train.sh --epochs 3",
         "corral run --quiet -- hostname",
+        "corral run --pty --gpus 1 --time 2h -- bash",
     ),
 )
 @with_flag_groups
@@ -56,12 +59,17 @@ def run(
     as_user: AsUser = "",
     key: Key = "",
     quiet: Annotated[bool, switch("--quiet -q", "Show only the output of the job.")] = False,
+    pty: Annotated[
+        bool,
+        switch("--pty", "Connect the job's command with this terminal. The job ends with the command."),
+    ] = False,
     dry_run: DryRun = False,
 ) -> int:
     """Submit a job, show its output live, and exit with the job's exit code. Ctrl-C cancels the job.
 
     SIGUSR1 and SIGUSR2 are passed on to the processes of the job that have a handler for them. The stdin of
-    the job is empty, because a second attempt of the job could not read the same input again.
+    the job is empty, because a second attempt of the job could not read the same input again. With --pty the
+    command has this terminal, runs on the first node, and is not started a second time; Ctrl-C goes to it.
 
     The options are those of 'corral submit'.
     """
@@ -77,6 +85,8 @@ def run(
         show(previewed(spec, as_user), Format.TABLE)
         return 0
     client = Client()
+    if pty:
+        return _run_with_terminal(client, spec, key, as_user)
     with DeferredSignals() as interrupts:
         submitted = send(client, spec, key, as_user)
         if _has_unread_input() and not quiet:
@@ -87,6 +97,19 @@ def run(
             )
         _forward(submitted.ids[0])
         return _show_until_end(client, _JobOutput(submitted.ids[0], quiet, interrupts))
+
+
+def _run_with_terminal(client: Client, spec: JobSpec, key: str, as_user: str) -> int:
+    with DeferredSignals() as interrupts:
+        job = send(client, terminal_run.keeper_spec(spec), key, as_user).ids[0]
+        try:
+            view = terminal_run.await_start(job, interrupts)
+        except SignalReceived as interrupted:
+            return 128 + interrupted.number
+    if view.state.terminal:
+        return exit_codes.of_job(view)
+    # From here on signals end this command, and the end of its connection ends the job's command.
+    return terminal_run.run_in_terminal(job, spec.command)
 
 
 def _has_unread_input(descriptor: int = 0) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -97,6 +98,36 @@ def _until(terminal: int, wanted: bytes) -> None:
     while wanted not in seen:
         assert select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0], seen
         seen += os.read(terminal, 65_536)
+
+
+def test_run_in_a_terminal_ends_the_job_with_the_exit_code_of_the_command(running: System) -> None:
+    script = "read -r line; echo $CORRAL_NODE-$line $(tty | cut -c1-5); exit 7"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        words = [*CORRAL, "run", "--pty", "--memory", "64M", "--workdir", "/tmp", "--", "sh", "-c", script]
+        os.execve(CORRAL[0], words, environment(running))
+    _until(terminal, b"RUNNING")
+    os.write(terminal, b"typed\n")
+    _until(terminal, b"-typed /dev/")
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 7
+    job = max(running.jobs())
+    ended = running.await_jobs([job])[job]
+    assert (ended.state, ended.exit_code, ended.name) == (JobState.FAILED, 7, "sh")
+
+
+def test_job_in_a_terminal_ends_if_its_terminal_is_killed(running: System) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        words = [*CORRAL, "run", "--pty", "--memory", "64M", "--", "sh", "-c", "echo be''gun; sleep 1000"]
+        os.execve(CORRAL[0], words, environment(running))
+    _until(terminal, b"begun")
+    job = max(running.jobs())
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    assert running.await_jobs([job])[job].state is JobState.FAILED
 
 
 @pytest.mark.parametrize(
