@@ -13,9 +13,10 @@ from cli.jobs.selection import ACTIVE, pages
 from cli.output.formats import Format, Output, write
 from cli.output.table_columns import job_table
 from cli.registry import application, examples
-from wire.api.jobs import JobList
+from wire.api.jobs import JobGroup, JobList, JobView
 from wire.http.client import Client
-from wire.names import SHOWN_STATES, JobState
+from wire.names import SHOWN_STATES, JobState, Reason
+from wire.workload.bodies import progress_text
 
 CLEAR = "\x1b[H\x1b[2J"
 _STATES = ", ".join(state.value.lower() for state in SHOWN_STATES)
@@ -28,6 +29,7 @@ app = application()
         "corral queue                          waiting and running jobs",
         "corral queue --mine --all             all my jobs, with ended ones",
         "corral queue --state failed -o wide   failed jobs, with all columns",
+        "corral queue --fold                   one row for each workload and array",
         "corral queue --watch                  print again every two seconds",
         "corral queue -o json | jq '.jobs[].label'",
     )
@@ -41,6 +43,9 @@ def queue(
     profile: Annotated[str, option("--profile", "NAME", "List only jobs of this scheduler profile.")] = "",
     mine: Annotated[bool, switch("--mine", "List only your jobs.")] = False,
     everything: Annotated[bool, switch("--all -a", "List ended jobs, too.")] = False,
+    fold: Annotated[
+        bool, switch("--fold", "Show each workload and each array as one row, with its progress.")
+    ] = False,
     watch: Annotated[
         bool, switch("--watch", "Print the list again at each --interval, until Ctrl-C.")
     ] = False,
@@ -55,23 +60,50 @@ def queue(
     states = _states(state, everything)
     owner = client.health().user if mine else user
     while True:
-        body = listing(client, states, owner, profile)
+        body = listing(client, states, owner, profile, folded=fold)
         if watch and output in (Format.TABLE, Format.WIDE):
             clear = CLEAR if sys.stdout.isatty() else ""
             write(f"{clear}{time.strftime('%H:%M:%S')}  {len(body.jobs)} jobs, every {interval:g} s\n\n")
-        job_table(profiles=any(job.profile for job in body.jobs)).show(output, body.jobs, body)
+        rows = sorted((*body.jobs, *map(_row, body.groups)), key=lambda job: job.id)
+        job_table(profiles=any(job.profile for job in body.jobs)).show(output, rows, body)
         if not watch:
             return 0
         sys.stdout.flush()
         time.sleep(interval)
 
 
-def listing(client: Client, states: Sequence[JobState], user: str, profile: str = "") -> JobList:
-    first = client.jobs(states=states, user=user, profile=profile)
+def listing(
+    client: Client, states: Sequence[JobState], user: str, profile: str = "", *, folded: bool = False
+) -> JobList:
+    first = client.jobs(states=states, user=user, profile=profile, folded=folded)
     if first.next is None:
         return first
-    jobs = (*first.jobs, *pages(client, states, user, first.next, profile))
-    return JobList(jobs, first.seq, first.total)
+    jobs = (*first.jobs, *pages(client, states, user, first.next, profile, folded=folded))
+    return JobList(jobs, first.seq, first.total, groups=first.groups)
+
+
+def _row(group: JobGroup) -> JobView:
+    """Return a workload or array as a row of the table of jobs. The last column shows its progress."""
+    ended = group.completed + group.failed + group.cancelled
+    over = JobState.FAILED if group.failed else JobState.COMPLETED
+    return JobView(
+        id=group.id,
+        label=group.label,
+        name=group.name,
+        user=group.user,
+        project=group.project,
+        queue=group.queue,
+        state=JobState.RUNNING if group.running else JobState.QUEUED if group.waiting else over,
+        reason=Reason.NONE,
+        detail=progress_text(group.total, ended, group.failed, group.ends_at),
+        priority=group.priority,
+        gpus=group.gpus,
+        nodes=0,
+        cpu_milli=0,
+        memory_mib=0,
+        attempt=0,
+        submitted_at=group.submitted_at,
+    )
 
 
 def _states(words: Sequence[str], everything: bool) -> Sequence[JobState]:

@@ -74,14 +74,21 @@ def select_one(client: Client, word: str) -> JobView:
 
 
 def pages(
-    client: Client, states: Iterable[JobState] = (), user: str = "", after: int = 0, profile: str = ""
+    client: Client,
+    states: Iterable[JobState] = (),
+    user: str = "",
+    after: int = 0,
+    profile: str = "",
+    *,
+    folded: bool = False,
 ) -> Iterator[JobView]:
     """Yield the jobs with one of these states, this user and this profile, in the order of their ids,
     starting after the id `after`. An empty filter lets all jobs pass. The job list is requested page by page.
+    With `folded`, the jobs of workloads and arrays are left out.
     """
     place: int | None = after
     while place is not None:
-        page = client.jobs(states=states, user=user, profile=profile, after=place, limit=PAGE)
+        page = client.jobs(states=states, user=user, profile=profile, after=place, limit=PAGE, folded=folded)
         yield from page.jobs
         place = page.next
 

@@ -193,6 +193,37 @@ class JobView:
     """The end of the attempt before, if the job was queued again."""
     qos: str = ""
     """The QoS class of the job: guaranteed, burstable or best-effort."""
+    workload: Optional[int] = None
+    """The workload to which the job belongs, and its task there; None for a job in no workload."""
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class JobGroup:
+    """A workload or an array as one row of the queue. `id` is the lowest id of its jobs in the list, and
+    `kind` is workload or array. The numbers count all of its jobs, also ended ones. Jobs that a retry has
+    replaced are not counted.
+    """
+
+    id: int
+    kind: str
+    label: str
+    name: str
+    user: str
+    project: str
+    queue: str
+    priority: int
+    submitted_at: float
+    total: int
+    waiting: int
+    running: int
+    completed: int
+    failed: int
+    cancelled: int
+    gpus: float = 0.0
+    """The GPUs that its running jobs hold."""
+    ends_at: Optional[float] = None
+    """The expected end of the last job of a workload, from a forecast; None if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -302,9 +333,13 @@ class JobDetail:
 class JobList:
     """One page of jobs, ordered by id. `seq` is the number of the newest journal entry that the page
     includes. A request with `after` set to `next` gets the next page.
+
+    With `folded`, the jobs of workloads and arrays are left out, and the first page has a row for each group
+    in `groups`.
     """
 
     jobs: tuple[JobView, ...]
     seq: int
     total: int
     next: Optional[int] = None
+    groups: tuple[JobGroup, ...] = ()

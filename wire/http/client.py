@@ -144,17 +144,19 @@ class Client:
         after: int = 0,
         limit: int = 1000,
         history: bool = False,
+        folded: bool = False,
     ) -> JobList:
         """Return one page of jobs, ordered by id. To get the next page, call this method with `after` set to
         the value `next` of the answer.
 
         With `history` the pages also have old jobs that only the store still contains, and the newest job is
-        first.
+        first. With `folded` the jobs of each workload and array are one row in `groups`.
         """
         query: Query = [("state", state.value) for state in states]
         query += [("user", user)] if user else []
         query += [("profile", profile)] if profile else []
         query += [("history", 1)] if history else []
+        query += [("folded", 1)] if folded else []
         return self._get(JobList, "/v1/jobs", [*query, ("after", after), ("limit", limit)])
 
     def job(self, job: JobName) -> JobDetail:

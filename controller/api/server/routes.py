@@ -95,6 +95,9 @@ JOB_FILTER = (
     AFTER,
     LIMIT,
     flag("history", "1: all jobs in the store, newest first; `after` is the last job of the page before."),
+    flag(
+        "folded", "1: one row for each workload and array, in `groups` of the first page. Not with history."
+    ),
 )
 JOB_TABLE = (
     replace(choice("column", "The columns of the table, in this order.", tuple(JOB_COLUMNS)), required=True),

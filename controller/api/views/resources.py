@@ -73,6 +73,8 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_M
         last=None if job.last is None else _last_attempt(engine, job.last),
         idle_since=job.idle_since,
         service="" if job.replica is None else job.replica.service,
+        workload=job.workload,
+        task=job.task,
         silent=tuple(
             member.allocation.node
             for member in members

@@ -74,6 +74,27 @@ async def test_a_workload_is_submitted_shown_and_retried() -> None:
         assert (await api.get("/v1/workloads/x"))[0] == 404
 
 
+async def test_the_folded_queue_has_one_row_for_each_workload_and_array() -> None:
+    async with start_controller() as api:
+        await api.join("gpu01")
+        await submitted(api)
+        array = await api.submit(array="0-2", gpus=1)
+        alone = await api.submit(gpus=1)
+        await api.started(array)
+        await api.ended(array, code=1)
+        states = [("state", "QUEUED"), ("state", "SCHEDULED"), ("state", "RUNNING"), ("folded", "1")]
+        status, seen = await api.ask("GET", "/v1/jobs", params=states)
+        assert (status, [job["id"] for job in seen["jobs"]], seen["total"]) == (200, [alone], 7)
+        assert [
+            (each["kind"], each["label"], each["name"], each["total"], each["failed"])
+            for each in seen["groups"]
+        ] == [("workload", "workload 1", "sweep", 4, 0), ("array", str(array), "true", 3, 1)]
+        assert seen["groups"][1]["running"] + seen["groups"][1]["waiting"] == 2
+        assert (await api.get("/v1/jobs/2_1"))[1]["job"]["task"] == "train"
+        last = [("after", "1"), ("folded", "1")]
+        assert (await api.ask("GET", "/v1/jobs", params=last))[1]["groups"] == []
+
+
 async def test_a_preview_shows_the_jobs_and_queues_none() -> None:
     async with start_controller() as api:
         await api.join("gpu01")

@@ -13,6 +13,7 @@ from controller.api.handlers.service.known_names import need_user
 from controller.api.server.access import READ_SPEC
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
+from controller.api.views.job_groups import folded
 from controller.api.views.job_stats import job_stats
 from controller.api.views.resources import job_view, moved_view, public_spec
 from controller.core.commands.job_edits import apply_changes
@@ -28,6 +29,7 @@ from wire.api.job_stats import JobStats
 from wire.api.jobs import (
     JobChange,
     JobDetail,
+    JobGroup,
     JobList,
     JobView,
     PreemptAction,
@@ -118,6 +120,7 @@ async def listing(call: Call) -> JobList:
         )
 
     daemon = call.daemon
+    groups: list[JobGroup] = []
     if call.query["history"]:
         names = [state.value for state in states] or None
         rows = await daemon.read(lambda: daemon.store.jobs(names, user or None, after or None, limit))
@@ -128,11 +131,14 @@ async def listing(call: Call) -> JobList:
     else:
         await daemon.settled()
         found = [job for job in daemon.state.jobs.values() if wanted(job)]
+        total = len(found)
+        if call.query["folded"]:
+            groups, found = folded(daemon.state, found, daemon.workload_ends.known())
         behind = sorted((job for job in found if job.id > after), key=lambda job: job.id)
-        page, total = behind[:limit], len(found)
+        page = behind[:limit]
         following = page[-1].id if len(behind) > limit else None
     views = tuple(job_view(daemon.engine, job, daemon.agents.running_usage.of(job)) for job in page)
-    return JobList(views, daemon.seq, total, following)
+    return JobList(views, daemon.seq, total, following, () if after else tuple(groups))
 
 
 async def show(call: Call) -> JobDetail:

@@ -1,0 +1,90 @@
+"""Folds the jobs of each workload and of each array into one row of the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from controller.core.model.job import Job
+from controller.core.state.state import State
+from wire.api.jobs import JobGroup
+from wire.job.arrays import array_indices
+from wire.names import WHOLE_GPU, JobState
+
+
+def folded(state: State, found: Iterable[Job], ends: Mapping[int, float]) -> tuple[list[JobGroup], list[Job]]:
+    """Return a row for each workload and array that has one of these jobs, and the jobs in neither. `ends`
+    has the expected ends of workloads.
+    """
+    groups: dict[tuple[str, int], Job] = {}
+    single = []
+    for job in sorted(found, key=lambda job: job.id):
+        if job.workload in state.workloads.by_id:
+            groups.setdefault(("workload", job.workload or 0), job)
+        elif job.array is not None:
+            groups.setdefault(("array", job.array), job)
+        else:
+            single.append(job)
+    return [
+        _of_workload(state, job, ends.get(number)) if kind == "workload" else _of_array(state, job)
+        for (kind, number), job in groups.items()
+    ], single
+
+
+def _of_array(state: State, first: Job) -> JobGroup:
+    """Return the row of an array. Elements that have left memory have ended; they count as completed."""
+    elements = [state.jobs[number] for number in state.arrays.get(first.array or 0, {}).values()]
+    total = len(array_indices(first.spec.array or ""))
+    ended = {each: sum(job.state is each for job in elements) for each in JobState if each.terminal}
+    return _group(
+        *("array", str(first.array), first.name, first, elements, total),
+        ended[JobState.COMPLETED] + total - len(elements),
+        ended[JobState.FAILED],
+        ended[JobState.CANCELLED],
+    )
+
+
+def _of_workload(state: State, first: Job, ends_at: float | None) -> JobGroup:
+    workload = state.workloads.by_id[first.workload or 0]
+    tasks = workload.tasks.values()
+    jobs = [state.jobs[number] for task in tasks for number in task.ids() if number in state.jobs]
+    return _group(
+        *("workload", f"workload {workload.id}", workload.name, first, jobs, workload.total),
+        sum(task.completed for task in tasks),
+        sum(task.failed for task in tasks),
+        sum(task.cancelled for task in tasks),
+        ends_at,
+    )
+
+
+def _group(
+    kind: str,
+    label: str,
+    name: str,
+    first: Job,
+    jobs: list[Job],
+    total: int,
+    completed: int,
+    failed: int,
+    cancelled: int,
+    ends_at: float | None = None,
+) -> JobGroup:
+    waiting = sum(job.state in (JobState.QUEUED, JobState.PREEMPTED) for job in jobs)
+    return JobGroup(
+        id=first.id,
+        kind=kind,
+        label=label,
+        name=name,
+        user=first.user,
+        project=first.spec.project,
+        queue=first.spec.queue,
+        priority=first.priority,
+        submitted_at=first.submitted_at,
+        total=total,
+        waiting=waiting,
+        running=total - waiting - completed - failed - cancelled,
+        completed=completed,
+        failed=failed,
+        cancelled=cancelled,
+        gpus=sum(job.gpu_milli for job in jobs if job.running) / WHOLE_GPU,
+        ends_at=ends_at,
+    )
