@@ -27,6 +27,27 @@ class SubmitRequest:
 
 
 @dataclass(frozen=True)
+class SbatchRequest:
+    """A batch script to submit, with what sbatch takes from its command line and from the shell.
+
+    - `script` is the text of the script, with its #SBATCH lines. `arguments` are the words after the script.
+    - `options` override the #SBATCH lines: long names without dashes and their values, such as
+      {"partition": "gpu", "nodes": "2"}. The value of an option without a value is empty.
+    - `environment` has the variables for the job, and SBATCH_* variables. `directory` is the directory in
+      which the job runs.
+    - If the same user repeats a request with the same `key`, no second job is submitted.
+    """
+
+    script: str
+    name: str = "sbatch"
+    arguments: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = "/"
+    key: str = ""
+
+
+@dataclass(frozen=True)
 class Submitted:
     """The id of the submitted job, or for an array the ids of all elements, in the order of their indices.
     `label` is the id with which users name the job or the array. `notes` are sentences for the user, for

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.parse
 import uuid
+from types import MappingProxyType
 from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 from wire.agent.orders import SignalTo
@@ -18,6 +19,7 @@ from wire.api.jobs import (
     JobsAnswer,
     JobsOrder,
     JobView,
+    SbatchRequest,
     ShellGiven,
     ShellOpened,
     ShellRequest,
@@ -130,6 +132,22 @@ class Client:
         """
         request = SubmitRequest(spec, key or uuid.uuid4().hex, as_user)
         return self._post(Submitted, "/v1/jobs", request, _KEYED)
+
+    def sbatch(
+        self,
+        script: str,
+        *,
+        name: str = "sbatch",
+        arguments: tuple[str, ...] = (),
+        options: Mapping[str, str] = MappingProxyType({}),
+        environment: Mapping[str, str] = MappingProxyType({}),
+        directory: str = "/",
+        key: str = "",
+    ) -> Submitted:
+        """Queue a batch script with #SBATCH lines. The fields of SbatchRequest describe the arguments."""
+        key = key or uuid.uuid4().hex
+        request = SbatchRequest(script, name, arguments, options, environment, directory, key)
+        return self._post(Submitted, "/v1/slurm/sbatch", request, _KEYED)
 
     def preview(self, spec: JobSpec, *, as_user: str = "") -> JobSpec:
         """Return the JobSpec that a submit would queue, with default values filled in. Nothing is queued."""

@@ -13,6 +13,7 @@ from controller.api.handlers.jobs import (
     job_table,
     jobs,
     logs,
+    sbatch,
     workloads,
 )
 from controller.api.handlers.nodes import hosts, nodes
@@ -173,6 +174,7 @@ ROUTES = (
     Route(
         "POST", "/v1/what-if", ANYONE, forecasts.what_if, query=(WITHIN, PART), refuses=(404, 422), slow=True
     ),
+    Route("POST", "/v1/slurm/sbatch", SUBMIT, sbatch.submit, status=201, refuses=(422, 507)),
     Route("POST", "/v1/workloads", SUBMIT, workloads.submit, status=201, refuses=(422, 507)),
     Route("POST", "/v1/workloads/preview", SUBMIT, workloads.preview, refuses=(422,)),
     Route("GET", "/v1/workloads", ANYONE, workloads.listing, query=WORKLOADS),

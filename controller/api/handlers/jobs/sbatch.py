@@ -1,0 +1,53 @@
+"""The route that takes batch scripts of Slurm."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from controller.api.handlers.jobs import jobs
+from controller.api.server.errors import rejected
+from controller.api.server.request import Call
+from wire.api.jobs import SbatchRequest, SubmitRequest, Submitted
+from wire.job.start_conditions import Dependency, Until
+
+if TYPE_CHECKING:
+    from cli.slurm.batch_job import BatchJob
+
+
+async def submit(call: Call, request: SbatchRequest) -> Submitted:
+    """Queue a batch script with #SBATCH lines. The notes of the answer name options without effect."""
+    # Translate in a thread, because a large script would delay other requests.
+    made = await asyncio.to_thread(_translated, request)
+    spec = made.spec
+    if made.singleton:
+        same = (
+            job
+            for job in call.daemon.state.jobs.values()
+            if job.user == call.caller.user and job.name == spec.name and not job.state.terminal
+        )
+        spec = replace(spec, after=(*spec.after, *(Dependency(Until.ENDED, job.label) for job in same)))
+    answer = await jobs.submit(call, SubmitRequest(spec, request.key))
+    return replace(answer, notes=(*made.warnings, *answer.notes))
+
+
+def _translated(request: SbatchRequest) -> BatchJob:
+    """Return the job of the request. The code is that of the command sbatch, so that both give the same job.
+    It is imported only here, because most controllers never get such a request.
+    """
+    from cli.slurm.batch_job import BatchRequest, batch_job
+    from cli.slurm.programs import SlurmError
+
+    known = BatchRequest(
+        script=request.script,
+        name=request.name,
+        arguments=request.arguments,
+        options=tuple(request.options.items()),
+        environment=request.environment,
+        directory=request.directory,
+    )
+    try:
+        return batch_job(known)
+    except SlurmError as error:
+        raise rejected("invalid", " ".join(error.lines), "script") from None

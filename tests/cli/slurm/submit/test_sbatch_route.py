@@ -1,0 +1,52 @@
+"""The route for batch scripts gives the same job as the command sbatch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.cli.slurm.submit.conftest import SlurmFace
+from wire.http.client import Refused
+
+SCRIPT = (
+    "#!/bin/bash\n#SBATCH -J routed -n 2 -t 10\n#SBATCH --hint=nomultithread\necho $SLURM_NTASKS $1 $COLOUR\n"
+)
+
+
+def test_route_and_command_give_the_same_job(slurm: SlurmFace) -> None:
+    script = slurm.script("job.sh", SCRIPT)
+    by_command = slurm.submit("-p", "gpu", script, "word", COLOUR="red")
+    with slurm.cluster.client() as client:
+        answer = client.sbatch(
+            SCRIPT,
+            name="job.sh",
+            arguments=("word",),
+            options={"partition": "gpu"},
+            environment={**slurm.environment, "COLOUR": "red"},
+            directory=str(slurm.place),
+        )
+        assert "--hint has no effect" in answer.notes[0]
+        assert slurm.output(answer.ids[0]) == "2 word red\n"
+        specs = [client.job(job).spec for job in (by_command, answer.ids[0])]
+    # Only the shell that runs sbatch knows its host and its umask.
+    plain: list[Any] = [
+        replace(
+            spec,
+            umask=None,
+            env={
+                name: value for name, value in spec.env.items() if name in ("COLOUR", "SLURM_NTASKS", "PATH")
+            },
+        )
+        for spec in specs
+    ]
+    assert plain[0] == plain[1]
+
+
+def test_all_errors_are_in_the_refusal(slurm: SlurmFace) -> None:
+    with slurm.cluster.client() as client, pytest.raises(Refused) as refused:
+        client.sbatch("#!/bin/sh\n#SBATCH --bb=x -t soon\n", name="x.sh")
+    assert refused.value.problem.where == "script"
+    assert "Write #CORRAL --scratch SIZE" in refused.value.problem.message
+    assert "Invalid --time specification: 'soon'" in refused.value.problem.message
