@@ -8,6 +8,7 @@ import binascii
 import hashlib
 import hmac
 import json
+import os
 import ssl
 import time
 from collections.abc import Mapping
@@ -62,7 +63,9 @@ async def post(sink: SinkSection, message: Message, cluster: str, link: str) -> 
     except aiohttp.ClientConnectorCertificateError:
         raise DeliveryFailed(f"the TLS certificate of {host} is not valid") from None
     except aiohttp.ClientConnectorError as error:
-        raise DeliveryFailed(f"cannot connect to {host}: {error.strerror or 'no address'}") from None
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else "there is no such host"
+        raise DeliveryFailed(f"cannot connect to {host}: {why}") from None
     except (aiohttp.ClientError, OSError) as error:
         # Name only the class of the error, because its text may contain the URL.
         raise DeliveryFailed(f"the connection to {host} failed: {type(error).__name__}") from None
