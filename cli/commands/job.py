@@ -196,6 +196,30 @@ def checkpoint(jobs: Jobs) -> int:
     return 0
 
 
+@app.command(epilog=examples("corral job checkpoints 7", "corral job checkpoints 7 --delete step-100"))
+def checkpoints(
+    job: Job,
+    delete: Annotated[
+        list[str],
+        option("--delete", "NAME", "Delete this checkpoint. The option may be written several times."),
+    ] = [],  # noqa: B006 - never changed
+    output: Output = Format.TABLE,
+) -> int:
+    """List the checkpoints of a running job, the newest first, or delete some of them.
+
+    RESUMES marks the checkpoint with which the next attempt would begin; it cannot be deleted.
+    """
+    from cli.jobs.checkpoints import checkpoint_table, delete_checkpoints, list_checkpoints
+
+    client = Client()
+    detail = client.job(select_one(client, job).id)
+    if delete:
+        delete_checkpoints(client, detail, delete)
+    else:
+        checkpoint_table().show(output, list_checkpoints(client, detail))
+    return 0
+
+
 @app.command(epilog=examples("corral job hold 7", "corral job hold --mine"))
 @with_flag_groups
 def hold(chosen: Chosen, output: Output = Format.TABLE) -> int:

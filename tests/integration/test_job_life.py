@@ -5,6 +5,7 @@ both.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 
@@ -113,6 +114,13 @@ def test_running_job_saves_on_request_and_at_intervals(build: Callable[..., Syst
         system.corral("job", "checkpoint", str(by_signal))
         system.until(lambda number=number: number in names(by_signal), "the job saves")
     system.until(lambda: names(by_signal) == {"3"}, "only the newest one fits into 1 MiB")
+    listed = json.loads(system.corral("job", "checkpoints", str(by_signal), "-o", "json"))
+    assert [(each["name"], each["bytes"]) for each in listed] == [("3", 700_000)]
+    system.until(lambda: "3" in system.corral("job", "show", str(by_signal)), "the checkpoint is recorded")
+    (folder / str(by_signal) / "old").write_text("x")
+    os.utime(folder / str(by_signal) / "old", (1, 1))
+    system.corral("job", "checkpoints", str(by_signal), "--delete", "old")
+    assert names(by_signal) == {"3"}
     with system.client() as client:
         saved: set[str] = set()
 
