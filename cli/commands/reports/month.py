@@ -62,7 +62,7 @@ def month(
     body = Client().month(month_, by.value, {name: value for name, value in names.items() if value})
     if html is not None:
         try:
-            html.write_text(_page(body), encoding="utf-8")
+            html.write_text(month_page(body), encoding="utf-8")
         except OSError as error:
             raise CommandError(f"cannot write {html}: {error.strerror}", "Choose another file.") from None
     month_table(body).show(output, body.rows, body)
@@ -107,7 +107,8 @@ def month_notes(report: MonthReport) -> list[str]:
     return lines
 
 
-def _page(report: MonthReport) -> str:
+def month_page(report: MonthReport) -> str:
+    """Return the report as an HTML page."""
     from controller.sim.report.markup import Markup, el
 
     table = month_table(report)
@@ -201,7 +202,7 @@ def _idle(each: UsageView) -> str:
 
 
 def _cpu_used(each: UsageView) -> str:
-    return f"{each.cpu_hours / each.cpu_hours_held:.0%}" if each.cpu_hours_held else "-"
+    return _percent(100 * each.cpu_hours / each.cpu_hours_held) if each.cpu_hours_held else "-"
 
 
 def _models(each: MonthRow) -> str:

@@ -8,10 +8,21 @@ import pytest
 
 from cli.commands.reports.budget_table import budget_table
 from cli.commands.reports.fairness_tables import fairness_table, waste_sentence, waste_table
+from cli.commands.reports.month import efficiency_table, month_notes, month_page, month_table, sla_table
 from cli.commands.sim import figures_table
 from cli.output.formats import Format
 from controller.sim.metrics import Figures
-from wire.api.reports import BudgetView, FairnessRow, GpuHoursByCause, WasteReport
+from wire.api.reports import (
+    BudgetView,
+    FairnessRow,
+    GpuHoursByCause,
+    ModelUse,
+    MonthReport,
+    MonthRow,
+    SlaRow,
+    UsageView,
+    WasteReport,
+)
 
 
 def test_fairness_table_shows_waits_and_the_job_that_has_waited_longest() -> None:
@@ -71,3 +82,42 @@ def test_budget_table_shows_use_and_budget() -> None:
     assert lines[1] == "llm 2026-11 80% 4,020.0/5,000.0 9,000.0 EUR stop 1d00h"
     assert lines[2] == "vision 2026-11 0% 0.0 0.0/250.0 EUR alert 1d00h"
     assert lines[3] == "students 2026-11 0.4% <0.001/0.05 0.0 EUR alert 1d00h"
+
+
+def month_report() -> MonthReport:
+    uses = (ModelUse("H100", 36_000_000, 10.0, 2.5, 25.0), ModelUse("A100", 3_600_000, 1.0, 1.0, 1.0))
+    rows = (
+        MonthRow("vision", 3, 39_600_000, 11.0, 26.0, uses, 75.0, 2.75, 60.0, 7_200.0),
+        MonthRow("a<b", 0, 0, 0.0, 0.0, off_queue_gpu_hours=4.0),
+    )
+    lost = (GpuHoursByCause("preemption", 1.5, 1.0, "", True),)
+    return MonthReport("2026-11", 0.0, 1.0, "user", "EUR", rows, 39_600_000, 11.0, 26.0, 4.0, lost)
+
+
+def test_month_table_notes_and_page() -> None:
+    report = month_report()
+    heading, vision, other = (" ".join(line.split()) for line in month_table(report).lines(report.rows, None))
+    assert heading == ("USER JOBS GPU-HOURS MONEY EUR LOAD IDLE WAIT P50 WAIT P95 OFF QUEUE BY MODEL")
+    assert vision == "vision 3 11.0 26.00 75 % 2.8 1m00s 2h00m 0.0 H100 10.0; A100 1.0"
+    assert other == "a<b 0 0.0 0.00 - 0.0 - - 4.0"
+    assert month_notes(report) == [
+        "2026-11: 11.0 GPU-hours, 26.00 EUR",
+        "4.0 GPU-hours by processes outside of jobs",
+        "1.5 GPU-hours of work were lost in the cluster: preemption",
+    ]
+    page = month_page(report)
+    assert "<td>a&lt;b</td>" in page
+    assert page.count("<tr>") == 3
+
+
+def test_sla_and_efficiency_tables() -> None:
+    rows = [
+        SlaRow("short", 900.0, 8, 6, 75.0, 60.0, 1_200.0, 2),
+        SlaRow("long", 60.0, 0, 0, None, None, None, 0),
+    ]
+    _, short, long = (" ".join(line.split()) for line in sla_table().lines(rows, None))
+    assert short == "short 15m00s 75 % 8 6 1m00s 20m00s 2"
+    assert long == "long 1m00s - 0 0 - - 0"
+    usage = [UsageView("ada", 4, 20.0, 25.0, 90, 100, 5_000.0, 8.0, 32.0, 64.0)]
+    _, ada = (" ".join(line.split()) for line in efficiency_table().lines(usage, None))
+    assert ada == "ada 4 20.0 25 % 15.0 32.0 25 % 64.0 5.0"
