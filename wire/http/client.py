@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import urllib.parse
 import uuid
-from types import MappingProxyType
 from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 from wire.agent.orders import SignalTo
@@ -133,21 +132,9 @@ class Client:
         request = SubmitRequest(spec, key or uuid.uuid4().hex, as_user)
         return self._post(Submitted, "/v1/jobs", request, _KEYED)
 
-    def sbatch(
-        self,
-        script: str,
-        *,
-        name: str = "sbatch",
-        arguments: tuple[str, ...] = (),
-        options: Mapping[str, str] = MappingProxyType({}),
-        environment: Mapping[str, str] = MappingProxyType({}),
-        directory: str = "/",
-        key: str = "",
-    ) -> Submitted:
-        """Queue a batch script with #SBATCH lines. The fields of SbatchRequest describe the arguments."""
-        key = key or uuid.uuid4().hex
-        request = SbatchRequest(script, name, arguments, options, environment, directory, key)
-        return self._post(Submitted, "/v1/slurm/sbatch", request, _KEYED)
+    def sbatch(self, request: SbatchRequest) -> Submitted:
+        """Queue a batch script with #SBATCH lines. A request without a key is not repeated."""
+        return self._post(Submitted, "/v1/slurm/sbatch", request, _KEYED if request.key else _ONCE)
 
     def preview(self, spec: JobSpec, *, as_user: str = "") -> JobSpec:
         """Return the JobSpec that a submit would queue, with default values filled in. Nothing is queued."""

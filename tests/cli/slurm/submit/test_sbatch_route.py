@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.slurm.submit.conftest import SlurmFace
+from wire.api.jobs import SbatchRequest
 from wire.http.client import Refused
 
 SCRIPT = (
@@ -19,14 +20,17 @@ def test_route_and_command_give_the_same_job(slurm: SlurmFace) -> None:
     script = slurm.script("job.sh", SCRIPT)
     by_command = slurm.submit("-p", "gpu", script, "word", COLOUR="red")
     with slurm.cluster.client() as client:
-        answer = client.sbatch(
+        request = SbatchRequest(
             SCRIPT,
             name="job.sh",
             arguments=("word",),
             options={"partition": "gpu"},
             environment={**slurm.environment, "COLOUR": "red"},
             directory=str(slurm.place),
+            key="once",
         )
+        answer = client.sbatch(request)
+        assert client.sbatch(request).ids == answer.ids
         assert "--hint has no effect" in answer.notes[0]
         assert slurm.output(answer.ids[0]) == "2 word red\n"
         specs = [client.job(job).spec for job in (by_command, answer.ids[0])]
@@ -46,7 +50,7 @@ def test_route_and_command_give_the_same_job(slurm: SlurmFace) -> None:
 
 def test_all_errors_are_in_the_refusal(slurm: SlurmFace) -> None:
     with slurm.cluster.client() as client, pytest.raises(Refused) as refused:
-        client.sbatch("#!/bin/sh\n#SBATCH --bb=x -t soon\n", name="x.sh")
+        client.sbatch(SbatchRequest("#!/bin/sh\n#SBATCH --bb=x -t soon\n"))
     assert refused.value.problem.where == "script"
     assert "Write #CORRAL --scratch SIZE" in refused.value.problem.message
     assert "Invalid --time specification: 'soon'" in refused.value.problem.message
