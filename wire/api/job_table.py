@@ -35,6 +35,7 @@ JOB_COLUMNS: Final[Mapping[str, str]] = {
     "restarts": "how often the job was restarted or preempted",
     "held": "for each node: [name, thousandths of CPUs, MiB of memory, [[index, thousandths of the GPU], …]]",
     "gpu_model": "the model of the first GPU that the job holds or requests; empty if it may be any",
+    "gpu_request": "the GPU model that the job requests; empty if it may be any",
     "nodes": "the number of nodes that the job holds or requests",
     "cpu_milli": "thousandths of CPUs on each node",
     "memory_mib": "MiB of memory on each node",

@@ -18,7 +18,17 @@ JOB_COLUMNS = tuple(
         (
             *("id", "label", "array", "index", "array_text", "name", "user", "project", "queue", "priority"),
             *("submitted_at", "eligible_at", "time_min_s", "deadline_at", "exit_code", "restarts", "requeue"),
-            *("batch", "program", "tasks_per_node", "comment", "licences", "after", "excluded", "node_list"),
+            *(
+                "batch",
+                "program",
+                "tasks_per_node",
+                "comment",
+                "licences",
+                "after",
+                "excluded",
+                "node_list",
+                "gpu_model",
+            ),
             *REASON_COLUMNS,
             *jobs.END_COLUMNS,
             *jobs.GROUP_COLUMNS,

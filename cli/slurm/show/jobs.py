@@ -117,7 +117,7 @@ def licences(job: Row) -> str:
 
 
 def gres_per_node(job: Row) -> str:
-    text = res.gres(job["gpus"], job["nodes"], job["gpu_model"])
+    text = res.gres(job["gpus"], job["nodes"], job["gpu_request"])
     return f"gres:{text}" if text else "N/A"
 
 

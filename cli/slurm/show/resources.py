@@ -46,7 +46,7 @@ def memory_mib(job: Row) -> int:
 
 CPU_COLUMNS = ("held", "cpu_milli", "nodes")
 MEMORY_COLUMNS = ("held", "memory_mib", "nodes")
-GPU_COLUMNS = ("gpus", "nodes", "gpu_model")
+GPU_COLUMNS = ("gpus", "nodes", "gpu_request")
 TRES_COLUMNS = tuple(dict.fromkeys((*CPU_COLUMNS, *MEMORY_COLUMNS, *GPU_COLUMNS)))
 
 

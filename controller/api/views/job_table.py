@@ -58,6 +58,10 @@ def _gpu_model(source: Source, job: Job) -> str:
         for gpu in node.facts.gpus if node is not None and held else ():
             if gpu.uuid in held:
                 return gpu.model
+    return _gpu_request(source, job)
+
+
+def _gpu_request(_: Source, job: Job) -> str:
     return job.spec.gpu_models[0] if len(job.spec.gpu_models) == 1 else ""
 
 
@@ -140,6 +144,7 @@ COLUMNS: Mapping[str, Read] = {
     "restarts": lambda _, job: max(0, job.attempt - 1),
     "held": _held,
     "gpu_model": _gpu_model,
+    "gpu_request": _gpu_request,
     "nodes": _nodes,
     "cpu_milli": lambda _, job: job.spec.cpu_milli,
     "memory_mib": lambda _, job: job.spec.memory_mib,
