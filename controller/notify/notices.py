@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from controller.core.cluster.nodes import JUST_STARTED
 from controller.core.lifecycle.failure_classes import USER_CODE, FailureRule, rule_of
 from controller.core.model.events.attempts import (
     EndWarned,
@@ -283,6 +284,9 @@ def _gpu(event: GpuHealthRecorded, state: State) -> Iterator[Notice]:
 
 
 def _away(event: NodeWentAway, _state: State) -> Iterator[Notice]:
+    if event.why == JUST_STARTED:
+        # Every node is away for a moment after a restart of the controller.
+        return
     why = f": {printable(event.why)}" if event.why else ""
     yield Notice(
         "node.away",

@@ -226,3 +226,13 @@ def test_a_notice_of_a_failed_job_has_the_remedy_of_its_failure_class() -> None:
     )
     assert notice.next_step.startswith("Use a smaller batch")
     assert notice.next_step.endswith("See more: corral logs 1")
+
+
+def test_a_restart_of_the_controller_is_no_loss_of_nodes() -> None:
+    commits = Commits(f'{SINKS}[notify.rules.nodes]\nwhen = ["node.away"]\nsink = "ops"\n')
+    commits.harness.tell(inputs.ControllerStarted(("n1",)))
+    assert commits.commit() == []
+    commits.harness.join("n1", gpus=8)
+    commits.harness.tell(inputs.LinkWentDown("n1", "connection reset"))
+    [message] = commits.commit()
+    assert message.subject == "node n1 is away"
