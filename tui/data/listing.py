@@ -33,6 +33,8 @@ class Listing(Generic[Key, Row]):
         self.rows: dict[Key, Row] = {}
         self.sort, self.reverse = next(iter(sorts)), False
         self.filter: RowFilter[Row] = RowFilter()
+        self.hidden: frozenset[Key] = frozenset()
+        """Rows that are not shown, although they pass the filter."""
         self.marks: set[Key] = set()
         self.cursor: Key | None = None
         self._index = 0
@@ -122,6 +124,13 @@ class Listing(Generic[Key, Row]):
         self._rebuild()
         self._restore_cursor()
 
+    def hide(self, keys: frozenset[Key]) -> None:
+        """Hide the rows with these keys, and show all others that pass the filter."""
+        if keys != self.hidden:
+            self.hidden = keys
+            self._rebuild()
+            self._restore_cursor()
+
     # -- cursor and marks ---------------------------------------------------------------
 
     @property
@@ -180,7 +189,7 @@ class Listing(Generic[Key, Row]):
 
     def _place(self, row: Row) -> None:
         key = self._key(row)
-        if not self.filter(row):
+        if key in self.hidden or not self.filter(row):
             self._unplace(key)
             return
         value = self.sorts[self.sort](row)
@@ -195,7 +204,9 @@ class Listing(Generic[Key, Row]):
 
     def _rebuild(self) -> None:
         value, shown = self.sorts[self.sort], self.filter
-        self._placed = {key: value(row) for key, row in self.rows.items() if shown(row)}
+        self._placed = {
+            key: value(row) for key, row in self.rows.items() if key not in self.hidden and shown(row)
+        }
         self._order = sorted((value, key) for key, value in self._placed.items())
 
     def _restore_cursor(self) -> None:

@@ -10,6 +10,8 @@ from textual.binding import BindingType
 from tui import actions
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
+from tui.data.job_folding import JobFolding
+from tui.data.listing import Listing
 from tui.look import cells
 from tui.look.columns import ListColumn
 from tui.look.paint import Piece
@@ -22,13 +24,18 @@ from wire.text import duration, memory, printable
 
 class QueueView(ListView[int, JobView]):
     NAME = actions.QUEUE
+
+    def __init__(self, listing: Listing[int, JobView]) -> None:
+        self.folding = JobFolding()
+        super().__init__(listing)
+
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.QUEUE)
 
     def columns(self) -> Sequence[ListColumn[JobView]]:
         text = cells.text_part
         return (
             ListColumn(
-                "id", "ID", 1, 6, lambda job: [(printable(job.label), text(job))], narrow=5, right=True
+                "id", "ID", 1, 6, lambda job: [(printable(self._label(job)), text(job))], narrow=5, right=True
             ),
             ListColumn(
                 "name", "NAME", 2, 14, lambda job: [(printable(job.name), text(job))], 10, grow=3, most=44
@@ -38,9 +45,7 @@ class QueueView(ListView[int, JobView]):
             ),
             ListColumn("gpus", "GPUS", 3, 5, lambda job: [cells.gpus(job)], 4, right=True),
             ListColumn("state", "STATE", 1, 11, lambda job: [cells.job_state(job)], 9),
-            ListColumn(
-                "why", "WHERE/WHY", 6, 13, lambda job: [cells.job_location_cell(job)], 9, grow=2, most=30
-            ),
+            ListColumn("why", "WHERE/WHY", 6, 13, self._where, 9, grow=2, most=30),
             ListColumn("time", "TIME", 5, 7, lambda job: [cells.job_time(job, self._now())], 6, right=True),
             ListColumn("priority", "PRIORITY", 7, 9, lambda job: [cells.priority(job)]),
             ListColumn("nodes", "NODES", 12, 5, lambda job: [(str(job.nodes), "muted")], right=True),
@@ -64,6 +69,15 @@ class QueueView(ListView[int, JobView]):
                 "detail", "DETAIL", 15, 24, lambda job: [(printable(job.detail), "faint")], grow=6, most=90
             ),
         )
+
+    def _label(self, job: JobView) -> str:
+        folded = self.folding.rows.get(job.id)
+        return job.label if folded is None else folded.label
+
+    def _where(self, job: JobView) -> Sequence[Piece]:
+        """Return where the job is or why it waits; for a folded row its progress."""
+        folded = self.folding.rows.get(job.id)
+        return [cells.job_location_cell(job)] if folded is None else [(folded.progress, "text")]
 
     def _now(self) -> float:
         return app_of(self).model.now()
@@ -100,11 +114,17 @@ class QueueView(ListView[int, JobView]):
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def jobs(self) -> list[JobView]:
-        return self.listing.chosen()
+        """Return the marked jobs, or the job under the cursor; for a folded row all of its jobs."""
+        found = {job.id: job for job in self.listing.chosen()}
+        for number in list(found):
+            folded = self.folding.rows.get(number)
+            found.update((each, self.listing.rows[each]) for each in (folded.jobs if folded else ()))
+        return [found[number] for number in sorted(found)]
 
     def changed(self, changes: Changes) -> None:
         """Repaint the rows that have changed. If no row has changed, update only the shown times."""
         if changes.jobs or changes.fresh:
+            self._fold()
             self.table.sync()
 
     def tick(self) -> None:
@@ -124,6 +144,20 @@ class QueueView(ListView[int, JobView]):
     def act_open(self) -> None:
         if self.listing.cursor is not None:
             app_of(self).open_job(self.listing.cursor)
+
+    def act_fold(self) -> None:
+        """Show each workload and each array as one row, or show all jobs again."""
+        self.folding.on = not self.folding.on
+        self._fold()
+        self.table.sync()
+        self.table.refresh()
+        self.moved()
+
+    def _fold(self) -> None:
+        if self.folding.on or self.listing.hidden:
+            self.folding.update(self.listing.rows.values())
+            self.listing.hide(self.folding.hidden)
+            self.table.refresh()
 
     def act_mark(self) -> None:
         if self.listing.cursor is not None:
