@@ -97,6 +97,11 @@ def test_fields_of_the_environment(slurm: Slurm, monkeypatch: pytest.MonkeyPatch
     assert slurm("sacct", "-n", "-X", "-P", "-j", "1", "-o", "end").out.strip().isdigit()
 
 
+def test_thousands_of_jobs_are_asked_for(slurm: Slurm) -> None:
+    words = [word for job in range(3_000) for word in ("-j", str(10_000_000 + job))]
+    assert slurm("sacct", "-n", "-X", "-P", "-o", "JobID", "-j", "2", *words, "-j", "4").out == "2\n4\n"
+
+
 def test_json(slurm: Slurm) -> None:
     jobs = json.loads(slurm("sacct", "--json", "-S1970-01-01-00:00:01", "-j", "1,4").out)["jobs"]
     assert [(job["job_id"], job["state"]["current"], job["name"]) for job in jobs] == [
