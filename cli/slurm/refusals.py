@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.slurm.programs import SlurmError
-from wire.http.client import Refused
+from wire.http.transport import Refused
 from wire.job.spec import JobSpec
 
 _BY_FIELD = {
