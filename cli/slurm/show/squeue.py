@@ -48,7 +48,7 @@ OPTIONS = (
     switch("sibling"),
     Option("sort", "S", help="Letters of fields by which the lines are sorted, such as 'P,-i'."),
     switch("start", "", "Print when waiting jobs are expected to start."),
-    Option("steps", "s", Value.OPTIONAL, "Print steps instead of jobs."),
+    Option("steps", "s", Value.OPTIONAL),
     Option("states", "t", help="Only jobs in these states, such as PD,R; all: also ended jobs."),
     Option("users", "u", help="Only jobs of these users, names or numbers."),
     switch("verbose", "v"),
@@ -60,7 +60,6 @@ USAGE = "squeue [OPTIONS]"
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
-STEPS = "%.15i %.8j %.9P %.8u %.9M %N"
 DEFAULT_SORT = "P,t,-p"
 MIN_JOB_AGE_S = 300
 """Ended jobs are listed for this many seconds, if their state is requested."""
@@ -77,6 +76,8 @@ def main(words: list[str]) -> int:
         return 0
     if arguments.has("format") and arguments.has("Format"):
         raise SlurmError("-O (--Format) is incompatible with -o (--format)")
+    if arguments.has("steps"):
+        raise SlurmError("Corral does not record steps. Write: squeue -j JOB")
     if arguments.has("json") or arguments.has("yaml"):
         raise SlurmError("Corral has no --json and --yaml here. Write: corral queue -o json")
     every = int(arguments.last("iterate", "0") or 0) if arguments.last("iterate", "0").isdigit() else 0
@@ -147,7 +148,6 @@ def _format(arguments: Arguments) -> Format:
         form = named_format(arguments.last("Format"), FIELDS)
     else:
         default = LONG if arguments.has("long") else START if arguments.has("start") else DEFAULT
-        default = STEPS if arguments.has("steps") else default
         form = percent_format(arguments.last("format") or default, FIELDS)
     for name in form.unknown:
         print(f"squeue: error: Invalid job format specification: {name}", file=sys.stderr)
