@@ -1,0 +1,104 @@
+"""The tools of the MCP server that change the cluster, in two steps: plan, then apply.
+
+1. `plan` checks a change, asks the controller for its effects on other jobs, and keeps the change under a
+   random id. Nothing is changed.
+2. `apply` carries out the change with this id. An id can be used once, within PLAN_S seconds.
+
+Only the actions that the user named in --allow can be planned. The controller checks the rights of the user
+that runs `corral mcp`, as for every other command.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.mcpserver.exceptions import ToolError
+
+from cli.mcp.answers import ask
+from wire.api.forecasts import WhatIf
+from wire.codec import Malformed, decode, encode
+from wire.http.client import Client
+from wire.job.spec import JobSpec
+
+PLAN_S, MOST_PLANS = 600.0, 100
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """A change that was planned and not applied: how to carry it out, and until when this is possible."""
+
+    text: str
+    apply: Callable[[Client], Any]
+    expires_at: float
+
+
+class Changes:
+    """The planned changes of one MCP session."""
+
+    def __init__(self, allowed: frozenset[str]) -> None:
+        self._allowed = allowed
+        self._planned: dict[str, PlannedChange] = {}
+
+    def plan(self, action: str, target: str = "", spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Plan a change and show its effects. Nothing is changed before `apply` is called with the id.
+
+        `action` is submit, cancel, hold, release (of the job `target`), drain or resume (of the node
+        `target`). For submit, `spec` is a JobSpec of the API: {"command": ["python", "train.py"], "gpus": 1}.
+        """
+        if action not in self._allowed:
+            allowed = ", ".join(sorted(self._allowed))
+            raise ToolError(f"{action!r} is not allowed in this session; allowed: {allowed}")
+        effects = ask(lambda client: self._effects(client, action, target, spec))
+        id = self._keep(action, target, spec)
+        return {**effects, "id": id, "expires_in_s": PLAN_S, "next": f"To carry it out: apply(id={id!r})"}
+
+    def apply(self, id: str) -> dict[str, Any]:
+        """Carry out a planned change. `id` is the id that `plan` returned; an id can be used once."""
+        planned = self._planned.pop(id, None)
+        if planned is None or planned.expires_at < time.monotonic():
+            raise ToolError("there is no planned change with this id, or it has expired; call plan again")
+        return {"done": planned.text, **ask(planned.apply)}
+
+    def _effects(
+        self, client: Client, action: str, target: str, spec: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Return what the controller expects of the change, from a copy of its state."""
+        if action == "submit":
+            changes: dict[str, Any] = {"submit": (client.preview(_job_spec(spec)),)}
+        elif action in ("drain", "resume"):
+            client.node(target)  # because a wrong name must be refused now, and not in `apply`
+            changes = {action: (target,)}
+        else:
+            changes = {action: (client.job(target).job.id,)}
+        found = client.what_if(WhatIf(**changes), only_first=True)
+        if found.refused:
+            raise ToolError(f"the controller would refuse this: {found.refused[0]}")
+        return {"action": action, "target": target, "effects": encode(found)}
+
+    def _keep(self, action: str, target: str, spec: Mapping[str, Any] | None) -> str:
+        now = time.monotonic()
+        self._planned = {id: each for id, each in self._planned.items() if each.expires_at >= now}
+        if len(self._planned) >= MOST_PLANS:
+            raise ToolError(f"{MOST_PLANS} changes are planned and not applied; apply one, or wait")
+        id = secrets.token_hex(8)
+        job = _job_spec(spec) if action == "submit" else None
+        key = f"mcp-{id}"  # because a submit that is sent again must not make a second job
+
+        def carry_out(client: Client) -> Any:
+            if job is not None:
+                return client.submit(job, key=key)
+            return getattr(client, action)(target)
+
+        self._planned[id] = PlannedChange(f"{action} {target}".strip(), carry_out, now + PLAN_S)
+        return id
+
+
+def _job_spec(spec: Mapping[str, Any] | None) -> JobSpec:
+    try:
+        return decode(JobSpec, dict(spec or {}), "spec")
+    except Malformed as error:
+        raise ToolError(f"{error}; a spec has at least a command, such as ['python', 'train.py']") from None
