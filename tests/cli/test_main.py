@@ -291,7 +291,7 @@ def test_queue_in_every_format(fake: FakeController, corral: Corral) -> None:
         "10",
     ]
     body = json.loads(corral("queue", "-o", "json", "--all", url=fake.url).stdout)
-    assert body == {"jobs": [encode(each) for each in jobs], "seq": 9, "total": 5, "next": None}
+    assert body == {"jobs": [encode(each) for each in jobs], "seq": 9, "total": 5, "next": None, "groups": []}
     rows = list(csv.DictReader(io.StringIO(corral("queue", "-o", "csv", url=fake.url).stdout)))
     assert rows[-1]["label"] == "9"
     assert rows[-1]["name"] == "a,b\ufffd\ufffd"

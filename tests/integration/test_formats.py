@@ -28,8 +28,11 @@ SHOWN = (
     "gpus --processes",
     "profiles",
     "profiles show default",
+    "plan",
     "queues",
     "quota",
+    "notify list",
+    "notify outbox",
     "service",
     "shares",
     "licences",
@@ -48,6 +51,7 @@ SHOWN = (
     "report waste",
     "events",
     "what-if drain gpu01",
+    "workload list",
     "config show",
     "config diff",
     "config list",
@@ -128,6 +132,8 @@ def test_every_command_with_output_is_tested() -> None:
         "controller",
         "reserve",
         "admin",
+        "mcp",
+        "slurm",
     }
     assert {each.split()[0] for each in SHOWN} | others >= {*COMMANDS}
 
