@@ -17,6 +17,7 @@ ELSEWHERE = {
     "cli/commands/slurm.py": "writes programs that are started later; from a frozen program, its own file",
     "agent/host/bootstrap.py": "runs on a host that has only this file, and starts the zip file",
     "agent/host/preflight.py": "a report",
+    "controller/nodes/agent/frozen.py": "the folder of the frozen program, which contains the agent",
     "controller/store/backends/postgres.py": "advice to the user",
     "wire/program_parts.py": "",
 }

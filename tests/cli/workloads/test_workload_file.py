@@ -188,7 +188,7 @@ def test_a_broken_file_is_refused_with_the_place(tmp_path: Path) -> None:
 
 
 def test_the_example_file_is_valid() -> None:
-    spec = workload_of(str(EXAMPLES / "sweep.toml"), {}, Submitter(0o22, {}))
+    spec = workload_of(str(EXAMPLES / "workloads" / "sweep.toml"), {}, Submitter(0o22, {}))
     assert [(task.name, task.size) for task in spec.tasks] == [
         ("prepare", 1),
         ("train", 5),

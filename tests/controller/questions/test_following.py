@@ -83,7 +83,7 @@ def whole_story(scene: EngineCopy) -> Iterator[Any]:
     # Leave out the scores of nodes, because the values of free GPUs (GpuValue) are computed when they are
     # first used, from the requests that were submitted until then.
     whys = {job.id: replace(engine.explain(job, now), nodes=()) for job in engine.state.live()}
-    promises = [cycle._latest for cycle in engine.profile_cycles.cycles.values()]
+    promises = [cycle.easy._latest for cycle in engine.profile_cycles.cycles.values()]
     yield whys, promises, forecast(fork(engine), now).starts, engine.state.preempted_at
 
 
