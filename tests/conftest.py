@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
+import re
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.limits import pytest_runtest_call, pytest_runtest_setup, pytest_runtest_teardown
 
@@ -43,6 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+ROOT = Path(__file__).parents[1]
+_SHARED = re.compile(r'scope="(?:class|module|package|session)"')
 COMPUTES = ("tests/simulation/", "tests/property/", "tests/tui/", "tests/benchmarks/")
 """Folders of slow tests that need a core for themselves."""
 WAITS = (
@@ -55,28 +61,50 @@ WAITS = (
 """Folders of slow tests that mostly wait for processes."""
 
 
-@pytest.hookimpl(tryfirst=True)  # because xdist reads the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup`, the tests of a group run one after the other in one process.
+TOGETHER = {
+    "tests/agent/isolation/test_docker.py": "containers",
+    "tests/agent/isolation/test_podman.py": "containers",
+    "tests/integration/test_containers.py": "containers",
+}
+"""Files that must not run at the same time, with the name of their group: podman and dockerd share locks,
+cgroups and mounts of the host."""
 
-    1. Slow tests come first, so that no process is still busy when the others have ended. Files that compute
-       alternate with files that wait, so that both cores are busy.
-    2. The tests of a file are a group, so that they share its servers, and because one order for a whole file
-       costs less than one for each test.
-    3. A slow test that shares nothing with other tests has no group: any free process may run it.
-    4. Files that must not run at the same time have the same `pytest.mark.xdist_group`.
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put slow tests first, so that no process is still busy when the others have ended. Files that compute
+    alternate with files that wait, so that both cores are busy.
     """
     if len(items) > 1_000:  # a part of the tests keeps its order
-        files = list(dict.fromkeys(_file(item) for item in items))
+        files = list(dict.fromkeys(_file(item.nodeid) for item in items))
         place = {}
         for folders in (COMPUTES, WAITS):
             found = [file for file in files if file.startswith(folders)]
             place.update((file, number / len(found)) for number, file in enumerate(found))
-        items.sort(key=lambda item: place.get(_file(item), 1.0))
-    for item in items:
-        alone = item.nodeid.startswith(COMPUTES + WAITS) and not _shares_fixtures(item)
-        if not alone and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(_file(item)))
+        items.sort(key=lambda item: place.get(_file(item.nodeid), 1.0))
+
+
+class Groups(LoadScopeScheduling):
+    """Gives the tests of a group to one process, which runs them one after the other.
+
+    1. Files that must not run at the same time are one group.
+    2. A slow test that shares nothing with other tests is a group of its own: any free process may run it.
+    3. The other tests of a file are a group, so that they share its servers, and because one order for a
+       whole file costs less than one for each test.
+
+    The groups come from the names of tests. The mark xdist_group has no effect: xdist 3.8 appends it to a
+    field that pytest 9.2 no longer reads.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = _file(nodeid)
+        if file in TOGETHER:
+            return TOGETHER[file]
+        return nodeid if file.startswith(COMPUTES + WAITS) and not _shares_fixtures(file) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups | None:
+    return Groups(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 def pytest_collection_finish() -> None:
@@ -85,14 +113,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
-def _shares_fixtures(item: pytest.Item) -> bool:
-    """Whether the test uses a fixture that is made once for all tests of its module."""
-    return isinstance(item, pytest.Function) and any(
-        fixture.scope != "function" and fixture.baseid.startswith("tests")
-        for fixtures in item._fixtureinfo.name2fixturedefs.values()
-        for fixture in fixtures
-    )
+@functools.cache
+def _shares_fixtures(file: str) -> bool:
+    """Whether the file, or a conftest.py beside or above it, has a fixture that several tests share."""
+    path = ROOT / file
+    texts = [
+        path,
+        *(folder / "conftest.py" for folder in path.parents if folder.is_relative_to(ROOT / "tests")),
+    ]
+    return any(_SHARED.search(each.read_text(encoding="utf-8")) for each in texts if each.exists())

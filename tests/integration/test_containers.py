@@ -13,9 +13,6 @@ from tests.agent.agent_process import eventually
 from tests.agent.dockerd import docker_daemon
 from tests.systems import System
 
-# Podman and dockerd share locks, cgroups and mounts of the host.
-pytestmark = pytest.mark.xdist_group("containers")
-
 
 @pytest.fixture
 def store() -> Iterator[Path]:

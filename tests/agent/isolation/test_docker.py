@@ -23,8 +23,6 @@ from wire.agent.orders import GpuHold, Signal, Stop
 from wire.agent.reports import GpuProcesses
 
 Run = Callable[..., AgentProcess]
-# Podman and dockerd share locks, cgroups and mounts of the host.
-pytestmark = pytest.mark.xdist_group("containers")
 BEAT = "echo up; while [ ! -e go ]; do echo beat >> beats; sleep 0.05; done; exit 5"
 
 

@@ -27,8 +27,6 @@ from wire.agent.orders import GpuHold, OpenShell, Signal, Start, Stop
 from wire.agent.reports import ShellEnded, ShellOutput
 
 Run = Callable[..., AgentProcess]
-# Podman and dockerd share locks, cgroups and mounts of the host.
-pytestmark = pytest.mark.xdist_group("containers")
 as_root = users.as_other_users
 
 
