@@ -85,7 +85,7 @@ zipapp: $(BUILD)/ready ## dist/corral.pyz: one smaller file for hosts with Pytho
 	@$(BUILD)/bin/shiv --compressed --reproducible --site-packages build/zipapp -c corral -p '/usr/bin/env python3' -o dist/corral.pyz
 	@du -h dist/corral.pyz
 
-pins: ## resolve the pinned requirements anew (needs uv)
+pins: ## resolve the pinned requirements again (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --group build -o requirements.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --group dev -o requirements-dev.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra postgres --group binary -c requirements-dev.txt -o requirements-binary.txt

@@ -34,7 +34,7 @@ def install(
     """Write small programs with the names of Slurm's commands to a directory. Files that this command did not
     write stay as they are, and the command fails.
 
-    A login shell sets PATH anew, so choose a directory that is always in PATH.
+    A login shell resets PATH, so choose a directory that is always in PATH.
     """
     foreign = [name for name in PROGRAMS if _is_foreign(folder / name)]
     if foreign:

@@ -56,7 +56,7 @@ class Pulse:
     3. When a minute ends, the means of its samples are added to the ring of minutes.
     4. While the state cannot be shown, because the store cannot be written, there are no samples.
 
-    The rings are not stored. After a restart they begin anew, so graphs show the gap.
+    The rings are not stored. After a restart they are empty, so graphs show a gap.
 
     Invariant: the figures never influence a decision.
     Cost: O(GPUs) for a sample. The GPU-hours of the waiting jobs cost O(waiting jobs), so they are counted
