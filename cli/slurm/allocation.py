@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 
 from cli.slurm.batch_job import BatchRequest, allocation
@@ -19,12 +20,14 @@ from wire.cluster.hostlist import fold_hostlist
 from wire.http.client import Client, Refused, Unreachable
 
 _HOLDER = (
-    'f=/tmp/corral-allocation-$SLURM_JOB_ID; mkfifo -m 600 "$f" || exit 1; '
+    f'f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; mkfifo -m 600 "$f" || exit 1; '
     'read -r code < "$f"; rm -f "$f"; exit "${code:-0}"'
 )
-"""The command of the job: it waits for the exit code that it ends with."""
+"""The command of the job: it waits for the exit code that it ends with. The name of the file is random,
+because other users of the host could create a file or a link with a name that they can guess.
+"""
 _FINISH = (
-    "f=/tmp/corral-allocation-$SLURM_JOB_ID; n=0; "
+    f"f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; n=0; "
     'while [ ! -p "$f" ] && [ $n -lt 100 ]; do n=$((n+1)); sleep 0.1; done; echo "$1" > "$f"'
 )
 
@@ -55,7 +58,10 @@ class Allocation:
         directory = os.getcwd()
         host = socket.gethostname().partition(".")[0]
         request = BatchRequest("", name, (), options, environment, directory, host, umask)
-        self._made = allocation(request, f"{program.upper()}_", ("/bin/sh", "-c", _HOLDER))
+        made = allocation(request, f"{program.upper()}_", ("/bin/sh", "-c", _HOLDER))
+        self._secret = secrets.token_hex(16)
+        env = {**made.spec.env, ALLOCATION_VARIABLE: self._secret}
+        self._made = replace(made, spec=replace(made.spec, env=env))
         self._program = program
         self._quiet = quiet
         self.code = 0
@@ -130,7 +136,7 @@ class Allocation:
         cpus, times = max(1, view.cpu_milli // 1_000), f"(x{len(self.nodes)})" if len(self.nodes) > 1 else ""
         tasks = {name: value for name, value in self._made.spec.env.items() if name.startswith("SLURM_")}
         self.variables = {
-            ALLOCATION_VARIABLE: secrets.token_hex(8),
+            ALLOCATION_VARIABLE: self._secret,
             "SLURM_CLUSTER_NAME": "corral",
             "SLURM_JOB_ID": str(self.job),
             "SLURM_JOBID": str(self.job),

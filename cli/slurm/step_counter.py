@@ -8,7 +8,9 @@ import tempfile
 from collections.abc import Mapping
 
 ALLOCATION_VARIABLE = "CORRAL_ALLOCATION"
-"""A random text that salloc puts into the environment of its command."""
+"""A random text in the environments of an allocation's job and of the command of salloc. Only the user can
+read it.
+"""
 
 
 def counter_file(environment: Mapping[str, str]) -> str:

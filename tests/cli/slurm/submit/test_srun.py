@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.cli.slurm.submit.conftest import SlurmFace
 from wire.names import JobState
 
@@ -79,6 +81,24 @@ def test_salloc_gives_the_variables_and_ends_the_allocation(slurm: SlurmFace) ->
     assert done.stderr.splitlines() == said
     assert done.returncode == 3
     assert slurm.cluster.jobs()[int(job)].exit_code == 3
+
+
+def test_salloc_uses_no_file_with_a_name_that_others_can_guess(slurm: SlurmFace, tmp_path: Path) -> None:
+    """Another user knows the next job id and makes links in /tmp to a file of the victim."""
+    victim = tmp_path / "precious"
+    victim.write_text("kept")
+    next_job = slurm.submit("--wrap", "true") + 1
+    links = [Path(f"/tmp/corral-{word}-{next_job}") for word in ("allocation", "steps")]  # noqa: S108
+    try:
+        for link in links:
+            link.symlink_to(victim)
+        done = slurm.run("salloc", "-N1", "sh", "-c", "echo $SLURM_JOB_ID; exit 3")
+    finally:
+        for link in links:
+            link.unlink(missing_ok=True)
+    assert (done.returncode, done.stdout) == (3, f"{next_job}\n")
+    assert victim.read_text() == "kept"
+    assert slurm.cluster.jobs()[next_job].exit_code == 3
 
 
 def test_heterogeneous_jobs_are_refused_by_name(slurm: SlurmFace) -> None:
