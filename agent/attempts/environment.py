@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+_MEMORY_PER_PART = frozenset(("SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"))
+
 
 def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int) -> dict[str, str]:
     """Return the variables for all tasks of an attempt. Defaults come first, then the variables of the start
@@ -26,6 +28,8 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
     name, _, value = spool_variable(directory).partition("=")
     gpus = ",".join(hold.uuid for hold in order.gpus)
     uid, gid = account.switch[:2] if account.switch is not None else (os.geteuid(), os.getegid())
+    # As in Slurm, a job has only the variable of the memory option that the user has written.
+    memory = {} if _MEMORY_PER_PART & order.env.keys() else {"SLURM_MEM_PER_NODE": str(order.memory_mib)}
     return {
         "PATH": BASE_PATH,
         "HOME": account.home,
@@ -44,7 +48,7 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
         "SLURM_CPUS_ON_NODE": str(cpus),
         "SLURM_JOB_UID": str(uid),
         "SLURM_JOB_GID": str(gid),
-        "SLURM_MEM_PER_NODE": str(order.memory_mib),
+        **memory,
         "SLURM_GPUS_ON_NODE": str(len(order.gpus)),
         name: value,
     }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from cli.slurm.arguments import parse
+from cli.spec.sbatch_constraint import gpu_models
 from cli.spec.sbatch_options import BATCH_OPTIONS, SWITCHES
 from cli.spec.sbatch_sizes import Option, Sizes, Translation
 from cli.spec.submit_options import OptionText
@@ -14,7 +15,6 @@ from wire.cluster.hostlist import expand_hostlist
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _FROM_NOW = re.compile(r"now\+(\d{1,9})(?:(second|minute|hour|day|week)s?)?")
 _SIGNAL = re.compile(r"(?:[RB]{1,2}:)?(\w+)(?:@(\d+))?")
-_MODEL = re.compile(r"[abhlv]\d{2,3}s?|gh200|gb200|rtx\w+|t4|p100", re.IGNORECASE)
 Pairs = list[tuple[str, str]]
 
 
@@ -77,6 +77,7 @@ def translate(found: list[Option]) -> Translation:
                 f"{option.where}: Corral has no counterpart for #SBATCH {option.flag}. {instead}"
             )
     Sizes(sizes, translation).add()
+    _keep_typed_gpus(translation)
     translation.pairs.append(("batch", OptionText("true", found[0].where)))
     return translation
 
@@ -93,6 +94,25 @@ def _one(option: Option, translation: Translation, others: dict[str, Option]) ->
     if option.flag == "--nodelist" and "--nodes" not in others:
         pairs = [*pairs, ("nodes", str(len(expand_hostlist(option.value or ""))))]
     translation.pairs += [(name, OptionText(text, f"{option.where}: {option.flag}")) for name, text in pairs]
+
+
+def _keep_typed_gpus(translation: Translation) -> None:
+    """Remove the GPU models of --constraint if --gres or another option requests GPUs of one type: a node
+    must meet both, and Corral takes a list of models as alternatives.
+    """
+    models = [(text.source, text.text) for name, text in translation.pairs if name == "gpu_model"]
+    allowed = {model.lower() for source, model in models if source.endswith(": --constraint")}
+    typed = [(source, model) for source, model in models if not source.endswith(": --constraint")]
+    if not allowed or not typed:
+        return
+    for source, model in typed:
+        if model.lower() not in allowed:
+            translation.problems.append(f"{source}: --constraint excludes GPUs of type {model}")
+    translation.pairs = [
+        (name, text)
+        for name, text in translation.pairs
+        if name != "gpu_model" or not text.source.endswith(": --constraint")
+    ]
 
 
 class _Harmless(Exception):
@@ -199,19 +219,10 @@ def _nice(text: str) -> Pairs:
 
 
 def _constraint(text: str) -> Pairs:
-    """Convert names of GPU models to --gpu-model. Any other feature is an error, because Corral has labels
-    instead, and their names differ from site to site.
+    """Convert an expression of GPU models to --gpu-model. Any other feature is an error, because Corral has
+    labels instead, and their names differ from site to site.
     """
-    pairs: Pairs = []
-    for word in re.split("[&,]", text):
-        if _MODEL.fullmatch(word):
-            pairs.append(("gpu_model", word))
-        elif word not in ("gpu", "gpus"):
-            raise ValueError(
-                f"{word!r} is a node feature; Corral has labels instead: #CORRAL --select KEY=VALUE, "
-                "or --affinity 'KEY in A,B'; 'corral nodes show NODE' lists the labels"
-            )
-    return pairs
+    return [("gpu_model", model) for model in gpu_models(text)]
 
 
 def _image(text: str) -> Pairs:

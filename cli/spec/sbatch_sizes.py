@@ -12,11 +12,12 @@ from cli.spec.submit_options import OptionText
 _GPUS = re.compile(r"(?:([^:=]+):)?(\d+)")
 _MEMORY = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
 _VARIABLES = {
+    "--cpus-per-gpu": "SLURM_CPUS_PER_GPU",
     "--gpus": "SLURM_GPUS",
     "--gpus-per-node": "SLURM_GPUS_PER_NODE",
     "--gpus-per-task": "SLURM_GPUS_PER_TASK",
-    "--mem-per-gpu": "SLURM_MEM_PER_GPU",
 }
+_MEMORY_VARIABLES = {"--mem-per-cpu": "SLURM_MEM_PER_CPU", "--mem-per-gpu": "SLURM_MEM_PER_GPU"}
 _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 
 
@@ -166,6 +167,10 @@ class Sizes:
                 self._wrong(option, "the job requests no GPUs")
             else:
                 self._add_option("memory", f"{max(1, round(mib))}M", flag)
+                if name := _MEMORY_VARIABLES.get(flag):
+                    self._translation.pairs.append(
+                        ("env", OptionText(f"{name}={max(1, round(mib / times))}", name))
+                    )
 
     def _number(self, flag: str) -> int | None:
         option = self._options.get(flag)

@@ -230,7 +230,9 @@ def _slurm_variables(job: Job, nodes: list[str]) -> dict[str, str]:
         "SLURM_JOB_NUM_NODES": count,
         "SLURM_JOB_NODELIST": listed,
         "SLURM_NODELIST": listed,
-        "SLURM_RESTART_COUNT": str(job.attempt - 1),
         "SLURM_WORKING_CLUSTER": SLURM_CLUSTER,
     }
+    if job.attempt > 1:
+        # because scripts test whether this variable exists, to see whether they must resume
+        made["SLURM_RESTART_COUNT"] = str(job.attempt - 1)
     return {**made, "SLURM_SUBMIT_DIR": job.spec.workdir} if job.spec.workdir else made

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from cli.exit_codes import CommandError
+from cli.spec.sbatch_constraint import gpu_models
 from cli.spec.spec_builder import spec_of, submission_of
 from cli.spec.submit_options import SubmitOptions
 from wire.job.spec import JobSpec
@@ -79,3 +81,45 @@ def test_wait_comment_and_lost_dependencies(tmp_path: Path, capsys: pytest.Captu
     assert made.wait
     assert made.spec.comment == "third try"
     assert 'cancels such jobs, unless [scheduler.waiting] hopeless is "hold"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "models"),
+    [
+        ("a100", ["a100"]),
+        ("a100|h100", ["a100", "h100"]),
+        ("[h100|a100]&gpu", ["h100", "a100"]),
+        ("gpu,(v100|a100)", ["v100", "a100"]),
+        ("gpu|a100", []),
+    ],
+)
+def test_constraint_expressions_name_gpu_models(text: str, models: list[str]) -> None:
+    assert gpu_models(text) == models
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a100&h100", "write a100|h100 for nodes with one of these GPUs"),
+        ("[a100*2&h100*1]", "submit a job for each kind of node"),
+        ("a100&skylake", "'skylake' is a node feature"),
+        ("(a100", "'(' has no ')'"),
+        ("a100|", "a feature is missing"),
+        ("a100)", "')' in a wrong place"),
+    ],
+)
+def test_constraints_that_cannot_be_met_are_refused(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        gpu_models(text)
+
+
+def test_gpu_type_must_be_one_of_the_constraint(tmp_path: Path) -> None:
+    script = tmp_path / "x.sh"
+
+    def models(*lines: str) -> tuple[str, ...]:
+        script.write_text("".join(f"#SBATCH {line}\n" for line in lines))
+        return spec_of(SubmitOptions(), [str(script)], is_command=False, environment={}).gpu_models
+
+    assert models("-C a100|h100", "--gres=gpu:h100:1") == ("h100",)
+    with pytest.raises(CommandError, match="line 2: --gres: --constraint excludes GPUs of type h100"):
+        models("-C a100|v100", "--gres=gpu:h100:1")

@@ -1,4 +1,4 @@
-"""Forty batch scripts after the habits of public clusters, submitted unmodified and run to their end."""
+"""Fifty-five batch scripts after the habits of public clusters, submitted unmodified and run to their end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 def test_scripts_are_accepted_and_end_well(slurm: SlurmFace) -> None:
     scripts = sorted(path for path in SCRIPTS.glob("*.sh") if path.stem not in REFUSED)
-    assert len(scripts) >= 38
+    assert len(scripts) == 53
     jobs = {}
     for path in scripts:
         done = slurm.run("sbatch", str(path))
@@ -57,6 +57,14 @@ def test_scripts_are_accepted_and_end_well(slurm: SlurmFace) -> None:
     assert sorted(outputs["pipeline_steps"].read_text().split()) == ["one", "two"]
     assert outputs["python_script"].read_text() == f"job {jobs['python_script']}\n"
     assert outputs["ddp_srun_tasks"].read_text().count("rank") == 8
+    assert outputs["multi_prog"].read_text().splitlines() == [
+        *("client 3", "client 5", "master 0 of 6", "server 1 is number 0", "server 2 is number 1", "spare 4"),
+    ]
+    assert outputs["conda_modules"].read_text().endswith("threads 8, wandb offline, memory 3900\n")
+    assert outputs["singleton_chain"].read_text() == "PD JobHeldUser\n"
+    farm, restarted = (f"farm-{jobs['job_farm']}.out", f"restartable-{jobs['requeue_checkpoint']}.out")
+    assert (slurm.place / farm).read_text() == "12 144\n8 CPUs, RUNNING\n"
+    assert (slurm.place / restarted).read_text() == ("USR2 in attempt 0\nresumed in attempt 1 from saved\n")
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

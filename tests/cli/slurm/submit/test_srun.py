@@ -88,7 +88,7 @@ def test_salloc_uses_no_file_with_a_name_that_others_can_guess(slurm: SlurmFace,
     victim = tmp_path / "precious"
     victim.write_text("kept")
     next_job = slurm.submit("--wrap", "true") + 1
-    links = [Path(f"/tmp/corral-{word}-{next_job}") for word in ("allocation", "steps")]  # noqa: S108
+    links = [Path(f"/tmp/corral-{word}-{next_job}") for word in ("allocation", "steps")]
     try:
         for link in links:
             link.symlink_to(victim)
