@@ -81,7 +81,8 @@ class ProfileCycles:
         """
         profile = self._profiles.get(job.profile)
         guards = self.guards if profile is None else profile.policy.guards
-        return guards_in_queue(guards, self._state.quotas.rules.queue(job.spec.queue))
+        rule = self._state.quotas.rules.queues.get(job.spec.queue)
+        return guards if rule is None else guards_in_queue(guards, rule)
 
     def run(self, now: float, apply: Apply) -> None:
         """Run the passes of all profiles. `apply` adds each event to the state before the next decision."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.model.request import PerNodeRequest, ResourceRequest, request_of
 from wire.job.spec import JobSpec, with_values
@@ -216,11 +218,12 @@ class DefaultSizes:
         least_cpu: tuple[int, str] | None = None
         least_memory: tuple[int, str] | None = None
         # Of the nodes with equal hardware, take only the first by name, because the others change nothing.
-        totals = (columns.cpu_total[rows], columns.memory_total[rows], columns.gpu_count[rows])
-        hardware = [*zip(*(each.tolist() for each in totals), strict=True)]
-        first_rows = dict(zip(reversed(hardware), reversed(rows.tolist()), strict=True))
-        for (cpus, mib, gpus), row in first_rows.items():
-            name = nodes.rows[row].name
+        totals = np.stack((columns.cpu_total[rows], columns.memory_total[rows], columns.gpu_count[rows]))
+        order = np.lexsort(totals)
+        differs = (np.diff(totals[:, order]) != 0).any(axis=0)
+        for first in order[np.concatenate(([True], differs))].tolist() if len(rows) else ():
+            cpus, mib, gpus = totals[:, first].tolist()
+            name = nodes.rows[rows[first]].name
             wanted, whole = gpu_milli, gpus * WHOLE_GPU
             if gpu_milli:
                 cpus, mib = cpus - cpus // LEFT_PART, mib - mib // LEFT_PART

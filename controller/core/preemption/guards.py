@@ -5,7 +5,8 @@ queue and from its own options.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model.job import NEVER, Job
@@ -31,8 +32,7 @@ def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
     return allowed and job.stopping is None and len(job.preemptions) < guards.max_per_job
 
 
-@dataclass(frozen=True, slots=True)
-class LikelyEnds:
+class LikelyEnds(NamedTuple):
     """The times at which a running job is likely to end. For `spare_s` seconds before each of them the job is
     not preempted.
 

@@ -159,15 +159,16 @@ class VictimIndex:
         self.changed_rows.clear()
         self.rebuilds += 1
         # Collect the values of all jobs and write each array once, because single writes take longer.
-        entries = [
-            (row, at, values)
-            for row in range(len(rows))
-            for at, values in enumerate(self._values_of_jobs(row, now))
-        ]
-        if entries:
-            where = np.array([(row, at) for row, at, _ in entries], dtype=np.intp).T
-            for name, column in zip(_COLUMNS, zip(*(each[2] for each in entries), strict=True), strict=True):
-                getattr(self, name)[where[0], where[1]] = column
+        values: list[tuple[float, ...]] = []
+        counts = []
+        for row in range(len(rows)):
+            found = self._values_of_jobs(row, now)
+            values += found
+            counts.append(len(found))
+        if values:
+            occupied = np.arange(self.job.shape[1]) < np.array(counts)[:, np.newaxis]
+            for array, column in zip(self._arrays, zip(*values, strict=True), strict=True):
+                array[occupied] = column
         columns = self._state.nodes.columns
         self._has_free_gpu = columns.open & (columns.gpu_free > 0).any(axis=1)
         self._nodes_with_free_gpu = int(np.count_nonzero(self._has_free_gpu))
@@ -198,37 +199,47 @@ class VictimIndex:
         Also note the times at which the jobs become preemptible, are likely to end and have outlived that.
         """
         jobs, node = self._state.jobs, self._state.nodes.rows[row]
-        guards_of = {
-            number: guards
-            for number in node.held
-            if is_preemptible(job := jobs[number], guards := self._guards_of(job))
-            and not job.members[node.name].leaving
-        }
+        found = []
+        for number in node.held:
+            job = jobs[number]
+            guards = self._guards_of(job)
+            if is_preemptible(job, guards) and not job.members[node.name].leaving:
+                found.append((not job.spec.saves, -job.unsaved_since, number, job, guards))
+        found.sort()
         values: list[tuple[float, ...]] = []
-        for loses, since, number in sorted(
-            (not jobs[number].spec.saves, -jobs[number].unsaved_since, number) for number in guards_of
-        ):
-            job, allocation, guards = jobs[number], node.held[number], guards_of[number]
-            ready, ends = preemptible_from(job, guards), likely_ends(job, guards)
-            gpu = sum(hold.milli for hold in allocation.gpus)
+        for loses, started, number, job, guards in found:
+            allocation = node.held[number]
+            ready = preemptible_from(job, guards)
+            spare_s, predicted_end, limit_end = likely_ends(job, guards)
+            gpu = sum([hold.milli for hold in allocation.gpus])
             only_here = len(job.members) == 1 or job.spare(node.name)
             group = 0
             if self._reclaim is not None:
                 group = self.groups.setdefault(self._reclaim.group(job, self._state), len(self.groups))
             values.append(
-                (
-                    *(number, gpu, gpu if only_here else job.gpu_milli),
-                    *(allocation.cpu_milli, allocation.memory_mib, -since, self._strategy.standing(job)),
-                    *(group, self.queues.setdefault(job.spec.queue, len(self.queues)), ready),
-                    *(loses, ends.spare_s, ends.predicted, ends.limit),
+                (  # in the order of _COLUMNS
+                    number,
+                    gpu,
+                    gpu if only_here else job.gpu_milli,
+                    allocation.cpu_milli,
+                    allocation.memory_mib,
+                    -started,
+                    self._strategy.standing(job),
+                    group,
+                    self.queues.setdefault(job.spec.queue, len(self.queues)),
+                    ready,
+                    loses,
+                    spare_s,
+                    predicted_end,
+                    limit_end,
                 )
             )
             if now < ready < NEVER:
                 heapq.heappush(self._becoming_preemptible, (ready, row))
-            for end in (ends.predicted, ends.limit):
+            for end in (predicted_end, limit_end):
                 if now < end < NEVER:
                     heapq.heappush(self._outliving, (end, row))
-                    heapq.heappush(self._ending_from, (end - ends.spare_s, end, row))
+                    heapq.heappush(self._ending_from, (end - spare_s, end, row))
         return values
 
     def ending_jobs(self, now: float) -> list[int]:
