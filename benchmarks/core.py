@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from collections.abc import Callable
@@ -41,7 +42,8 @@ def engine_of(nodes: int, gpus: int = 8, **sections: Any) -> Engine:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return the seconds that one call of `work` takes."""
+    """Return the seconds that one call of `work` takes. Garbage of earlier benchmarks is collected before."""
+    gc.collect()
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

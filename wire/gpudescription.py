@@ -5,9 +5,9 @@ scheduler.toml, and the option `--gpus`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from wire.cluster import mig
+from wire.dataclass import dataclass
 
 DETECTED = ("auto", "none", "nvml")
 """The descriptions of real GPUs: detect them in any way, offer none, or detect them only with NVML."""

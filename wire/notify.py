@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Mapping
+
+from wire.dataclass import dataclass
 
 JOB_WORDS: Final[Mapping[str, str]] = {
     "mine.started": "a job was placed on its nodes and starts there",

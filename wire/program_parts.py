@@ -10,9 +10,10 @@ A part is a module with a function that reads sys.argv. There are two ways to st
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Sequence
+
+from wire.dataclass import dataclass
 
 FLAG = "--corral-part"
 HOME = str(Path(__file__).absolute().parents[1])

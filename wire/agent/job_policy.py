@@ -4,7 +4,9 @@ agent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from wire.dataclass import dataclass
 
 
 @dataclass(frozen=True)

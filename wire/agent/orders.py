@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Mapping, Optional
 
 from wire.agent.reports import Checkpoint
+from wire.dataclass import dataclass
 from wire.job.health import HealthCheck
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Mapping, Optional
 
+from wire.dataclass import dataclass
 from wire.names import GpuHealth, TroubleKind
 
 PROTOCOL = 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Mapping, Optional
 
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeView
+from wire.dataclass import dataclass
 
 
 @dataclass(frozen=True)

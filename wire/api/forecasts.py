@@ -4,7 +4,7 @@ would do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Mapping, Optional
 
 from wire.api.jobs import JobView
@@ -13,6 +13,7 @@ from wire.api.reasons import Ousted, Why
 from wire.api.tenants import ShareWeight
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
+from wire.dataclass import dataclass
 from wire.job.spec import JobSpec
 
 

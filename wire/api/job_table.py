@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Mapping
+
+from wire.dataclass import dataclass
 
 JOB_COLUMNS: Final[Mapping[str, str]] = {
     "id": "the id of the job",

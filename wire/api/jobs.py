@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Mapping, Optional
 
 from wire.agent.orders import SignalTo
@@ -11,6 +11,7 @@ from wire.api.nodes import GpuShare
 from wire.api.problem import Problem
 from wire.api.reasons import Why
 from wire.api.reports import Foreseen
+from wire.dataclass import dataclass
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 

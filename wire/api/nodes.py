@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Mapping, Optional
 
 from wire.agent.reports import GpuProcess, NumaFacts
 from wire.cluster.hosts import HostSpec
+from wire.dataclass import dataclass
 from wire.names import GpuHealth, NodeState
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Optional
 
+from wire.dataclass import dataclass
 from wire.names import Reason
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Optional, Sequence
 
 from wire.api.jobs import Held, Moved
+from wire.dataclass import dataclass
 from wire.text import counted, duration, printable
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Mapping, Optional
+
+from wire.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
 from wire.cluster.quota import ANY_NAME, UNLIMITED, Amount, Limits, Quota
 from wire.cluster.reservation import ReservationSpec
+from wire.dataclass import dataclass
 from wire.text import decimal
 
 

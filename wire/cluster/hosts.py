@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Callable, Mapping, Optional
 
 from wire import gpudescription
+from wire.dataclass import dataclass
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")

@@ -4,10 +4,11 @@ numbers of jobs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Callable, Iterator, Mapping, Optional
 
 from wire import amounts
+from wire.dataclass import dataclass
 from wire.text import memory
 
 UNLIMITED = -1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Mapping, Optional
+
+from wire.dataclass import dataclass
 
 MAX_NAME = 100
 LONGEST_S = 10 * 365 * 86_400.0

@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Mapping
 
 from wire.codec import decode, encode
+from wire.dataclass import dataclass
 from wire.http import addresses
 
 

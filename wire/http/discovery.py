@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
+from wire.dataclass import dataclass
 from wire.http import addresses, contexts
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import Iterable, Iterator, Mapping, Optional
+
+from wire.dataclass import dataclass
 
 MAX_TERMS = 64
 MAX_VALUES = 256

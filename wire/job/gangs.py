@@ -5,8 +5,9 @@ fails.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterator, Optional
+
+from wire.dataclass import dataclass
 
 if TYPE_CHECKING:
     from wire.job.spec import JobSpec

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterator, Optional
 
 from wire.cluster import mig
+from wire.dataclass import dataclass
 from wire.job.affinity import KEY
 from wire.job.datasets import dataset_problems
 from wire.text import memory

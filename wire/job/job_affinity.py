@@ -5,9 +5,9 @@ domains with them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterator, Optional
 
+from wire.dataclass import dataclass
 from wire.job.affinity import KEY
 
 if TYPE_CHECKING:

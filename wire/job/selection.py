@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Union
 
+from wire.dataclass import dataclass
 from wire.job.arrays import array_indices
 
 _ID = re.compile(r"\d{1,18}", re.ASCII)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import Callable, Iterator, Mapping, Optional
 
+from wire.dataclass import dataclass
 from wire.job.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
 from wire.job.arrays import array_indices
 from wire.job.gangs import NO_GANG, Gang, gang_problems

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterator, Optional
+
+from wire.dataclass import dataclass
 
 if TYPE_CHECKING:
     from wire.job.spec import JobSpec

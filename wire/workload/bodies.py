@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Optional
 
+from wire.dataclass import dataclass
 from wire.job.spec import JobSpec
 from wire.names import JobState
 from wire.workload.spec import OnFailure, WorkloadSpec

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
 from wire.codec import Malformed, decode
+from wire.dataclass import dataclass
 from wire.job.spec import JobSpec, is_storable, with_values
 from wire.job.start_conditions import MAX_AFTER, Until
 
