@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import importlib
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +71,29 @@ TOGETHER = {
 }
 """Files that must not run at the same time, with the name of their group: podman and dockerd share locks,
 cgroups and mounts of the host."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Divide the compilation of the test modules among the processes, each of which imports all of them.
+
+    pytest rewrites the assertions of a test module when it compiles the module, which takes much longer than
+    to import it. In a new clone no module is compiled yet, and processes that import the modules in the same
+    order would all compile each of them. So each process begins with a share of its own.
+    """
+    given = getattr(session.config, "workerinput", None)
+    if given is None or sys.dont_write_bytecode:
+        return
+    named = [
+        Path(session.config.invocation_params.dir, each.partition("::")[0]) for each in session.config.args
+    ]
+    files = [
+        file for each in named for file in (sorted(each.rglob("test_*.py")) if each.is_dir() else [each])
+    ]
+    for file in files[int(given["workerid"][2:]) :: given["workercount"]]:
+        # Collection reports what is wrong with a module, or that it is skipped.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.limits import PATIENCE_S
-from tests.programs import run_corral
+from tests.programs import Program, run_corral
 from tests.systems import System
 from wire.http.client import Client
 from wire.job.spec import JobSpec
@@ -109,12 +109,13 @@ def test_killed_backup_leaves_no_file_under_its_name(build: Build, tmp_path: Pat
     url = f"sqlite:///{system.state}/corral.db"
     for number in range(6):
         copy = tmp_path / f"copy{number}.db"
-        command = [sys.executable, "-P", "-m", "cli", "admin", "backup", str(copy), "--store", url]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + PATIENCE_S
-            while not Path(f"{copy}.partial").exists() and not copy.exists():
-                assert time.monotonic() < deadline
-            process.send_signal(signal.SIGKILL)
+        process = Program(["cli", "admin", "backup", str(copy), "--store", url], tmp_path / "log")
+        deadline = time.monotonic() + PATIENCE_S
+        while not Path(f"{copy}.partial").exists() and not copy.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.000_5)  # shorter than a backup takes, so that most are killed in their midst
+        process.send(signal.SIGKILL)
+        process.wait(PATIENCE_S)
         if copy.exists():  # it was renamed before: then it is whole
             checked = parsed_output(admin(system, "verify", "--store", f"sqlite:///{copy}", "-o", "json"))
             assert checked["jobs"] == 5_000
