@@ -288,7 +288,8 @@ class State:
     @property
     def bars_nodes(self) -> bool:
         """True if an operator's reservation or the quota of a GPU model may keep a job from using a node."""
-        return bool(self.reservations or self.quotas.models)
+        reservations = self.reservations
+        return bool(reservations.by_name or reservations.drains or self.quotas.models)
 
     def nodes_at_model_quota(self, job: Job) -> Bools | None:
         """Return True for each node that the job cannot use because its tenants have no quota left for the
