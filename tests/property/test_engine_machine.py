@@ -440,18 +440,22 @@ class EngineMachine(NodeRules):
     def finish(self) -> None:
         """Let all jobs run to their end: no job may be left on healthy, open nodes.
 
-        A job that was submitted while no node was known may request what no node has; it may be left.
+        A job that was submitted while no node was known may request what no node has; it may be left. After
+        a round in which nothing has happened, and if no timer runs, all further rounds would be the same.
         """
         for name in NODES:
             self.hello(name)
             self.harness.tell(inputs.Resume(name, "root"))
-            none = dict.fromkeys(self.harness.state.nodes.by_name[name].marks.taints)
+            node = self.harness.state.nodes.by_name[name]
+            none = dict.fromkeys(node.marks.taints)
             self.harness.tell(inputs.MarkNode(name, "root", {"disk": "nvme", "zone": "z"}, none))
-            for index in range(8):
-                self.harness.tell(inputs.ResumeGpu(name, index, "root"))
-                self.harness.tell(inputs.GpuChecked(name, f"GPU-{name}-{index}", True))
+            for gpu in [gpu for gpu in node.facts.gpus if not node.condition(gpu).ok]:
+                self.harness.tell(inputs.ResumeGpu(name, gpu.index, "root"))
+                self.harness.tell(inputs.GpuChecked(name, gpu.uuid, True))
+            assert all(node.condition(gpu).ok for gpu in node.facts.gpus)
         self.data_comes()
         for _ in range(8 * len(self.harness.state.jobs) + 8):
+            before = len(self.harness.events)
             if (due := self.harness.engine.next_at) != NEVER:
                 self.harness.now = max(self.harness.now, due)
             for job in list(self.harness.state.jobs.values()):
@@ -473,6 +477,8 @@ class EngineMachine(NodeRules):
                 self.agents.alive[node, job_id, attempt] = over
                 self.harness.tell(inputs.AgentReported(node, over))
                 self.agents.obey(self.harness)
+            if len(self.harness.events) == before and self.harness.engine.next_at == NEVER:
+                break
         engine = self.harness.engine
         left = [
             job.id
