@@ -522,9 +522,11 @@ class Cycle:
         This is the prediction, if the profile uses predictions, or the time limit plus grace. For a job
         without a time limit it is the prediction or `[jobs] default_time_limit_s`.
         """
-        rules = self.estimating
-        planned = self.state.estimates.planned(job, rules) if rules.predicted or job.limit == NEVER else None
-        return job.span if planned is None else planned
+        rules, span = self.estimating, job.span
+        if not rules.predicted and span != NEVER:
+            return span
+        planned = self.state.estimates.planned(job, rules)
+        return span if planned is None else planned
 
     def first_reservation(self, now: float) -> GuaranteedStart | None:
         """Return the start that is guaranteed to the first waiting job; None if it has no reservation."""

@@ -214,7 +214,8 @@ class Nodes:
         self._columns: NodeTable = empty_table(0, 0)
         self._stale = False
         self._idle: NodeTable | None = None
-        self._max_free = (0, 0, 0, 0)
+        self._max_free = (0, 0)
+        self._max_free_gpus: tuple[int, int] | None = None
         """The most free CPU, memory, whole GPUs and thousandths of one GPU that a node may have."""
         self._max_free_at = (-1, -1)
 
@@ -556,23 +557,22 @@ class Nodes:
         `room_version` grows, and, to make them tighter, after changes to an eighth of the nodes.
         """
         gains, seen = self._max_free_at
+        columns = self.columns
         if gains != self.room_version or self.change_count - seen > len(self.by_name) // 8:
-            columns = self.columns
-            cpu, memory, gpus = columns.cpu_free, columns.memory_free, columns.gpu_free
-            self._max_free = (
-                int(np.maximum.reduce(cpu, initial=0)),
-                int(np.maximum.reduce(memory, initial=0)),
-                int((gpus == WHOLE_GPU).sum(axis=1).max(initial=0)),
-                int(gpus.max(initial=0)),
-            )
+            self._max_free = int(columns.cpu_free.max(initial=0)), int(columns.memory_free.max(initial=0))
+            self._max_free_gpus = None
             self._max_free_at = (self.room_version, self.change_count)
-        max_cpu, max_memory, max_gpus, max_share = self._max_free
-        return (
-            part.cpu_milli <= max_cpu
-            and part.memory_mib <= max_memory
-            and part.gpus <= max_gpus
-            and part.share <= max_share
-        )
+        max_cpu, max_memory = self._max_free
+        if part.cpu_milli > max_cpu or part.memory_mib > max_memory:
+            return False
+        if not part.gpus and not part.share:
+            return True
+        if self._max_free_gpus is None:
+            gpus = columns.gpu_free
+            whole = int((gpus == WHOLE_GPU).sum(axis=1).max(initial=0))
+            self._max_free_gpus = whole, int(gpus.max(initial=0))
+        max_gpus, max_share = self._max_free_gpus
+        return part.gpus <= max_gpus and part.share <= max_share
 
     @property
     def idle(self) -> NodeTable:
