@@ -60,7 +60,9 @@ def test_documented_commands_exist(line: str) -> None:
             break
         path.append(words.pop(0))
         command = below
-    known = {option for param in command.get_params(context) for option in param.opts}
+    known = {
+        option for param in command.get_params(context) for option in (*param.opts, *param.secondary_opts)
+    }
     given = [word for word in words[: words.index("--") if "--" in words else None] if word[:1] == "-"]
     assert {word.split("=")[0] for word in given} <= known | {"-h", "--help"}, " ".join(path)
 

@@ -77,7 +77,16 @@ LOOKING: Final = (
         "mark", ("space",), "mark", "Mark the job: an action applies to all marked jobs", MARKED, footer=4
     ),
     ScreenAction("range", ("v",), "range", "Mark all jobs from the last mark to the cursor", MARKED),
-    ScreenAction("fold", ("z",), "fold", "Show each workload and array as one row, or all jobs", MARKED),
+    ScreenAction(
+        "fold", ("z",), "fold", "Show the jobs of this workload or array, or fold them again", MARKED
+    ),
+    ScreenAction(
+        "foldall",
+        ("minus",),
+        "fold all",
+        "Show the jobs of all workloads and arrays, or fold them again",
+        MARKED,
+    ),
     ScreenAction("all", ("asterisk",), "all", "Mark all shown jobs, or unmark them", MARKED),
     ScreenAction(
         "output", ("o",), "output", "Switch between standard output and standard error", LOGS, footer=1

@@ -29,7 +29,7 @@ app = application()
         "corral queue                          waiting and running jobs",
         "corral queue --mine --all             all my jobs, with ended ones",
         "corral queue --state failed -o wide   failed jobs, with all columns",
-        "corral queue --fold                   one row for each workload and array",
+        "corral queue --unfold                 each job of workloads and arrays in its own row",
         "corral queue --watch                  print again every two seconds",
         "corral queue -o json | jq '.jobs[].label'",
     )
@@ -44,8 +44,13 @@ def queue(
     mine: Annotated[bool, switch("--mine", "List only your jobs.")] = False,
     everything: Annotated[bool, switch("--all -a", "List ended jobs, too.")] = False,
     fold: Annotated[
-        bool, switch("--fold", "Show each workload and each array as one row, with its progress.")
-    ] = False,
+        bool | None,
+        switch(
+            "--fold/--unfold",
+            "Show each workload and each array as one row with its progress, or each of their jobs. Default: "
+            "one row in tables without --state; each job in all other formats.",
+        ),
+    ] = None,
     watch: Annotated[
         bool, switch("--watch", "Print the list again at each --interval, until Ctrl-C.")
     ] = False,
@@ -55,15 +60,21 @@ def queue(
     ] = 2.0,
     output: Output = Format.TABLE,
 ) -> int:
-    """List waiting and running jobs in the order of their ids."""
+    """List waiting and running jobs in the order of their ids.
+
+    Each workload and each array is one row, with its progress and its expected end.
+    """
     client = Client()
     states = _states(state, everything)
     owner = client.health().user if mine else user
+    tables = output in (Format.TABLE, Format.WIDE)
+    folded = tables and not state if fold is None else fold
     while True:
-        body = listing(client, states, owner, profile, folded=fold)
-        if watch and output in (Format.TABLE, Format.WIDE):
+        body = listing(client, states, owner, profile, folded=folded)
+        if watch and tables:
+            count = len(body.jobs) + sum(group.total for group in body.groups)
             clear = CLEAR if sys.stdout.isatty() else ""
-            write(f"{clear}{time.strftime('%H:%M:%S')}  {len(body.jobs)} jobs, every {interval:g} s\n\n")
+            write(f"{clear}{time.strftime('%H:%M:%S')}  {count} jobs, every {interval:g} s\n\n")
         rows = sorted((*body.jobs, *map(_row, body.groups)), key=lambda job: job.id)
         job_table(profiles=any(job.profile for job in body.jobs)).show(output, rows, body)
         if not watch:

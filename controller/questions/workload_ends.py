@@ -1,4 +1,4 @@
-"""Forecasts when the jobs of workloads will have ended."""
+"""Forecasts when the jobs of workloads and arrays will have ended."""
 
 from __future__ import annotations
 
@@ -6,67 +6,70 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 
-from controller.core.engine import Engine
 from controller.core.forecast.forecast import forecast, with_run_times
-from controller.core.model.job import NEVER
+from controller.core.model.job import NEVER, Job
 from controller.questions.engine_copy import EngineCopy, QuestionRefused
 from wire.names import JobState
 
 EVERY_S = 30.0
 """A forecast is used for this many seconds, and for ten times as long as it took to compute."""
-NOT_KNOWN: Mapping[int, float] = {}
+Group = tuple[str, int]
+"""A workload or an array: ("workload", its id) or ("array", its id)."""
+NOT_KNOWN: Mapping[Group, float] = {}
 
 
-def workload_ends(engine_copy: EngineCopy) -> Iterator[dict[int, float]]:
-    """Yield the expected end of each workload that has jobs in the queue or running, by id. A workload is
-    left out if a job of it may run forever, or was not started in the forecast.
+def workload_ends(engine_copy: EngineCopy) -> Iterator[dict[Group, float]]:
+    """Yield the expected end of each workload, and of each array outside of workloads, that has jobs in the
+    queue or running. One is left out if a job of it may run forever, or was not started in the forecast.
 
     The forecast uses predicted run times where they are known, and time limits otherwise.
     """
     ahead = with_run_times(engine_copy.engine, predicted=True)
     ahead.state.estimates = ahead.state.estimates.read_only()
-    live = {job.id: job.workload for job in ahead.state.live() if job.workload is not None}
+    live = {job.id: group for job in ahead.state.live() if (group := group_of(job)) is not None}
 
     def going(_moment: float, starts: Container[int]) -> bool:
         return engine_copy.in_time and any(
             ahead.state.jobs[job].state is JobState.QUEUED and job not in starts for job in live
         )
 
-    forecast(ahead, engine_copy.now, going=going)
-    found = {number: _end(ahead, number) for number in dict.fromkeys(live.values())}
-    yield {number: end for number, end in found.items() if end < NEVER}
+    ends = forecast(ahead, engine_copy.now, going=going).ends
+    found: dict[Group, float] = {}
+    for number, group in live.items():
+        job = ahead.state.jobs.get(number)
+        running = job is not None and not job.state.terminal
+        end = job.expected_end if job is not None and running else ends.get(number, NEVER)
+        found[group] = max(end, found.get(group, 0.0))
+    yield {group: end for group, end in found.items() if end < NEVER}
 
 
-def _end(ahead: Engine, number: int) -> float:
-    """Return the end of a workload in the engine after a forecast; NEVER if it is not known."""
-    workload = ahead.state.workloads.by_id[number]
-    ends = [workload.last_end or 0.0]
-    for task in workload.tasks.values():
-        jobs = (ahead.state.jobs.get(job) for job in task.ids())
-        ends += [job.expected_end for job in jobs if job is not None and not job.state.terminal]
-    return max(ends)
+def group_of(job: Job) -> Group | None:
+    """Return the workload of a job, otherwise its array; None for a job in neither."""
+    if job.workload is not None:
+        return "workload", job.workload
+    return ("array", job.array) if job.array is not None else None
 
 
 class WorkloadEnds:
-    """Keeps the last forecast of the ends of workloads, because many clients ask for it again and again.
+    """Keeps the last forecast of the ends of workloads and arrays, because many clients ask for it.
 
     1. `known` returns the last forecast, and starts another one in the background if the last one is too old.
     2. `fresh` waits for a forecast that was made after the last change of the workload.
     """
 
-    def __init__(self, ask: Callable[[], Awaitable[dict[int, float] | None]]) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[dict[Group, float] | None]]) -> None:
         self._ask = ask
-        self._ends: Mapping[int, float] = NOT_KNOWN
+        self._ends: Mapping[Group, float] = NOT_KNOWN
         self._until = 0.0
-        self._task: asyncio.Task[Mapping[int, float]] | None = None
+        self._task: asyncio.Task[Mapping[Group, float]] | None = None
 
-    def known(self) -> Mapping[int, float]:
-        """Return the expected ends of workloads, as far as they are known now."""
+    def known(self) -> Mapping[Group, float]:
+        """Return the expected ends of workloads and arrays, as far as they are known now."""
         if time.monotonic() >= self._until and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self.fresh())
         return self._ends
 
-    async def fresh(self) -> Mapping[int, float]:
+    async def fresh(self) -> Mapping[Group, float]:
         """Return the expected ends of workloads from a new forecast. If there is no answer in time, return
         those of the last forecast.
         """

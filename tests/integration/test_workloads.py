@@ -39,7 +39,11 @@ def test_a_workload_runs_fails_and_is_retried(build: Callable[..., System], tmp_
     number = system.corral("workload", "submit", str(file)).strip()
     waited = run_corral("workload", "wait", number, environment=environment(system))
     assert (waited.returncode, "5 of 5, 1 failed" in waited.stderr) == (1, True), waited.stderr
-    [row] = [line for line in system.corral("queue", "--fold", "--all").splitlines() if "workload" in line]
+    rows = system.corral("queue", "--all").splitlines()
+    [row] = [line for line in rows if "workload" in line]
+    assert len(rows) == 2
+    assert len(system.corral("queue", "--all", "--unfold").splitlines()) == 6
+    assert len(system.corral("queue", "--state", "failed").splitlines()) == 2
     assert (row.split()[:3], "5 of 5, 1 failed" in row) == (["workload", number, "sweep"], True), row
     shown = system.corral("workload", "show", number)
     assert "FAILED" in shown

@@ -9,7 +9,17 @@ from dataclasses import dataclass, field, replace
 from tui.data.cluster_feed import Changes, ConnectionStatus, PendingChanges
 from wire.api.cluster import ClusterView, EventView
 from wire.api.forecasts import Easing, Explanation, Shift, WhatIf, WhatIfAnswer
-from wire.api.jobs import Held, JobDetail, JobRefused, JobsAnswer, JobsOrder, JobView, Moved, Submitted
+from wire.api.jobs import (
+    Held,
+    JobDetail,
+    JobList,
+    JobRefused,
+    JobsAnswer,
+    JobsOrder,
+    JobView,
+    Moved,
+    Submitted,
+)
 from wire.api.nodes import GpuShare, GpuView, NodeView
 from wire.api.problem import Problem
 from wire.api.reasons import FilterLoss, Why
@@ -382,6 +392,9 @@ class RecordedClient(Client):
     ) -> None:
         self._orders, self._output, self._refuse = orders, output, refuse
         self._tenants = tenants or Tenants()
+
+    def jobs(self, **_selection: object) -> JobList:  # type: ignore[override]
+        return JobList(jobs(), 0, len(jobs()))
 
     def job(self, job: str | int) -> JobDetail:
         view = next((one for one in jobs() if one.id == job), None)

@@ -14,6 +14,8 @@ def shown(text: str) -> set[int]:
     listing = job_listing()
     listing.replace(jobs())
     listing.narrow(text)
+    if listing.folding.on:
+        listing.fold_all()
     return {row.id for row in listing}
 
 

@@ -33,7 +33,7 @@ class Listing(Generic[Key, Row]):
         self.rows: dict[Key, Row] = {}
         self.sort, self.reverse = next(iter(sorts)), False
         self.filter: RowFilter[Row] = RowFilter()
-        self.hidden: frozenset[Key] = frozenset()
+        self.hidden: set[Key] = set()
         """Rows that are not shown, although they pass the filter."""
         self.marks: set[Key] = set()
         self.cursor: Key | None = None
@@ -121,15 +121,12 @@ class Listing(Generic[Key, Row]):
         the text is not a valid filter.
         """
         self.filter = parse(text, self.fields, self._haystack)
+        self.rearrange()
+
+    def rearrange(self) -> None:
+        """Sort all rows again, because the filter or the hidden rows have changed."""
         self._rebuild()
         self._restore_cursor()
-
-    def hide(self, keys: frozenset[Key]) -> None:
-        """Hide the rows with these keys, and show all others that pass the filter."""
-        if keys != self.hidden:
-            self.hidden = keys
-            self._rebuild()
-            self._restore_cursor()
 
     # -- cursor and marks ---------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tui.data.cluster_feed import KEPT_ENDED, KEPT_EVENTS, Changes, ConnectionStatus
+from tui.data.job_listing import JobListing
 from tui.data.listing import Listing
 from tui.data.move_lists import move_listing
 from tui.data.tenant_lists import quota_listing, reservation_listing, share_listing
@@ -126,11 +127,11 @@ def _removed(events: Iterable[EventView]) -> set[str]:
     return {node for node, kind in last.items() if node is not None and kind == "NodeRemoved"}
 
 
-def job_listing() -> Listing[int, JobView]:
+def job_listing() -> JobListing:
     """Return a new, empty list of jobs. Its default order is: running jobs, then waiting jobs by priority and
     submit time, then ended jobs, newest first.
     """
-    return Listing(
+    return JobListing(
         key=lambda job: job.id,
         sorts={
             "order": _job_order,

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import ClassVar, Final
 
 from textual.binding import BindingType
 
 from tui import actions
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
-from tui.data.job_folding import JobFolding
-from tui.data.listing import Listing
+from tui.data.job_listing import JobListing
+from tui.data.request_workers import Failure
 from tui.look import cells
 from tui.look.columns import ListColumn
 from tui.look.paint import Piece
 from tui.views.list_view import ListView
 from tui.views.view import bindings
-from wire.api.jobs import Held, JobView
+from wire.api.jobs import Held, JobList, JobView
 from wire.names import JobState
 from wire.text import duration, memory, printable
+
+ENDS_EVERY_S: Final = 30
+"""Seconds between two requests for the expected ends of workloads and arrays. The controller keeps its
+forecast as long.
+"""
+ACTIVE: Final = tuple(state for state in JobState if not state.terminal)
 
 
 class QueueView(ListView[int, JobView]):
     NAME = actions.QUEUE
 
-    def __init__(self, listing: Listing[int, JobView]) -> None:
-        self.folding = JobFolding()
+    listing: JobListing
+
+    def __init__(self, listing: JobListing) -> None:
+        self.folding = listing.folding
+        self._ticks = 0
         super().__init__(listing)
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.QUEUE)
@@ -43,7 +53,7 @@ class QueueView(ListView[int, JobView]):
             ListColumn(
                 "user", "USER", 4, 8, lambda job: [(printable(job.user), text(job))], 6, grow=1, most=14
             ),
-            ListColumn("gpus", "GPUS", 3, 5, lambda job: [cells.gpus(job)], 4, right=True),
+            ListColumn("gpus", "GPUS", 3, 5, self._gpus, 4, right=True),
             ListColumn("state", "STATE", 1, 11, lambda job: [cells.job_state(job)], 9),
             ListColumn("why", "WHERE/WHY", 6, 13, self._where, 9, grow=2, most=30),
             ListColumn("time", "TIME", 5, 7, lambda job: [cells.job_time(job, self._now())], 6, right=True),
@@ -71,13 +81,18 @@ class QueueView(ListView[int, JobView]):
         )
 
     def _label(self, job: JobView) -> str:
-        folded = self.folding.rows.get(job.id)
+        folded = self.folding.row(job.id)
         return job.label if folded is None else folded.label
 
     def _where(self, job: JobView) -> Sequence[Piece]:
         """Return where the job is or why it waits; for a folded row its progress."""
-        folded = self.folding.rows.get(job.id)
+        folded = self.folding.row(job.id)
         return [cells.job_location_cell(job)] if folded is None else [(folded.progress, "text")]
+
+    def _gpus(self, job: JobView) -> Sequence[Piece]:
+        """Return the GPUs of the job; for a folded row those of its running jobs."""
+        folded = self.folding.row(job.id)
+        return [cells.gpus(job if folded is None else replace(job, gpus=folded.gpus))]
 
     def _now(self) -> float:
         return app_of(self).model.now()
@@ -115,20 +130,31 @@ class QueueView(ListView[int, JobView]):
 
     def jobs(self) -> list[JobView]:
         """Return the marked jobs, or the job under the cursor; for a folded row all of its jobs."""
-        found = {job.id: job for job in self.listing.chosen()}
-        for number in list(found):
-            folded = self.folding.rows.get(number)
-            found.update((each, self.listing.rows[each]) for each in (folded.jobs if folded else ()))
-        return [found[number] for number in sorted(found)]
+        return self.listing.chosen()
 
     def changed(self, changes: Changes) -> None:
         """Repaint the rows that have changed. If no row has changed, update only the shown times."""
         if changes.jobs or changes.fresh:
-            self._fold()
             self.table.sync()
+        if changes.fresh:
+            self._ask_ends()
 
     def tick(self) -> None:
+        """Show the times again. At intervals, request the expected ends of folded groups."""
+        self._ticks += 1
+        if self._ticks % ENDS_EVERY_S == 0:
+            self._ask_ends()
         self.table.refresh_changed()
+
+    def _ask_ends(self) -> None:
+        app = app_of(self)
+        if self.folding.is_waiting_for_ends() and app.model.connection.state != "lost":
+            app.requests.ask(lambda client: client.jobs(states=ACTIVE, limit=1, folded=True), self._answered)
+
+    def _answered(self, answer: JobList | Failure) -> None:
+        if isinstance(answer, JobList) and self.is_attached:
+            self.folding.told(answer.groups)
+            self.table.refresh()
 
     def undo(self) -> bool:
         """Remove the filter; without a filter, remove the marks. Returns False if there is neither."""
@@ -146,18 +172,19 @@ class QueueView(ListView[int, JobView]):
             app_of(self).open_job(self.listing.cursor)
 
     def act_fold(self) -> None:
-        """Show each workload and each array as one row, or show all jobs again."""
-        self.folding.on = not self.folding.on
-        self._fold()
+        """Show the jobs of the workload or array under the cursor, or show it as one row again."""
+        if self.listing.fold_one():
+            self._folded()
+
+    def act_foldall(self) -> None:
+        """Show the jobs of all workloads and arrays, or show each as one row again."""
+        self.listing.fold_all()
+        self._folded()
+
+    def _folded(self) -> None:
         self.table.sync()
         self.table.refresh()
         self.moved()
-
-    def _fold(self) -> None:
-        if self.folding.on or self.listing.hidden:
-            self.folding.update(self.listing.rows.values())
-            self.listing.hide(self.folding.hidden)
-            self.table.refresh()
 
     def act_mark(self) -> None:
         if self.listing.cursor is not None:

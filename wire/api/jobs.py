@@ -245,7 +245,7 @@ class JobGroup:
     gpus: float = 0.0
     """The GPUs that its running jobs hold."""
     ends_at: Optional[float] = None
-    """The expected end of the last job of a workload, from a forecast; None if it is not known."""
+    """The expected end of its last job, from a forecast with predicted run times; None if it is not known."""
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Mapping
 
 from controller.core.model.job import Job
 from controller.core.state.state import State
+from controller.questions.workload_ends import Group
 from wire.api.jobs import JobGroup
 from wire.job.arrays import array_indices
 from wire.names import WHOLE_GPU, JobState
 
 
-def folded(state: State, found: Iterable[Job], ends: Mapping[int, float]) -> tuple[list[JobGroup], list[Job]]:
+def folded(
+    state: State, found: Iterable[Job], ends: Mapping[Group, float]
+) -> tuple[list[JobGroup], list[Job]]:
     """Return a row for each workload and array that has one of these jobs, and the jobs in neither. `ends`
-    has the expected ends of workloads.
+    has the expected ends of workloads and arrays.
     """
-    groups: dict[tuple[str, int], Job] = {}
+    groups: dict[Group, Job] = {}
     single = []
     for job in sorted(found, key=lambda job: job.id):
         if job.workload in state.workloads.by_id:
@@ -25,12 +28,12 @@ def folded(state: State, found: Iterable[Job], ends: Mapping[int, float]) -> tup
         else:
             single.append(job)
     return [
-        _of_workload(state, job, ends.get(number)) if kind == "workload" else _of_array(state, job)
-        for (kind, number), job in groups.items()
+        (_of_workload if group[0] == "workload" else _of_array)(state, job, ends.get(group))
+        for group, job in groups.items()
     ], single
 
 
-def _of_array(state: State, first: Job) -> JobGroup:
+def _of_array(state: State, first: Job, ends_at: float | None) -> JobGroup:
     """Return the row of an array. Elements that have left memory have ended; they count as completed."""
     elements = [state.jobs[number] for number in state.arrays.get(first.array or 0, {}).values()]
     total = len(array_indices(first.spec.array or ""))
@@ -40,6 +43,7 @@ def _of_array(state: State, first: Job) -> JobGroup:
         ended[JobState.COMPLETED] + total - len(elements),
         ended[JobState.FAILED],
         ended[JobState.CANCELLED],
+        ends_at,
     )
 
 
@@ -66,7 +70,7 @@ def _group(
     completed: int,
     failed: int,
     cancelled: int,
-    ends_at: float | None = None,
+    ends_at: float | None,
 ) -> JobGroup:
     waiting = sum(job.state in (JobState.QUEUED, JobState.PREEMPTED) for job in jobs)
     return JobGroup(

@@ -78,7 +78,7 @@ async def test_the_folded_queue_has_one_row_for_each_workload_and_array() -> Non
     async with start_controller() as api:
         await api.join("gpu01")
         await submitted(api)
-        array = await api.submit(array="0-2", gpus=1)
+        array = await api.submit(array="0-2", gpus=1, time_limit_s=600)
         alone = await api.submit(gpus=1)
         await api.started(array)
         await api.ended(array, code=1)
@@ -90,6 +90,11 @@ async def test_the_folded_queue_has_one_row_for_each_workload_and_array() -> Non
             for each in seen["groups"]
         ] == [("workload", "workload 1", "sweep", 4, 0), ("array", str(array), "true", 3, 1)]
         assert seen["groups"][1]["running"] + seen["groups"][1]["waiting"] == 2
+        await api.daemon.workload_ends.fresh()
+        seen = (await api.ask("GET", "/v1/jobs", params=states))[1]
+        workload, elements = (each["ends_at"] - api.daemon.now() for each in seen["groups"])
+        assert 7_200 <= workload < 8_000, "the second pair of trainings begins after an hour and ten minutes"
+        assert 500 < elements < 700
         assert (await api.get("/v1/jobs/2_1"))[1]["job"]["task"] == "train"
         last = [("after", "1"), ("folded", "1")]
         assert (await api.ask("GET", "/v1/jobs", params=last))[1]["groups"] == []

@@ -68,7 +68,9 @@ async def listing(call: Call) -> WorkloadList:
         and (not user or workload.user == user)
         and (call.query["all"] or workload.ended < workload.total)
     ]
-    views = tuple(workload_view(state, each, ends.get(each.id), labels=False) for each in found[:limit])
+    views = tuple(
+        workload_view(state, each, ends.get(("workload", each.id)), labels=False) for each in found[:limit]
+    )
     return WorkloadList(views, call.daemon.seq)
 
 
@@ -77,7 +79,7 @@ async def show(call: Call) -> WorkloadView:
     await call.daemon.settled()
     workload = _named(call)
     ends = await call.daemon.workload_ends.fresh() if workload.ended < workload.total else {}
-    return workload_view(call.daemon.state, workload, ends.get(workload.id), labels=True)
+    return workload_view(call.daemon.state, workload, ends.get(("workload", workload.id)), labels=True)
 
 
 async def cancel(call: Call) -> WorkloadAnswer:
