@@ -33,10 +33,17 @@ from controller.core.model.events.attempts import (
     JobPlaced,
     JobShrunk,
     MembersStarted,
+    PredictionOutlived,
 )
 from controller.core.model.events.controller import ConfigApplied, PluginFailed
 from controller.core.model.events.event import Event
-from controller.core.model.events.nominations import PREEMPTION, MovePlanned, PreemptionPlanned
+from controller.core.model.events.nominations import (
+    PREEMPTION,
+    WINDOW,
+    WINDOW_CLOSED,
+    MovePlanned,
+    PreemptionPlanned,
+)
 from controller.core.model.events.queued import JobEdited, JobRelaxed, PriorityInherited
 from controller.core.model.events.tenants import BudgetReached, HoursChanged
 from controller.core.model.inputs import DONE, Decision, Input, Reply
@@ -55,7 +62,7 @@ from wire.api.reasons import Why
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
-_CHANGES_STANDING = (JobEdited, PriorityInherited)
+_CHANGES_STANDING = (JobEdited, PriorityInherited, PredictionOutlived)
 """Events after which a preemption strategy may allow other jobs to preempt the job."""
 _CHANGES_VICTIM = (
     AttemptStarted,
@@ -321,6 +328,8 @@ class Engine:
         victim is stopped.
         """
         by, now = f"job {job.label}", plan.at
+        if plan.strategy == WINDOW:
+            by += f" ({WINDOW_CLOSED})"
         for victim in plan.victims:
             if victim.target:
                 self._record(

@@ -185,6 +185,11 @@ def _preempted(event: JobPreempted, state: State) -> Iterator[Notice]:
 def _warned(event: EndWarned, state: State) -> Iterator[Notice]:
     left = duration(max(0.0, event.ends_at - event.at))
     why = f" ({_escaped(event.detail)})" if event.detail else f" ({event.reason.value.replace('_', ' ')})"
+    if event.reason is Reason.PREEMPTED:
+        text = f"Job {{job}} ({{name}}) may be preempted in {left}{why}."
+        step = "Save its work now, or let it save checkpoints. See more: corral why {job}"
+        yield from _of_job("mine.warned", event, state, f"job {{job}} may end in {left}", text, step)
+        return
     yield from _of_job(
         "mine.warned",
         event,

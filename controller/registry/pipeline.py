@@ -41,6 +41,7 @@ from controller.core.lifecycle.failure_classes import FailureRule
 from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model import inputs
 from controller.core.model.events.nodes import Overcommit
+from controller.core.model.events.nominations import WINDOW
 from controller.core.model.job import NEVER
 from controller.core.model.time_limits import TimeLimitRules
 from controller.core.model.wait_state import WaitRules
@@ -257,7 +258,11 @@ def build_pipeline(config: Config) -> Pipeline:
             promote_most=section.waiting.promote_most,
             gang_after_s=section.gang_after_s or None,
         ),
-        limits=TimeLimitRules(config.jobs.owners_may_extend, config.jobs.limit_warning_s),
+        limits=TimeLimitRules(
+            config.jobs.owners_may_extend,
+            config.jobs.limit_warning_s,
+            _ends_backfilled(config),
+        ),
         datasets=DatasetPolicy(**config.datasets.model_dump()),
         idling=idle_policy_of(config),
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
@@ -288,6 +293,12 @@ def build_pipeline(config: Config) -> Pipeline:
     if maker.problems:
         raise ConfigRefused(maker.problems)
     return pipeline
+
+
+def _ends_backfilled(config: Config) -> bool:
+    """Return whether a preemption strategy of the cluster or of a profile ends backfilled jobs."""
+    named = [config.preemption.strategies, *(each.preemption.strategies for each in config.profiles.values())]
+    return any(each.name == WINDOW for strategies in named for each in strategies or ())
 
 
 def check_config(

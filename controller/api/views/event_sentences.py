@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from controller.core.model.events.nominations import move_cause
+from controller.core.model.events.nominations import WINDOW_CLOSED, move_cause
 from wire.cluster.mig import counted_models
 from wire.job.spec import gpus_text
-from wire.names import WHOLE_GPU
+from wire.names import WHOLE_GPU, Reason
 from wire.text import counted, duration, printable
 
 Facts = Mapping[str, Any]
@@ -172,7 +172,11 @@ def _preemption_planned(facts: Facts) -> str:
         before = f" of job {victims}" if victims else ""
         return f"job {facts['job']} gets the resources{before} on {nodes}"
     lost = sum(each["gpu_hours"] for each in facts["victims"])
-    why = {"fair": " (fair share)", "reclaim": " (reclaimed quota)"}.get(facts["strategy"], "")
+    why = {
+        "fair": " (fair share)",
+        "reclaim": " (reclaimed quota)",
+        "window": f" ({WINDOW_CLOSED})",
+    }.get(facts["strategy"], "")
     jobs = f"job{'s' * (len(facts['victims']) > 1)} {victims}"
     return f"job {facts['job']} preempts {jobs} on {nodes}{why}: {lost:.1f} GPU-hours lost"
 
@@ -230,6 +234,8 @@ def _node_drained(facts: Facts) -> str:
 
 def _end_warned(facts: Facts) -> str:
     left = duration(max(0.0, facts["ends_at"] - facts["at"]))
+    if facts["reason"] == Reason.PREEMPTED:
+        return f"job {facts['job']} may be told to stop in {left}{_because(facts['detail'])}"
     return f"job {facts['job']} is told to stop in {left}{_because(facts['detail'])}"
 
 

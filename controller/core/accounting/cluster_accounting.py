@@ -48,6 +48,7 @@ from controller.core.model.events.attempts import (
     StopRequested,
 )
 from controller.core.model.events.event import Event, JobEvent
+from controller.core.model.events.nominations import WINDOW_CLOSED
 from controller.core.model.events.queued import DeadlineAtRisk, StartEstimated, WaitAlarmed
 from controller.core.model.job import NEVER, Job
 from controller.core.model.rows import NoteRow
@@ -58,6 +59,7 @@ from wire.names import PRIORITIES, WHOLE_GPU, JobState, Reason
 STEP_S = 60.0
 SAVE_S = 300.0
 """Seconds between two writes of the figures of the present hour. A crash loses at most these figures."""
+BACKFILL_WINDOW = "backfill window closed"
 PREEMPTION, NODE_LOSS, GPU_FAULT, TIME_LIMIT = "preemption", "node loss", "GPU fault", "time limit too short"
 _LOSSES = {
     Reason.NODE_LOST: NODE_LOSS,
@@ -228,7 +230,8 @@ class ClusterAccounting:
                 figures.waits[bin_of(wait_s)] += 1
                 figures.longest_wait_s = max(figures.longest_wait_s, wait_s)
         elif isinstance(event, JobPreempted):
-            self._lose(PREEMPTION, event.gpu_hours, event.at)
+            closed = WINDOW_CLOSED in event.by
+            self._lose(BACKFILL_WINDOW if closed else PREEMPTION, event.gpu_hours, event.at)
         elif isinstance(event, (JobRequeued, JobEnded)) and event.reason in _LOSSES:
             use = self._uses.get(event.job)
             if use is not None and use.unsaved_since < NEVER:

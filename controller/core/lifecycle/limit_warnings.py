@@ -44,6 +44,9 @@ class LimitWarnings:
     2. When that time has come, record EndWarned for the end that the limit gives now. An entry that is
        outdated because the job has ended, or has another limit, is skipped.
 
+    3. With `ends_backfilled`, warn in the same way before the predicted end of a job, if a job waits that
+       was in the queue before this one was placed: it may then be preempted (preemption strategy `window`).
+
     Invariant: each end at a time limit is warned of at most once (`Job.warned_end`), also after a restart.
     Cost: O(log jobs) for each start of a job and for each warning.
 
@@ -76,38 +79,51 @@ class LimitWarnings:
     def next_at(self) -> float:
         """The time of the next warning; NEVER if none is planned."""
         heap = self.planned
-        while heap and self._due(heap[0][1]) != heap[0][0]:
+        while heap and not self._is_due(*heap[0]):
             heapq.heappop(heap)
         return heap[0][0] if heap else NEVER
 
     def on_event(self, event: Event) -> None:
-        """Plan the warning of a job that has started, or whose time limit has changed."""
+        """Plan the warnings of a job that has started, or whose time limit has changed."""
         if isinstance(event, PLANS_WARNING) and self._rules.warning_s:
             self._plan(self._state.jobs[event.job])
 
     def _plan(self, job: Job) -> None:
-        at = warns_at(job, self._rules)
-        if at < NEVER:
-            heapq.heappush(self.planned, (at, job.id))
+        for at in self._times(job):
+            if at < NEVER:
+                heapq.heappush(self.planned, (at, job.id))
         if len(self.planned) > MOST_OUTDATED + 2 * len(self._state.releases):
             # Most entries are of jobs that have ended long before their limits.
-            self.planned = [each for each in self.planned if self._due(each[1]) == each[0]]
+            self.planned = [each for each in self.planned if self._is_due(*each)]
             heapq.heapify(self.planned)
 
-    def _due(self, number: int) -> float:
+    def _times(self, job: Job) -> tuple[float, ...]:
+        """Return the times of the next warnings of a job; NEVER for none."""
+        limit = warns_at(job, self._rules)
+        return (limit, window_warns_at(job, self._rules)) if self._rules.ends_backfilled else (limit,)
+
+    def _is_due(self, at: float, number: int) -> bool:
         job = self._state.jobs.get(number)
-        return NEVER if job is None else warns_at(job, self._rules)
+        return job is not None and at in self._times(job)
 
     def run(self, now: float) -> None:
         """Warn the owners of all jobs whose warning is due."""
         while self.next_at <= now:
-            _, number = heapq.heappop(self.planned)
-            self._warn(self._state.jobs[number], now)
+            at, number = heapq.heappop(self.planned)
+            job = self._state.jobs[number]
+            if at == warns_at(job, self._rules):
+                self._warn(job, now)
+            elif now < window_end(job) and self._is_waited_for(job):
+                self._warn_of_window(job, now)
 
     def on_recorded(self, given: inputs.WarnOfLimit, now: float) -> None:
         """Repeat a warning of a journal that is replayed, if the same attempt runs."""
         job = self._state.jobs.get(given.job)
-        if job is not None and job.attempt == given.attempt and limit_end(job) < NEVER:
+        if job is None or job.attempt != given.attempt:
+            return
+        if given.window and window_end(job) < NEVER:
+            self._warn_of_window(job, now)
+        elif not given.window and limit_end(job) < NEVER:
             self._warn(job, now)
 
     def _warn(self, job: Job, now: float) -> None:
@@ -116,6 +132,20 @@ class LimitWarnings:
         text = f"{limit_warning_text(job, now)}; {self._advice(job)}"
         for member in job.running:
             self._order(SendToNode(member.allocation.node, Note(job.id, job.attempt, text)))
+
+    def _warn_of_window(self, job: Job, now: float) -> None:
+        end = window_end(job)
+        detail = "its predicted run time is over then, and a job that waited before it may take its place"
+        self._record(EndWarned(job.id, now, job.attempt, end, Reason.PREEMPTED, detail))
+        text = f"it may be preempted in {duration(end - now)}: {detail}"
+        for member in job.running:
+            self._order(SendToNode(member.allocation.node, Note(job.id, job.attempt, text)))
+
+    def _is_waited_for(self, job: Job) -> bool:
+        """Return whether a job is in the queue that was there when this job was placed."""
+        jobs, placed_at = self._state.jobs, job.placed_at or 0.0
+        firsts = (next(iter(lane), None) for lane in self._state.queue)
+        return any(first is not None and jobs[first[1]].ready_at < placed_at for first in firsts)
 
     def _advice(self, job: Job) -> str:
         if self._rules.owners_may_extend:
@@ -137,6 +167,24 @@ def warns_at(job: Job, rules: TimeLimitRules) -> float:
     end = limit_end(job)
     lead = rules.lead_s(job.limit)
     return NEVER if end == NEVER or job.warned_end == end or lead < LEAST_LEAD_S else end - lead
+
+
+def window_end(job: Job) -> float:
+    """Return the predicted end of a running job, from which on the strategy `window` may stop it. NEVER if
+    nothing was predicted, or the job was warned of an end or has outlived the prediction already.
+    """
+    if job.state is not JobState.RUNNING or job.started_at is None or job.placed_at is None:
+        return NEVER
+    if job.planned_s is None or job.outlived or job.warned_end is not None or job.stopping is not None:
+        return NEVER
+    return job.placed_at + job.planned_s
+
+
+def window_warns_at(job: Job, rules: TimeLimitRules) -> float:
+    """Return the time at which the owner is warned that the job's window closes; NEVER if there is none."""
+    end = window_end(job)
+    lead = rules.lead_s(job.planned_s or 0.0)
+    return NEVER if end == NEVER or lead < LEAST_LEAD_S else end - lead
 
 
 def limit_warning_text(job: Job, now: float) -> str:

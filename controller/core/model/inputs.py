@@ -455,10 +455,13 @@ class NoteLongWait(Input):
 
 @dataclass(frozen=True, slots=True)
 class WarnOfLimit(Input):
-    """The owner of a job was warned, in a journal that is now replayed, that the time limit will end it."""
+    """The owner of a job was warned, in a journal that is now replayed, that the time limit will end it, or
+    with `window` that it may be preempted when its predicted run time is over.
+    """
 
     job: int
     attempt: int
+    window: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,8 @@ class Job:
     """The run time in seconds that was predicted when the job was placed."""
     planned_s: float | None = None
     """Plans expect the end this many seconds after the start; None: after time limit and grace."""
+    outlived: bool = False
+    """True if the attempt has run longer than plans expected when it was placed."""
     charge: float = 0.0
     """The charge of the present attempt in billing units per hour."""
     started_at: float | None = None

@@ -26,6 +26,10 @@ class TimeLimitRules:
     """True: the owner of a running job may extend its limit if no promised start is delayed by it."""
     warning_s: float = 600.0
     """The owner is warned this many seconds before the time limit ends a job; 0: no warning."""
+    ends_backfilled: bool = False
+    """True: a job that runs longer than predicted may be preempted for a job that waited before it started
+    (preemption strategy `window`). The owner is warned before the predicted end, too.
+    """
 
     def lead_s(self, limit_s: float) -> float:
         """Return how many seconds before the end a job with this time limit is warned of it."""

@@ -115,7 +115,9 @@ class JobRecord(JobFields):
     limit_raised: bool = False
     """See Job. Only the row of a job with such a limit has `short` or `limit_raised`."""
     warned_end: float | None = None
-    """See Job. Only the row of a job with a warning has this field."""
+    outlived: bool = False
+    """See Job. Only the row of a job with a warning has `warned_end`, and only that of a job that has run
+    longer than planned has `outlived`."""
     last: LastAttempt | None = None
     """See Job. Only the row of a job that was queued again has this field."""
     healthy: bool | None = None
@@ -204,6 +206,8 @@ def _job_row(job: Job, spec: str | None) -> JobRow:
         body["limit_raised"] = True
     if job.warned_end is not None:
         body["warned_end"] = job.warned_end
+    if job.outlived:
+        body["outlived"] = True
     if job.last is not None:
         body["last"] = encode(job.last)
     if job.healthy is not None:
@@ -299,6 +303,7 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
         short=record.short,
         limit_raised=record.limit_raised,
         warned_end=record.warned_end,
+        outlived=record.outlived,
         claim=preemption.claim,
         claim_quality=preemption.claim_quality,
         claim_from=preemption.claim_from,

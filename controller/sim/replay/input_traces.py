@@ -261,7 +261,13 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.NoteStart: (InputTrace(StartEstimated, shows=lambda event, _: event.kind != PROMISE),),
     inputs.NoteLongWait: (InputTrace(WaitAlarmed),),
     # A warning before the drain of a node follows from the input Drain.
-    inputs.WarnOfLimit: (InputTrace(EndWarned, shows=lambda event, _: event.reason is Reason.TIME_LIMIT),),
+    inputs.WarnOfLimit: (
+        InputTrace(
+            EndWarned,
+            lambda event, _: inputs.WarnOfLimit(event.job, event.attempt, event.reason is Reason.PREEMPTED),
+            lambda event, _: event.reason in (Reason.TIME_LIMIT, Reason.PREEMPTED),
+        ),
+    ),
     inputs.NodeSilent: (
         InputTrace(
             NodeWentDown,

@@ -54,6 +54,10 @@ class PreemptionDropped(JobEvent):
     why: str
 
 
+WINDOW = "window"
+"""The name of the preemption strategy that ends backfilled jobs after their predicted run time."""
+WINDOW_CLOSED = "its backfill window has closed"
+"""Part of the texts about jobs that this strategy has ended."""
 PREEMPTION = "preemption"
 """The `kind` of a move whose job was preempted for another job. The other kinds are those of rebalancing."""
 

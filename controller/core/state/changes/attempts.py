@@ -77,7 +77,7 @@ def _job_placed(state: State, event: JobPlaced) -> None:
 def _prediction_outlived(state: State, event: PredictionOutlived) -> None:
     job = state.jobs[event.job]
     state.remove_release(job)
-    job.planned_s = event.planned_s
+    job.planned_s, job.outlived = event.planned_s, True
     state.add_release(job)
 
 
@@ -248,7 +248,7 @@ def _job_requeued(state: State, event: JobRequeued) -> None:
     job.foreseen = ()
     state.assign_profile(job)
     job.idle_since = job.idle_until = job.healthy = job.warned_end = None
-    job.short, job.limit_raised = None, False
+    job.short, job.limit_raised, job.outlived = None, False, False
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
     before = job.wait
     wait = replace(

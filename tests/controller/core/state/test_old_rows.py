@@ -72,6 +72,7 @@ def test_every_field_of_a_job_is_in_its_row_or_follows_from_the_row() -> None:
         "healthy",
         "last",
         "warned_end",
+        "outlived",
         "limit_raised",
         "short",
     }
