@@ -205,9 +205,10 @@ def checkpoints(
     ] = [],  # noqa: B006 - never changed
     output: Output = Format.TABLE,
 ) -> int:
-    """List the checkpoints of a running job, the newest first, or delete some of them.
+    """List the checkpoints of a job, the newest first, or delete some of them.
 
-    RESUMES marks the checkpoint with which the next attempt would begin; it cannot be deleted.
+    RESUMES marks the checkpoint with which the next attempt would begin; it can only be deleted after the job
+    has ended. If the job does not run, a small job looks on the node where it ran last.
     """
     from cli.jobs.checkpoints import checkpoint_table, delete_checkpoints, list_checkpoints
 

@@ -134,3 +134,9 @@ def test_running_job_saves_on_request_and_at_intervals(build: Callable[..., Syst
             client.checkpoint(cannot)
     system.until(lambda: len(names(at_intervals)) <= 3, "older checkpoints are deleted")
     assert all(system.jobs()[job].attempt == 1 for job in (by_signal, at_intervals))
+    system.corral("job", "cancel", str(by_signal))
+    system.await_jobs([by_signal], JobState.CANCELLED)
+    listed = json.loads(system.corral("job", "checkpoints", str(by_signal), "-o", "json"))
+    assert [(each["name"], each["bytes"]) for each in listed] == [("3", 700_000)], "by a job of its own"
+    system.corral("job", "checkpoints", str(by_signal), "--delete", "3")
+    assert names(by_signal) == set()
