@@ -18,8 +18,9 @@ JOB_WORDS: Final[Mapping[str, str]] = {
     "idle": "all GPUs of a job are idle",
     "wait.long": "a job has waited much longer than usual",
     "deadline.at-risk": "a job is expected to miss its deadline",
+    "efficiency": "every Monday: what the jobs of a user requested in the last week, and what they used",
 }
-"""The kinds of notices about one job. A rule sends them to the user of the job, unless the rule has other
+"""The kinds of notices about the jobs of one user. A rule sends them to this user, unless the rule has other
 recipients. Users may choose them for themselves."""
 
 CLUSTER_WORDS: Final[Mapping[str, str]] = {

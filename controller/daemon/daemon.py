@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -25,10 +26,11 @@ from controller.core.model.events.controller import PluginFailed
 from controller.core.model.events.event import Event
 from controller.core.model.inputs import Input, Refusal, Reply, Tick
 from controller.core.model.job import NEVER
-from controller.core.model.rows import Batch
+from controller.core.model.rows import Batch, UsageRow
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.rebalance.rebalancer import AUTO
 from controller.core.state.state import State
+from controller.core.state.usage_records import usage_rows
 from controller.daemon.agent_links import AgentLinks
 from controller.daemon.clock import WallClock
 from controller.daemon.recovery import recover
@@ -42,6 +44,7 @@ from controller.questions.start_estimation import start_estimates
 from controller.questions.workload_ends import WorkloadEnds, workload_ends
 from controller.store.errors import StoreFailure, StoreUnavailable
 from controller.store.store import Store
+from controller.store.usage import UsageSum
 from controller.user_turns import UserTurns
 from controller.watchers.counters import ControllerCounters
 from controller.watchers.data_paths import DataPathWatch
@@ -71,6 +74,10 @@ MAX_CRASHES_PER_MINUTE = 50
 """The controller stops after more crashes of the engine than this within a minute."""
 QUARANTINE_S = 60.0
 """Seconds for which an agent stays disconnected after its report has crashed the engine."""
+MOST_USERS = 10_000
+"""The most users that get a weekly notice about their jobs."""
+LARGEST_JOBS = 200
+"""The number of a user's jobs, those with the most GPU time, among which that notice looks for idle GPUs."""
 
 log = logging.getLogger("corral.daemon")
 
@@ -130,6 +137,8 @@ class Daemon:
             store.id,
             self.now,
             lambda rows: self._store_threads.write(lambda: store.commit(Batch((), (), (), tuple(rows)))),
+            lambda: self.state,
+            self._usage_of_week,
         )
         self._pipeline = pipeline
         """The scheduling pipeline at the last commit. After a crash, a new engine starts with it."""
@@ -464,6 +473,19 @@ class Daemon:
         for effect in effects:
             for order in effect.orders():
                 self.agents.send(order)
+
+    async def _usage_of_week(self, since: float, until: float, user: str) -> list[UsageSum]:
+        """Return the usage between two times, by user; with a user, that of the user's largest jobs."""
+        by, most = ("job", LARGEST_JOBS) if user else ("user", MOST_USERS)
+        running = self.running_usage_rows(self.now())
+        ask = partial(self.store.usage, by, since, until, most, running, user)
+        return (await self.report(ask))[0]
+
+    def running_usage_rows(self, now: float) -> list[UsageRow]:
+        """Return the use of running attempts up to `now`. The store counts only the part inside a window."""
+        use = self.agents.running_usage
+        jobs = (self.state.jobs[number] for _, number in self.state.releases)
+        return [row for job in jobs for row in usage_rows(job, now, use.of(job))]
 
     async def _commit(self, events: tuple[Event, ...]) -> None:
         """Write the events to the store, then publish the commit to hooks and event streams."""

@@ -15,16 +15,19 @@ from controller.config import Config
 from controller.core.lifecycle.failure_classes import FailureRule
 from controller.core.model.events.event import Event, JobEvent
 from controller.core.model.events.nodes import GpuHealthRecorded
+from controller.core.model.job import Job
 from controller.core.model.rows import NoteRow
 from controller.core.state.state import State
 from controller.notify.conditions import QUOTA_WORDS, Conditions
 from controller.notify.delivery import Delivery, deliver
 from controller.notify.job_mail import NO_MAIL, mail_words_of
+from controller.notify.limit_mails import LimitMails, limit_notice
 from controller.notify.messages import Message, Notice
 from controller.notify.notices import notices_of, words_of
 from controller.notify.outbox import MOST_NOTICES, Outbox, row_of
 from controller.notify.rules import NotifyRules, Route, Wish
 from controller.notify.sinks.delivery_error import DeliveryFailed
+from controller.notify.weekly_efficiency import WEEK_S, WORD, WeeklyEfficiency, WeekOf
 from controller.store.errors import StoreFailure
 from wire.codec import Malformed, decode, dumps, encode
 from wire.notify import NotifySettings
@@ -54,7 +57,15 @@ class Notifier:
     Cost: one dictionary lookup per event without a rule for it. Without rules and settings, nothing.
     """
 
-    def __init__(self, config: Config, store_id: str, now: Callable[[], float], write: Write) -> None:
+    def __init__(
+        self,
+        config: Config,
+        store_id: str,
+        now: Callable[[], float],
+        write: Write,
+        state: Callable[[], State],
+        week_of: WeekOf,
+    ) -> None:
         self.outbox = Outbox()
         self.settings: dict[str, NotifySettings] = {}
         self.rules = NotifyRules(config)
@@ -64,7 +75,10 @@ class Notifier:
         self._prefix = store_id[:8]
         self._now = now
         self._write = write
+        self._state = state
         self._conditions = Conditions()
+        self._limit_mails = LimitMails()
+        self._weekly = WeeklyEfficiency(week_of)
         self._prepared: list[Message] = []
         self._wanted: frozenset[str] = frozenset()
         self._sent: dict[tuple[str, str], int] = {}
@@ -84,6 +98,8 @@ class Notifier:
         self._prepared = []
         self.outbox.load(notes)
         self._conditions.load(notes)
+        self._limit_mails.load(notes)
+        self._weekly.load(notes)
         for note in notes:
             if note.kind == SETTINGS_NOTE and note.body is not None:
                 with suppress(Malformed, ValueError):
@@ -115,7 +131,8 @@ class Notifier:
                     routed.setdefault(route, []).append(notice)
         prefix = f"{self._prefix}-{last_seq + 1}"
         self._prepared = self._messages(routed, prefix, now)
-        return [*map(row_of, self._prepared), *self._conditions.take_changed()]
+        ended = self._limit_mails.observe(events, state) if self.rules.mail_sink else []
+        return [*map(row_of, self._prepared), *self._conditions.take_changed(), *ended]
 
     def committed(self) -> None:
         """Send the messages of the last prepare(), because their commit is on disk."""
@@ -134,6 +151,7 @@ class Notifier:
         self._config = config
         self.rules = NotifyRules(config)
         self._find_wanted()
+        self._limit_mails.look_again()
         self.delivery.adopt(config)
 
     async def close(self) -> None:
@@ -143,6 +161,53 @@ class Notifier:
             self._writer.cancel()
         with suppress(StoreFailure):
             await self.flush()
+
+    # --- notices that a time causes, and no event ---
+
+    async def send_due(self) -> None:
+        """Make the messages about times that have come: parts of time limits, and a new week. They are
+        written together with the rows that say so. Raises StoreFailure if they cannot be written.
+        """
+        now = self._now()
+        if self.rules.mail_sink:
+            await self._send_limit_mails(now)
+        if WORD in self._wanted:
+            monday = self.rules.next_digest("weekly", now) - WEEK_S
+            if self._weekly.is_due(monday):
+                notices = await self._weekly.notices(monday, now)
+                wanted = [(each, ()) for each in notices]
+                await self._send_timed(wanted, [self._weekly.sent(monday)], now)
+
+    async def _send_limit_mails(self, now: float) -> None:
+        found: list[tuple[Notice, tuple[Wish, ...]]] = []
+        rows: list[NoteRow] = []
+        jobs: list[Job] = []
+        for job, percent in self._limit_mails.due(self._state(), now):
+            jobs.append(job)
+            rows.append(self._limit_mails.told(job, percent))
+            wish = self.rules.mail_wish(job.spec.mail_user, job.user)
+            if wish is not None:
+                found.append((limit_notice(job, percent, now), (wish,)))
+        if rows:
+            try:
+                await self._send_timed(found, rows, now)
+            except BaseException:
+                for job in jobs:
+                    self._limit_mails.not_told(job)
+                raise
+
+    async def _send_timed(
+        self, notices: Iterable[tuple[Notice, tuple[Wish, ...]]], rows: Iterable[NoteRow], now: float
+    ) -> None:
+        """Write messages with these notices, and send them."""
+        routed: dict[Route, list[Notice]] = {}
+        for notice, wishes in notices:
+            for route in self.rules.routes(notice, self.settings, wishes, now):
+                routed.setdefault(route, []).append(notice)
+        messages = self._messages(routed, f"{self._prefix}-{uuid4().hex[:12]}", now)
+        await self._write([*map(row_of, messages), *rows])
+        self.outbox.add(messages)
+        self.delivery.wake()
 
     # --- called by the API ---
 
@@ -267,10 +332,11 @@ class Notifier:
     async def _write_outcomes(self) -> None:
         while True:
             await asyncio.sleep(WRITE_EVERY_S)
-            if self.outbox.changed:
-                try:
+            try:
+                await self.send_due()
+                if self.outbox.changed:
                     await self.flush()
-                except StoreFailure:
-                    continue
-                except Exception:
-                    log.exception("the outcomes of deliveries could not be written")
+            except StoreFailure:
+                continue
+            except Exception:
+                log.exception("notifications could not be written")

@@ -285,16 +285,22 @@ class Store:
         return self._jobs(query)
 
     def usage(
-        self, by: str, since: float, until: float, most: int, running: Sequence[UsageRow] = ()
+        self,
+        by: str,
+        since: float,
+        until: float,
+        most: int,
+        running: Sequence[UsageRow] = (),
+        user: str = "",
     ) -> tuple[list[UsageSum], int]:
         """Return the resources that attempts used in a time window, by user, project, queue or job (`by`),
         and the number of all such groups.
 
         Only the `most` groups with the most GPU time are returned. `running` is the usage of attempts that
-        have not ended.
+        have not ended. With `user` only the attempts of this user count.
         """
         with self._reading() as connection:
-            return report(connection, by, since, until, most, running)
+            return report(connection, by, since, until, most, running, user)
 
     def billed(
         self,

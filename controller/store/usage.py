@@ -64,18 +64,25 @@ class UsageSum:
 
 
 def report(
-    connection: Connection, by: str, since: float, until: float, most: int, running: Sequence[UsageRow]
+    connection: Connection,
+    by: str,
+    since: float,
+    until: float,
+    most: int,
+    running: Sequence[UsageRow],
+    user: str = "",
 ) -> tuple[list[UsageSum], int]:
     """Return the usage of the groups with the most GPU time, up to `most` groups, and the number of all
     groups.
 
-    `by` is "user", "project", "queue" or "job"; `running` is the usage of attempts that have not ended.
+    `by` is "user", "project", "queue" or "job"; `running` is the usage of attempts that have not ended. With
+    `user` only the attempts of this user count.
     """
-    parts = [_attempts(tables.usage, by, since, until), _days(by, since, until)]
+    parts = [_attempts(tables.usage, by, since, until, user), _days(by, since, until, user)]
     if running:
         table = running_table(connection)
         connection.execute(insert(table), [asdict(row) for row in running])
-        parts.append(_attempts(table, by, since, until))
+        parts.append(_attempts(table, by, since, until, user))
     rows = all_of(*parts).subquery()
     gpu_s = func.sum(rows.c.gpu_s)
     found = connection.execute(
@@ -100,7 +107,7 @@ def running_table(connection: Connection) -> Table:
     return _running
 
 
-def _attempts(table: Any, by: str, since: float, until: float) -> Select[Any]:
+def _attempts(table: Any, by: str, since: float, until: float, user: str) -> Select[Any]:
     column = table.c
     part = part_in(column.since, column.until, since, until)
     return select(
@@ -109,10 +116,10 @@ def _attempts(table: Any, by: str, since: float, until: float) -> Select[Any]:
         null().label("jobs"),
         *((column[name] * part).label(name) for name in ADDED),
         *(column[name].label(name) for name in GREATEST),
-    ).where(column.until >= since, column.since < until, part > 0)
+    ).where(column.until >= since, column.since < until, part > 0, *_of_user(column, user))
 
 
-def _days(by: str, since: float, until: float) -> Select[Any]:
+def _days(by: str, since: float, until: float, user: str) -> Select[Any]:
     column = tables.usage_days.c
     begin = column.day * DAY_S
     part = part_in(begin, begin + DAY_S, since, until)
@@ -122,7 +129,11 @@ def _days(by: str, since: float, until: float) -> Select[Any]:
         column.jobs.label("jobs"),
         *((column[name] * part).label(name) for name in ADDED),
         *(column[name].label(name) for name in GREATEST),
-    ).where(column.day > since / DAY_S - 1, column.day < until / DAY_S)
+    ).where(column.day > since / DAY_S - 1, column.day < until / DAY_S, *_of_user(column, user))
+
+
+def _of_user(column: Any, user: str) -> tuple[ColumnElement[bool], ...]:
+    return (column.user == user,) if user else ()
 
 
 def part_in(begin: Any, end: Any, since: float, until: float) -> ColumnElement[float]:

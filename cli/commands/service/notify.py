@@ -34,6 +34,7 @@ KINDS = {
     "failed": "mine.failed",
     "idle": "idle",
     "warned": "mine.warned",
+    "efficiency": "efficiency",
 }
 """The kinds of notices with a flag of their own, by the name of the flag."""
 
@@ -103,6 +104,10 @@ def me(
     warned: Annotated[
         bool, switch("--warned", "Send a notice before a job of yours reaches its time limit.")
     ] = False,
+    efficiency: Annotated[
+        bool,
+        switch("--efficiency", "Send a notice every Monday: what your jobs requested and what they used."),
+    ] = False,
     when: Annotated[
         list[str] | None,
         option(
@@ -143,7 +148,14 @@ def me(
 
     The kinds that you name replace those that you chose before. Other settings stay as they are.
     """
-    flags = {"started": started, "ended": ended, "failed": failed, "idle": idle, "warned": warned}
+    flags = {
+        "started": started,
+        "ended": ended,
+        "failed": failed,
+        "idle": idle,
+        "warned": warned,
+        "efficiency": efficiency,
+    }
     words = [word for name, word in KINDS.items() if flags[name]] + list(when or [])
     for word in words:
         if word not in JOB_WORDS:

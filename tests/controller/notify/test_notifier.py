@@ -13,6 +13,7 @@ from controller.core.model.rows import NoteRow
 from controller.notify.messages import Message
 from controller.notify.notifier import Notifier
 from controller.notify.rules import NotifyRules
+from controller.store.usage import UsageSum
 from tests.engine_harness import EngineHarness, spec
 from wire.cluster.quota import Limits, Quota
 from wire.notify import NotifySettings
@@ -41,9 +42,27 @@ class Commits:
         self.harness = EngineHarness(**limits) if limits else EngineHarness()
         self.harness.now = MONDAY_NOON
         self.harness.join("n1", gpus=8)
-        self.notifier = Notifier(load_text(text, "scheduler.toml"), "store", lambda: self.harness.now, write)
+        self.written: list[NoteRow] = []
+        self.weeks: dict[str, list[UsageSum]] = {}
+        self.notifier = Notifier(
+            load_text(text, "scheduler.toml"),
+            "store",
+            lambda: self.harness.now,
+            self.write,
+            lambda: self.harness.state,
+            self.week_of,
+        )
         self._seen = len(self.harness.events)
         self.rows: list[NoteRow] = []
+
+    async def write(self, rows: Sequence[NoteRow]) -> None:
+        """Keep the rows in memory, because these tests need no database."""
+        self.written += rows
+
+    async def week_of(self, since: float, until: float, user: str) -> list[UsageSum]:
+        """Return the usage that the test has set: of all users, or of the jobs of one user."""
+        assert until - since == 7 * 86_400
+        return self.weeks[user]
 
     def commit(self) -> list[Message]:
         """Commit the events since the last call, and return their messages."""
@@ -59,10 +78,6 @@ class Commits:
         self.harness.tick()
         self.harness.start(job)
         self.harness.exit(job, 3)
-
-
-async def write(rows: Sequence[NoteRow]) -> None:
-    """Write nothing, because these tests need no database."""
 
 
 def test_the_owner_gets_one_notice_of_a_failed_job_in_the_row_of_the_commit() -> None:

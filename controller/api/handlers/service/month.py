@@ -10,7 +10,6 @@ from functools import partial
 from zoneinfo import ZoneInfo
 
 from controller.api.handlers.service.reports import accounted_window
-from controller.api.handlers.service.usage import running_usage
 from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.core.accounting.hours import QueueFigures
@@ -34,7 +33,7 @@ async def show(call: Call) -> MonthReport:
     only = {name: call.query[name] for name in BY if call.query[name]}
     async with daemon.report_turns.turn(call.caller.user):
         await daemon.settled()
-        running = running_usage(call, daemon.now())
+        running = daemon.running_usage_rows(daemon.now())
         times, jobs = await daemon.report(partial(daemon.store.billed, by, since, until, only, running))
     state = daemon.state
     off_queue = _off_queue(state, since, until)

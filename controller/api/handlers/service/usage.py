@@ -6,8 +6,6 @@ from functools import partial
 
 from controller.api.server.errors import rejected
 from controller.api.server.request import Call
-from controller.core.model.rows import UsageRow
-from controller.core.state.usage_records import usage_rows
 from controller.store.usage import UsageSum
 from wire.api.reports import StintList, StintView, UsageList, UsageView
 
@@ -23,17 +21,10 @@ async def show(call: Call) -> UsageList:
     daemon = call.daemon
     async with daemon.report_turns.turn(call.caller.user):
         await daemon.settled()
-        running = running_usage(call, until if call.query["until"] is None else daemon.now())
+        running = daemon.running_usage_rows(until if call.query["until"] is None else daemon.now())
         ask = partial(daemon.store.usage, by, since, until, call.query["limit"], running)
         sums, total = await daemon.report(ask)
     return UsageList(tuple(map(_view, sums)), since, until, total)
-
-
-def running_usage(call: Call, now: float) -> list[UsageRow]:
-    """Return the use of running attempts up to `now`. The store counts only the part inside a window."""
-    state, use = call.daemon.state, call.daemon.agents.running_usage
-    jobs = (state.jobs[number] for _, number in state.releases)
-    return [row for job in jobs for row in usage_rows(job, now, use.of(job))]
 
 
 def _view(each: UsageSum) -> UsageView:

@@ -1,0 +1,157 @@
+"""Finds when running jobs have used 50, 80 or 90 % of their time limits, for --mail-type=TIME_LIMIT_90."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from controller.core.model.events.attempts import AttemptStarted, JobEnded, MembersStarted
+from controller.core.model.events.event import Event
+from controller.core.model.events.queued import JobEdited
+from controller.core.model.job import NEVER, Job
+from controller.core.model.rows import NoteRow
+from controller.core.state.state import State
+from controller.notify.messages import Notice
+from controller.notify.notices import job_notice
+from wire.names import JobState
+from wire.text import duration
+
+LIMIT_NOTE = "notify-limit"
+"""The kind of the database rows with the part of the limit about which mail was sent."""
+PERCENT: Final[Mapping[str, int]] = {"TIME_LIMIT_90": 90, "TIME_LIMIT_80": 80, "TIME_LIMIT_50": 50}
+
+
+class LimitMails:
+    """The times at which jobs reach the parts of their limits about which they want mail.
+
+    1. When such a job starts, or gets another time limit, push the time of its next part on a heap.
+    2. `due` yields the jobs whose time has come, with the largest part that each has reached. A job that runs
+       again after a requeue begins with the first part.
+    3. `told` remembers the part, before the next job is taken from `due`. Its row is written together with
+       the message, and deleted after the job has ended, so a restart repeats no mail and loses none.
+
+    An array without ARRAY_TASKS gets one mail for each part, for the first element that reaches it.
+    Cost: O(log such jobs) for each start; nothing for other jobs.
+    """
+
+    def __init__(self) -> None:
+        self._planned: list[tuple[float, int]] = []
+        self._told: dict[int, tuple[int, int]] = {}
+        """(attempt, percent) by job, or by array if the whole array gets one mail."""
+        self._ended: dict[int, None] = {}
+        self._loaded = False
+
+    def load(self, notes: Iterable[NoteRow]) -> None:
+        """Replace what was told by the stored rows, and look at all running jobs again."""
+        self._told.clear()
+        self._ended.clear()
+        for note in notes:
+            if note.kind == LIMIT_NOTE and note.body is not None:
+                attempt, percent = map(int, note.body.split())
+                self._told[int(note.name)] = attempt, percent
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Look at all running jobs before the next mail, because mail may have been off until now."""
+        self._loaded = False
+
+    def observe(self, events: Iterable[Event], state: State) -> list[NoteRow]:
+        """Plan the mails of jobs that have started. Return the rows of ended jobs, which are deleted."""
+        for event in events:
+            if isinstance(event, AttemptStarted | MembersStarted | JobEdited):
+                self._plan(state.jobs[event.job])
+            elif isinstance(event, JobEnded) and self._told:
+                job = state.jobs[event.job]
+                if _key(job) in self._told and not any(
+                    _is_live(each, state) for each in _members(job, state)
+                ):
+                    self._ended[_key(job)] = None
+        rows = [NoteRow(LIMIT_NOTE, str(key), None) for key in self._ended]
+        for key in self._ended:
+            self._told.pop(key, None)
+        self._ended.clear()
+        return rows
+
+    def due(self, state: State, now: float) -> Iterator[tuple[Job, int]]:
+        """Yield the jobs that have reached a part of their limit, and this part in percent."""
+        if not self._loaded:
+            self._loaded = True
+            self._planned.clear()
+            for job in state.live():
+                self._plan(job)
+            self._ended.update((key, None) for key in self._told if not _any_live(key, state))
+        while self._planned and self._planned[0][0] <= now:
+            found = state.jobs.get(heapq.heappop(self._planned)[1])
+            if found is None:
+                continue
+            reached = [each for each in self._parts(found) if _at(found, each) <= now]
+            if reached:
+                yield found, max(reached)
+            else:
+                self._plan(found)
+
+    def told(self, job: Job, percent: int) -> NoteRow:
+        """Remember the mail about a part, plan the next part, and return the row to write with the mail."""
+        self._told[_key(job)] = job.attempt, percent
+        self._plan(job)
+        return NoteRow(LIMIT_NOTE, str(_key(job)), f"{job.attempt} {percent}")
+
+    def not_told(self, job: Job) -> None:
+        """Try a mail again, because its rows could not be written."""
+        self._told.pop(_key(job), None)
+        self._plan(job)
+
+    def _plan(self, job: Job) -> None:
+        if job.spec.mail_types:
+            parts = self._parts(job)
+            at = min((_at(job, percent) for percent in parts), default=NEVER)
+            if at < NEVER:
+                heapq.heappush(self._planned, (at, job.id))
+
+    def _parts(self, job: Job) -> list[int]:
+        """Return the parts of the limit about which the job has not had mail, in percent."""
+        wanted = [PERCENT[each] for each in job.spec.mail_types if each in PERCENT]
+        attempt, told = self._told.get(_key(job), (0, 0))
+        whole_array = _key(job) != job.id
+        return [each for each in wanted if each > told or (attempt != job.attempt and not whole_array)]
+
+
+def limit_notice(job: Job, percent: int, now: float) -> Notice:
+    """Return the notice that a job has used a part of its time limit."""
+    left = duration(max(0.0, (job.started_at or now) + job.limit - now))
+    return job_notice(
+        f"time-limit.{percent}",
+        now,
+        job,
+        f"job {{job}} has used {percent} % of its time limit",
+        f"Job {{job}} ({{name}}) has used {percent} % of its time limit of {duration(job.limit)}; {left} are "
+        "left.",
+        "Ask for more time: corral job set {job} --time TIME",
+    )
+
+
+def _at(job: Job, percent: int) -> float:
+    if job.state is not JobState.RUNNING or job.started_at is None or job.limit >= NEVER:
+        return NEVER
+    return job.started_at + job.limit * percent / 100
+
+
+def _key(job: Job) -> int:
+    return job.id if job.array is None or "ARRAY_TASKS" in job.spec.mail_types else job.array
+
+
+def _members(job: Job, state: State) -> Iterable[int]:
+    """Return the jobs that share the mail of this job, the last one first."""
+    if job.array is None or "ARRAY_TASKS" in job.spec.mail_types:
+        return (job.id,)
+    return reversed(state.arrays.get(job.array, {0: job.id}).values())
+
+
+def _any_live(key: int, state: State) -> bool:
+    return any(_is_live(each, state) for each in (key, *state.arrays.get(key, {}).values()))
+
+
+def _is_live(number: int, state: State) -> bool:
+    job = state.jobs.get(number)
+    return job is not None and not job.state.terminal
