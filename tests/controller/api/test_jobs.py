@@ -72,16 +72,14 @@ async def test_hold_release_and_cancel(api: RunningController) -> None:
         assert (status, problem["code"]) == (409, "conflict")
 
 
-@pytest.mark.parametrize(
-    "label", ["7", "1_0", "x", "-1", "%00", "1_", "_1", "9" * 40, "..%2f..", "1%0a", "%ff"]
-)
 @pytest.mark.parametrize("action", ["", "/cancel", "/hold", "/release", "/logs"])
-async def test_unknown_job_is_not_found(api: RunningController, label: str, action: str) -> None:
+async def test_unknown_job_is_not_found(api: RunningController, action: str) -> None:
     await api.submit()
     ask = api.get if action in ("", "/logs") else api.post
-    status, problem = await ask(f"/v1/jobs/{label}{action}")
-    assert (status, problem["code"]) == (404, "not_found")
-    assert problem["message"].isprintable()
+    for label in ["7", "1_0", "x", "-1", "%00", "1_", "_1", "9" * 40, "..%2f..", "1%0a", "%ff"]:
+        status, problem = await ask(f"/v1/jobs/{label}{action}")
+        assert (label, status, problem["code"]) == (label, 404, "not_found")
+        assert problem["message"].isprintable(), label
 
 
 async def test_jobs_are_listed_page_by_page(api: RunningController) -> None:

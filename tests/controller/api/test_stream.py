@@ -18,6 +18,7 @@ from controller import commit_feed
 from controller.api.server import event_stream
 from controller.core.model import inputs
 from tests.controller.api.running_controller import RunningController, start_controller
+from tests.limits import PATIENCE_S
 from wire.agent.reports import GpuReport, GpuSample
 
 
@@ -229,7 +230,8 @@ async def test_many_readers_of_the_journal_do_not_delay_requests(
     api: RunningController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request waits for a few parts of the journal, not for one part of each reader."""
-    await api.submit(array="0-2999", hold=True)
+    jobs, readers = 2_000, 20
+    await api.submit(array=f"0-{jobs - 1}", hold=True)
     rendered = 0
     render = event_stream.EventStreams.render_entries
 
@@ -240,12 +242,11 @@ async def test_many_readers_of_the_journal_do_not_delay_requests(
         return data
 
     monkeypatch.setattr(event_stream.EventStreams, "render_entries", counted)
-    readers = 60
-    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(120.0):
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
         messages = [await stack.enter_async_context(listening(api, after=0)) for _ in range(readers)]
-        reading = [asyncio.create_task(_read_to(each, 3_000)) for each in messages]
+        reading = [asyncio.create_task(_read_to(each, jobs)) for each in messages]
         waits = []
-        while rendered < readers * 1_000:
+        while rendered < readers * jobs // 3:
             before = rendered
             assert (await api.get("/v1/health"))[0] == 200
             waits.append(rendered - before)
