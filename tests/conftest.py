@@ -62,6 +62,13 @@ WAITS = (
     "tests/oracle/",
 )
 """Folders of slow tests that mostly wait for processes."""
+LONG_FILES = (
+    "tests/clients/",
+    "tests/controller/api/",
+    "tests/controller/core/test_determinism.py",
+    "tests/test_",
+)
+"""Files whose tests together take many seconds. They begin early too, so that the last files are short."""
 
 
 TOGETHER = {
@@ -103,7 +110,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if len(items) > 1_000:  # a part of the tests keeps its order
         files = list(dict.fromkeys(_file(item.nodeid) for item in items))
         place = {}
-        for folders in (COMPUTES, WAITS):
+        for folders in (COMPUTES, WAITS, LONG_FILES):
             found = [file for file in files if file.startswith(folders)]
             place.update((file, number / len(found)) for number, file in enumerate(found))
         items.sort(key=lambda item: place.get(_file(item.nodeid), 1.0))
