@@ -17,7 +17,7 @@ from agent.attempts.attempt_states import NODE_UNFIT, AttemptStates
 from agent.attempts.cpu_allocation import CpuAllocator
 from agent.attempts.launch_spec import LaunchSpec
 from agent.attempts.log_retention import SettledLogs
-from agent.attempts.signal_receivers import receivers
+from agent.attempts.signal_receivers import receivers, tasks_of_step
 from agent.attempts.spool import AttemptKey, Spool, SpooledAttempt, format_key, parse_key
 from agent.attempts.start_order import CannotLaunch, HostUnfit, LaunchBuilder, UnixAccounts
 from agent.attempts.usage_reporter import UsageReporter
@@ -31,9 +31,12 @@ from agent.interactive.exec_sessions import CannotExec, ExecSessions
 from agent.interactive.health_checks import HealthChecks
 from agent.interactive.log_reader import POLL_S, LogReader, with_tail
 from agent.isolation import container_supervision
+from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.isolation.cgroup_detection import HostCgroups
 from agent.isolation.container_runtimes import ContainerRuntime
 from agent.isolation.scratch import ScratchArea
+from agent.steps.records import StepRecords
+from agent.steps.step_server import StepServer
 from agent.supervisor import log_rotation, process_tree
 from agent.supervisor.fork_server_client import ForkServerClient
 from agent.supervisor.supervisor_watch import HAS_PIDFD, SupervisorWatch
@@ -54,6 +57,7 @@ from wire.agent.orders import (
     Save,
     Settle,
     ShellInput,
+    ShellSignal,
     ShellTaken,
     Signal,
     SignalTo,
@@ -62,7 +66,8 @@ from wire.agent.orders import (
     StopReading,
     TimeLimit,
 )
-from wire.agent.reports import AttemptStatus, GpuReport, Hello, Pong, Report
+from wire.agent.reports import AttemptStatus, GpuReport, Hello, Pong, Report, ShellEnded, ShellOutput
+from wire.agent.steps import StepCall, StepNumber
 
 AUDIT_INTERVAL_S = 60.0 if HAS_PIDFD else 1.0
 """Seconds between two checks that all supervisors still run. Without pidfd, only this check detects that a
@@ -150,6 +155,16 @@ class Agent:
         )
         self.logs = LogReader(spool, self.attempts.has_ended, channel)
         self.exec_sessions = ExecSessions(self.loop, channel, self._exec_spec, self.attempts.has_ended)
+        self.steps = StepRecords(spool, self.loop, channel.send, self.attempts.has_ended)
+        self.step_server = StepServer(
+            str(spool.root),
+            self.loop,
+            self.steps,
+            channel.send,
+            self._rank_of,
+            self._processes_of,
+            self._kill_tasks,
+        )
         self.health_checks = HealthChecks(
             self.loop, self.attempts.running_order, self._exec_spec, self._user_spec, self.channel.send
         )
@@ -200,6 +215,11 @@ class Agent:
             ShellTaken: self.exec_sessions.acknowledge,
             ResizeShell: self.exec_sessions.resize,
             CloseShell: self.exec_sessions.close,
+            ShellSignal: self.exec_sessions.send_signal,
+            ShellOutput: self.step_server.take_answer,
+            ShellEnded: self.step_server.take_answer,
+            StepNumber: self.step_server.take_answer,
+            StepCall: self.step_server.take_call,
             Ping: self._answer_ping,
             Leave: self._leave,
         }
@@ -221,6 +241,7 @@ class Agent:
             key = (found.status.job, found.status.attempt)
             supervisor = self.spool.supervisor_pid(key)
             self.attempts.adopt(self._intact(key, found), supervisor)
+            self.steps.adopt(key)
             if supervisor is not None:
                 with suppress(OSError):
                     self.cpus.adopt(key, sorted(os.sched_getaffinity(supervisor)))
@@ -230,7 +251,7 @@ class Agent:
         the hello (the first message to the controller).
         """
         measured = map(self.usage.with_usage, self.attempts.unsettled())
-        return tuple(with_tail(self.spool, each) for each in measured)
+        return tuple(with_tail(self.spool, self.steps.with_steps(each)) for each in measured)
 
     def serve(self, hello: Hello) -> None:
         """Send the hello (the first message to the controller). Then run the loop until the connection is
@@ -238,6 +259,9 @@ class Agent:
         """
         self.channel.send(hello)
         self._perform(self.attempts.resume())
+        self.steps.report_all()
+        self.step_server.mark_key = self.spool.mark_key
+        self.step_server.listen()
         self.loop.on_readable(self.spool.hints, self._read_hints)
         self.loop.on_readable(self.channel.source, self._receive)
         self.loop.on_readable(self.fork_server.fileno(), self._fork_server_ended)
@@ -311,7 +335,29 @@ class Agent:
             processes = container_supervision.job_processes(spec, processes)
         if frame.to is not SignalTo.HANDLERS:
             processes += self.exec_sessions.processes(key)
+        if frame.step is not None:
+            self.step_server.signal(frame)
+            process_tree.send_signal(tasks_of_step(processes, frame.step), number)
+            return
         process_tree.send_signal(receivers(supervisor, processes, number, frame.to), number)
+
+    def _rank_of(self, key: AttemptKey) -> Optional[int]:
+        """Return the index of this node among the nodes of an attempt; None if it does not run here."""
+        order = self.attempts.running_order(key)
+        return None if order is None else order.rank
+
+    def _processes_of(self, key: AttemptKey) -> list[int]:
+        """Return the processes of an attempt, with those of its exec commands."""
+        supervisor = self.spool.supervisor_pid(key)
+        found = self.exec_sessions.processes(key)
+        if supervisor is not None:
+            found += process_tree.descendants(supervisor)
+        return found + AttemptCgroup(self.launches.cgroups.parts(format_key(key), None, 0)).members()
+
+    def _kill_tasks(self, key: AttemptKey, step: int) -> None:
+        """Kill the tasks of a step whose srun was killed."""
+        if self.attempts.has_ended(key) is False:
+            process_tree.send_signal(tasks_of_step(self._processes_of(key), step), signal.SIGKILL)
 
     def _extend_limit(self, frame: TimeLimit) -> None:
         """Write the longer time limit for the supervisor, which reads it when the old limit is reached."""
@@ -533,7 +579,8 @@ class Agent:
         again.
         """
         status = action.report.status
-        self.channel.send(Report(with_tail(self.spool, self.usage.with_usage(status))))
+        status = self.steps.with_steps(self.usage.with_usage(status))
+        self.channel.send(Report(with_tail(self.spool, status)))
         if status.pid is not None and status.ended_at is None:
             self.health_checks.watch((status.job, status.attempt))
             self.saver.watch((status.job, status.attempt))
@@ -570,6 +617,7 @@ class Agent:
         for surplus in self.settled_logs.take_surplus(time.time(), self.attempts.user(key)):
             self._perform(self.attempts.forget(surplus))
         self.usage.forget(key)
+        self.steps.forget(key)
         self.clean.discard(key)
 
     def _delete_logs(self, action: actions.DeleteLogs) -> None:

@@ -13,14 +13,23 @@ def receivers(supervisor: int, processes: list[int], number: int, to: SignalTo) 
     if to is SignalTo.HANDLERS:
         return process_tree.with_handler(processes, number)
     scripts = process_tree.children(supervisor)
-    steps = [pid for pid in processes if pid not in scripts and _is_task(pid)]
+    steps = [pid for pid in processes if pid not in scripts and _step(pid)]
     return {SignalTo.BATCH: scripts, SignalTo.STEPS: steps, SignalTo.FULL: [*scripts, *steps]}[to]
 
 
-def _is_task(pid: int) -> bool:
-    """Return whether the process belongs to a task of srun, which marks the environment of its tasks."""
+def tasks_of_step(processes: list[int], step: int) -> list[int]:
+    """Return those of the attempt's processes that belong to tasks of the step with this number."""
+    return [pid for pid in processes if _step(pid).rpartition(".")[2] == str(step)]
+
+
+def _step(pid: int) -> str:
+    """Return the step of a process, such as 7.0; empty if it belongs to none. srun marks the environment of
+    its tasks.
+    """
+    start = f"{STEP_VARIABLE}=".encode()
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return any(each.startswith(f"{STEP_VARIABLE}=".encode()) for each in file.read().split(b"\0"))
+            found = [each for each in file.read().split(b"\0") if each.startswith(start)]
     except OSError:
-        return False  # The process has ended.
+        return ""  # The process has ended.
+    return found[0][len(start) :].decode("ascii", "replace") if found else ""

@@ -6,6 +6,7 @@ import fcntl
 import os
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
@@ -20,7 +21,7 @@ from agent.attempts.spool import AttemptKey, format_key
 from agent.controller_channel import Channel
 from agent.event_loop import EventLoop
 from agent.supervisor import process_tree
-from wire.agent.orders import CloseShell, OpenShell, ResizeShell, ShellInput, ShellTaken
+from wire.agent.orders import CloseShell, OpenShell, ResizeShell, ShellInput, ShellSignal, ShellTaken
 from wire.agent.reports import ShellEnded, ShellOutput
 from wire.program_parts import COMMAND_IN_JOB
 
@@ -30,6 +31,8 @@ WINDOW_BYTES = 1 << 20
 read, so that the command blocks.
 """
 MAX_SESSIONS = 64
+MAX_STEP_TASKS = 512
+"""The most tasks of srun from other nodes. They are not counted in MAX_SESSIONS."""
 _CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 _KILLED_CHECKS = 20
 """After a command was killed, its session waits this many checks for the end of the job. If the job has
@@ -49,10 +52,24 @@ class _Session:
     sink: int
     sources: dict[int, str]
     terminal: bool
+    step: bool = False
+    pmi: int = -1
     credit: int = WINDOW_BYTES
+    cpu_s: float = 0.0
+    max_rss_kib: int = 0
     waiting: bytearray = field(default_factory=bytearray)
     finished: bool = False
     checks_since_killed: int = 0
+
+    def poll(self) -> bool:
+        """Return whether the command has exited. Note what it and its ended descendants have used."""
+        if self.process.returncode is not None:
+            return True
+        ended, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if ended:
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            self.cpu_s, self.max_rss_kib = usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+        return bool(ended)
 
 
 class ExecSessions:
@@ -91,8 +108,10 @@ class ExecSessions:
         """
         key = (order.job, order.attempt)
         try:
-            if len(self._open) >= MAX_SESSIONS:
-                raise CannotExec(f"{MAX_SESSIONS} exec commands run on this node already; end one of them")
+            same = sum(each.step is order.step for each in self._open.values())
+            if same >= (MAX_STEP_TASKS if order.step else MAX_SESSIONS):
+                kind = "tasks of srun from other nodes" if order.step else "exec commands"
+                raise CannotExec(f"{same} {kind} run on this node already; end one of them")
             launch = self._prepare(key, order.command, order.term if order.tty else "")
             session = _start_on_terminal(order, launch) if order.tty else _start_on_pipes(order, launch)
         except (CannotExec, OSError) as error:
@@ -107,7 +126,11 @@ class ExecSessions:
 
     def write(self, frame: ShellInput) -> None:
         session = self._open.get(frame.request)
-        if session is not None and session.sink >= 0:
+        if session is not None and frame.pmi:
+            # Messages of PMI are short, and a program waits for each answer.
+            with suppress(OSError):
+                os.write(session.pmi, b64decode(frame.data))
+        elif session is not None and session.sink >= 0:
             session.waiting += b64decode(frame.data)
             session.finished = session.finished or frame.end
             self._flush(session)
@@ -139,6 +162,11 @@ class ExecSessions:
         session = self._open.get(frame.request)
         if session is not None and session.terminal:
             _resize(session.sink, frame.rows, frame.columns)
+
+    def send_signal(self, frame: ShellSignal) -> None:
+        session = self._open.get(frame.request)
+        if session is not None and session.process.returncode is None:
+            process_tree.send_signal([session.process.pid], signal.Signals[f"SIG{frame.signal}"].value)
 
     def close(self, frame: CloseShell) -> None:
         """End a session, because its client has closed the connection."""
@@ -181,6 +209,8 @@ class ExecSessions:
         del session.sources[source]
         if source != session.sink:
             os.close(source)
+        if source == session.pmi:
+            session.pmi = -1
 
     def _flush(self, session: _Session) -> None:
         try:
@@ -200,7 +230,7 @@ class ExecSessions:
         for session in list(self._open.values()):
             if self._has_ended(session.key) is not False:
                 self._end(session, "the job has ended, and the command with it")
-            elif session.process.poll() is not None and not any(map(_readable, session.sources)):
+            elif session.poll() and not any(map(_readable, session.sources)):
                 session.checks_since_killed += 1
                 if session.process.returncode >= 0 or session.checks_since_killed > _KILLED_CHECKS:
                     self._finish(session)
@@ -236,6 +266,8 @@ class ExecSessions:
         del self._open[session.request]
         code = session.process.returncode
         ended = ShellEnded(session.request, code) if code >= 0 else ShellEnded(session.request, signal=-code)
+        if session.step:
+            ended = replace(ended, cpu_s=round(session.cpu_s, 3), max_rss_kib=session.max_rss_kib)
         self._channel.send(replace(ended, error=why))
 
 
@@ -256,7 +288,16 @@ def _start_on_terminal(order: OpenShell, launch: LaunchSpec) -> _Session:
 
 
 def _start_on_pipes(order: OpenShell, launch: LaunchSpec) -> _Session:
-    process = spawn_in_job(launch, "", subprocess.PIPE, subprocess.PIPE, subprocess.PIPE)
+    ours, theirs = _pmi_sockets(launch) if order.pmi else (-1, -1)
+    try:
+        process = spawn_in_job(launch, "", subprocess.PIPE, subprocess.PIPE, subprocess.PIPE, theirs)
+    except OSError:
+        if ours >= 0:
+            os.close(ours)
+        raise
+    finally:
+        if theirs >= 0:
+            os.close(theirs)
     descriptors = []
     for pipe in (process.stdin, process.stdout, process.stderr):
         assert pipe is not None
@@ -264,16 +305,28 @@ def _start_on_pipes(order: OpenShell, launch: LaunchSpec) -> _Session:
         pipe.close()
         os.set_blocking(descriptors[-1], False)
     sink, out, err = descriptors
-    return _Session(
-        order.request, (order.job, order.attempt), process, sink, {out: "stdout", err: "stderr"}, False
-    )
+    sources = {out: "stdout", err: "stderr"}
+    if ours >= 0:
+        sources[ours] = "pmi"
+    key = (order.job, order.attempt)
+    return _Session(order.request, key, process, sink, sources, False, order.step, ours)
+
+
+def _pmi_sockets(launch: LaunchSpec) -> tuple[int, int]:
+    """Return two connected descriptors, the first for the agent. The command gets the second as PMI_FD."""
+    pair = socket.socketpair()
+    ours, theirs = (each.detach() for each in pair)
+    os.set_blocking(ours, False)
+    launch.env["PMI_FD"] = str(theirs)
+    return ours, theirs
 
 
 def spawn_in_job(
-    launch: LaunchSpec, terminal: str, stdin: int, stdout: int, stderr: int
+    launch: LaunchSpec, terminal: str, stdin: int, stdout: int, stderr: int, extra: int = -1
 ) -> subprocess.Popen[bytes]:
     """Start a command with the user, environment and cgroups of a running job. `terminal` is not empty if
-    `stdin` is a terminal. Raise OSError if the process cannot be created.
+    `stdin` is a terminal. The command inherits the descriptor `extra`, too. Raise OSError if the process
+    cannot be created.
     """
     source, sink = os.pipe()
     try:
@@ -285,7 +338,7 @@ def spawn_in_job(
             cwd="/",
             env={"LANG": "C.UTF-8"},
             start_new_session=True,
-            pass_fds=(source,),
+            pass_fds=(source,) if extra < 0 else (source, extra),
         )
     finally:
         os.close(source)

@@ -232,6 +232,15 @@ def start_ticks(pid: int) -> int | None:
         return None
 
 
+def runs_since(pid: int, ticks: int) -> bool:
+    """Return whether the process that started at this time still runs. A zombie does not run."""
+    try:
+        fields = _stat(pid)
+    except (OSError, ValueError):
+        return False
+    return fields[0] != "Z" and int(fields[19]) == ticks
+
+
 def _stat(pid: int) -> list[str]:
     """Return the fields of /proc/<pid>/stat after the process name: state, parent, process group, session,
     …

@@ -7,18 +7,20 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 
 from cli.slurm.batch_job import BatchRequest, allocation
 from cli.slurm.programs import SlurmError
 from cli.slurm.refusals import submit_refused
-from cli.slurm.step_counter import ALLOCATION_VARIABLE, counter_file
 from wire.api.jobs import JobView, ShellRequest
 from wire.cluster.hostlist import fold_hostlist
 from wire.http.client import Client, Refused, Unreachable
 
+ALLOCATION_VARIABLE = "CORRAL_ALLOCATION"
+"""A random text in the environments of an allocation's job and of the command of salloc. Only the user can
+read it.
+"""
 _HOLDER = (
     f'f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; mkfifo -m 600 "$f" || exit 1; '
     'read -r code < "$f"; rm -f "$f"; exit "${code:-0}"'
@@ -100,8 +102,6 @@ class Allocation:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        with suppress(OSError):
-            os.unlink(counter_file(self.variables))
         if kind is not None:
             self._cancel()
             return

@@ -80,6 +80,11 @@ def main(words: list[str]) -> int:
     if not ids and not filtered:
         raise SlurmError("No job identification provided")
     with Client() as client:
+        steps = [(job, int(step)) for job, step in ids if step.isdigit()]
+        code = max([_step(client, job, step, number, arguments) for job, step in steps], default=0)
+        ids = [(job, step) for job, step in ids if not step.isdigit()]
+        if steps and not ids:
+            return code
         unknown: list[str] = []
         jobs = [job for job, _ in ids]
         if filtered or arguments.has("interactive"):
@@ -88,7 +93,7 @@ def main(words: list[str]) -> int:
             jobs = [job for job in jobs if not arguments.has("interactive") or _confirmed(job)]
         for job in unknown:
             print(f"scancel: error: Kill job error on job id {job}: {_UNKNOWN}", file=sys.stderr)
-        code = 1 if unknown else 0
+        code = 1 if unknown else code
         if not jobs:
             return code
         if number in (None, signal.SIGKILL):
@@ -237,3 +242,22 @@ def _send(client: Client, jobs: list[str], number: signal.Signals, arguments: Ar
             print(f"scancel: error: Kill job error on job id {job}: {why}", file=sys.stderr)
             code = 1
     return code
+
+
+def _step(client: Client, job: str, step: int, number: signal.Signals | None, arguments: Arguments) -> int:
+    """Cancel a step, or send a signal to its tasks. Returns 1 if there is no such step."""
+    if arguments.has("verbose"):
+        print(
+            f"scancel: {f'Signal {number.value} to' if number else 'Terminating'} step {job}.{step}",
+            file=sys.stderr,
+        )
+    name = (number or signal.SIGKILL).name.removeprefix("SIG")
+    try:
+        client.signal_step(job, step, name, cancel=number in (None, signal.SIGKILL))
+    except Refused as error:
+        why = {"not_allowed": _DENIED, "not_found": _UNKNOWN, "conflict": _UNKNOWN}.get(
+            error.problem.code, error.problem.message
+        )
+        print(f"scancel: error: Kill job error on job step id {job}.{step}: {why}", file=sys.stderr)
+        return 1
+    return 0

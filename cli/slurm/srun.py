@@ -6,15 +6,19 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
 from cli.slurm.programs import VERSION, SlurmError
-from cli.slurm.step_counter import counter_file
-from cli.slurm.step_layout import StepLayout, layout, step_variables, task_variables
-from cli.slurm.step_tasks import StepTasks, TaskCommand
+from cli.slurm.steps.agent_link import AgentLink
+from cli.slurm.steps.layout import StepLayout, layout, step_variables, task_variables
+from cli.slurm.steps.links import ApiLink, LinkLost, StepLink, open_link
+from cli.slurm.steps.tasks import StepTasks, TaskCommand
 from cli.spec.sbatch_options import JOB_OPTIONS
-from wire.cluster.hostlist import expand_hostlist
+from wire.cluster.hostlist import expand_hostlist, fold_hostlist
+from wire.job.steps import Step
 
 STEP_OPTIONS = (
     Option("bcast", "", Value.OPTIONAL),
@@ -62,16 +66,19 @@ def main(words: list[str]) -> int:
     if arguments.has("version"):
         print(VERSION)
         return 0
+    mpi = arguments.last("mpi") or os.environ.get("SLURM_MPI_TYPE", "")
+    if mpi == "list":
+        print("MPI plugin types are...\n\tnone\n\tpmi1\n\tpmi2")
+        return 0
+    if mpi not in ("", "none", "pmi1", "pmi2"):
+        raise SlurmError(
+            f"Corral has no --mpi={mpi}. Programs of MPICH start with --mpi=pmi1; start others with mpirun."
+        )
     if not arguments.words:
         raise SlurmError("fatal: No command given to execute.")
     if ":" in arguments.words or arguments.has("het-group"):
         raise SlurmError(
             "Corral has no heterogeneous jobs. Submit a job for each kind of node, with --dependency=after."
-        )
-    if arguments.last("mpi") not in ("", "none", "list"):
-        print(
-            f"srun: warning: --mpi={arguments.last('mpi')} has no effect: use the launcher of MPI",
-            file=sys.stderr,
         )
     environment = dict(os.environ)
     job = arguments.last("jobid") or environment.get("SLURM_JOB_ID", "")
@@ -106,9 +113,12 @@ def run_step(arguments: Arguments, job: str, nodes: list[str], environment: dict
         return _in_terminal(arguments, job, step, environment)
     umask = os.umask(0o077)
     os.umask(umask)
-    # An allocation of this srun has only this step.
-    number = _next_step(environment) if "SLURM_JOB_ID" in os.environ else 0
+    planned = _step(arguments, step, environment)
+    link, number = _begin(job, planned, step, environment)
     shared = step_variables(step, job, number, _address(), umask)
+    pmi = _wants_pmi(arguments, step, link)
+    if pmi:
+        shared |= {"PMI_SIZE": str(len(step.tasks)), "PMI_JOBID": f"{job}.{number}"}
     if arguments.has("cpus-per-task"):
         shared["SLURM_CPUS_PER_TASK"] = arguments.last("cpus-per-task")
     base = _exported(arguments.last("export") or environment.get("SLURM_EXPORT_ENV", ""), environment)
@@ -117,13 +127,73 @@ def run_step(arguments: Arguments, job: str, nodes: list[str], environment: dict
         TaskCommand(
             task,
             programs[task.rank],
-            {**base, **shared, **task_variables(step, task)},
+            {**base, **shared, **task_variables(step, task), **({"PMI_RANK": str(task.rank)} if pmi else {})},
             _gpu_slice(arguments, task.local),
         )
         for task in step.tasks
     ]
-    tasks = StepTasks(job, f"{job}.{number}", environment.get("SLURMD_NODENAME", ""), arguments, environment)
-    return tasks.run(commands)
+    recorded = replace(planned, number=number)
+    tasks = StepTasks(recorded, job, environment.get("SLURMD_NODENAME", ""), link, arguments, environment)
+    if isinstance(link, AgentLink):
+        link.on_cancel = tasks.cancel
+    counts = [sum(task.node == node for task in step.tasks) for node in step.nodes]
+    code = tasks.run(commands, counts, pmi=pmi)
+    _finish(link, tasks.ended())
+    return code
+
+
+def _step(arguments: Arguments, step: StepLayout, environment: Mapping[str, str]) -> Step:
+    """Return what is recorded when the step begins."""
+    import socket
+
+    name = arguments.last("job-name") or os.path.basename(arguments.words[0])
+    nodes, cyclic = fold_hostlist(step.nodes), arguments.last("distribution").startswith("cyclic")
+    host = environment.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
+    layout_name = "Cyclic" if cyclic else "Block"
+    return Step(
+        -1, name, nodes, len(step.nodes), len(step.tasks), layout=layout_name, host=host, pid=os.getpid()
+    )
+
+
+UNRECORDED = 100_000
+"""A step that could not be recorded has a number above this one."""
+
+
+def _begin(job: str, planned: Step, step: StepLayout, environment: Mapping[str, str]) -> tuple[StepLink, int]:
+    """Record that a step begins. Return the link, which reaches other nodes, and the number of the step.
+
+    If neither the agent nor the controller answers, a step on this node alone runs without a record.
+    """
+    from wire.http.transport import Refused, Unreachable
+
+    link, why = open_link(job, environment), ""
+    for each in (link, ApiLink(job)):
+        try:
+            return each, each.record(planned)
+        except (LinkLost, Refused, Unreachable) as error:
+            why = why or str(error)
+    if any(node != environment.get("SLURMD_NODENAME") for node in step.nodes):
+        raise SlurmError(f"Unable to create step for job {job}: {why}")
+    print(f"srun: warning: the step is not recorded: {why}", file=sys.stderr)
+    return link, UNRECORDED + os.getpid()
+
+
+def _finish(link: StepLink, step: Step) -> None:
+    """Record that a step has ended."""
+    try:
+        if step.number < UNRECORDED:
+            link.record(step)
+    except LinkLost as lost:
+        print(f"srun: warning: the end of the step is not recorded: {lost}", file=sys.stderr)
+    link.close()
+
+
+def _wants_pmi(arguments: Arguments, step: StepLayout, link: StepLink) -> bool:
+    """Return whether the tasks get a socket for PMI: by default if there are several tasks in blocks."""
+    wanted = arguments.last("mpi") or os.environ.get("SLURM_MPI_TYPE", "")
+    if arguments.last("distribution").startswith("cyclic"):
+        return False
+    return wanted in ("pmi1", "pmi2") or (not wanted and len(step.tasks) > 1 and isinstance(link, AgentLink))
 
 
 def _exported(text: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -180,27 +250,6 @@ def _gpu_slice(arguments: Arguments, local: int) -> tuple[int, int] | None:
     return None
 
 
-def _next_step(environment: Mapping[str, str]) -> int:
-    """Return the number of the next step of the job: 0 for the first. A file in the temporary directory of
-    this host counts the steps of each attempt.
-    """
-    import fcntl
-
-    try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(counter_file(environment), flags, 0o600)
-    except OSError:
-        return 0
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        text = os.read(descriptor, 20)
-        number = int(text) if text.isdigit() else 0
-        os.pwrite(descriptor, str(number + 1).encode(), 0)
-        return number
-    finally:
-        os.close(descriptor)
-
-
 def _address() -> str:
     """Return an address of this host. The socket sends nothing: the kernel only chooses the address."""
     import socket
@@ -216,16 +265,36 @@ def _address() -> str:
 def _in_terminal(arguments: Arguments, job: str, step: StepLayout, environment: dict[str, str]) -> int:
     """Run task 0 in the terminal of srun: directly if it runs on this node, otherwise through the agent."""
     node = step.tasks[0].node
-    shared = step_variables(step, job, _next_step(environment), _address(), 0o022)
+    planned = _step(arguments, step, environment)
+    link, number = _begin(job, planned, step, environment)
+    shared = step_variables(step, job, number, _address(), 0o022)
     variables = {**shared, **task_variables(step, step.tasks[0])}
     if node == environment.get("SLURMD_NODENAME"):
+        code = _beside(arguments.words, {**environment, **variables}, node)
+    else:
+        from cli.jobs import exec_terminal
+
+        words = ("/usr/bin/env", *(f"{name}={value}" for name, value in variables.items()), *arguments.words)
+        code = exec_terminal.run(job, words, node, sys.stdin.isatty() and sys.stdout.isatty())
+    ended = replace(planned, number=number, ended_at=time.time())
+    _finish(link, replace(ended, signal=code - 128) if code > 128 else replace(ended, code=code))
+    return code
+
+
+def _beside(words: list[str], environment: dict[str, str], node: str) -> int:
+    """Run a command in the terminal of srun. Keys such as Ctrl-C reach the command, and srun lives on."""
+    import subprocess
+
+    def defaults() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        try:
-            os.execvpe(arguments.words[0], arguments.words, {**environment, **variables})  # noqa: S606
-        except OSError as error:
-            raise SlurmError(f"{node}: task 0: {arguments.words[0]}: {error.strerror}", code=2) from None
-    from cli.jobs import exec_terminal
 
-    words = ("/usr/bin/env", *(f"{name}={value}" for name, value in variables.items()), *arguments.words)
-    return exec_terminal.run(job, words, node, sys.stdin.isatty() and sys.stdout.isatty())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with subprocess.Popen(words, env=environment, preexec_fn=defaults) as process:
+            signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+            code = process.wait()
+    except OSError as error:
+        print(f"srun: error: {node}: task 0: {words[0]}: {error.strerror}", file=sys.stderr)
+        return 2
+    return 128 - code if code < 0 else code

@@ -19,8 +19,10 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from controller.nodes.duplicate_gpus import GpuOwners
 from controller.nodes.link import LinkLost, NodeLink
+from controller.nodes.step_relay import StepRelay
 from controller.watchers.gpu_readings import GpuHealthWatch
 from controller.watchers.idle_gpus import IdleGpuWatch
+from controller.watchers.running_steps import RunningSteps
 from controller.watchers.running_usage import RunningUsage
 from wire.agent.frames import AgentFrame
 from wire.agent.reports import (
@@ -35,6 +37,7 @@ from wire.agent.reports import (
     Hello,
     Report,
 )
+from wire.agent.steps import StepsReport
 
 SILENCE_CHECK_S = 1.0
 
@@ -71,6 +74,8 @@ class AgentLinks:
         self.idle_gpus = IdleGpuWatch(pipeline.idling, self._running_jobs, tell)
         self.gpu_health = GpuHealthWatch(pipeline.health_policy, self._gpus_of_jobs, tell)
         self.running_usage = RunningUsage()
+        self.running_steps = RunningSteps(lambda job: state().jobs.get(job))
+        self.step_relay = StepRelay(lambda job: state().jobs.get(job), self.links)
         self._pipeline = pipeline
         self._state = state
         self._now = now
@@ -184,6 +189,7 @@ class AgentLinks:
             case LinkLost(why):
                 self._begin_silence(node)
                 self.idle_gpus.forget(node)
+                self.step_relay.forget(node)
                 self._tell(inputs.LinkWentDown(node, why))
             case GpuTrouble(uuid, kind, why, xid):
                 self._tell(inputs.GpuTroubled(node, uuid, kind, why, xid))
@@ -214,6 +220,10 @@ class AgentLinks:
                 for given in offqueue_inputs(node, processes, self._state().offqueue):
                     self._tell(given)
                 self._publish(node)
+            case StepsReport():
+                self.running_steps.report(node, frame)
+            case _:
+                self.step_relay.take(node, frame)
         return ""
 
     def _begin_silence(self, node: str) -> None:

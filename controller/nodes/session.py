@@ -7,15 +7,26 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 from typing import Protocol
 
 from controller.nodes.exec_sessions import ExecSession
 from controller.nodes.hello_validation import invalid_facts
 from controller.nodes.link import FrameHandler, LogMissing, NodeAway
+from controller.nodes.step_relay import RelayedTask
 from wire.agent.frames import MAX_FRAME, ControllerFrame, pack, unpack
-from wire.agent.orders import Leave, OpenShell, Ping, ReadLog, StopReading
+from wire.agent.orders import (
+    CloseShell,
+    Leave,
+    OpenShell,
+    Ping,
+    ReadLog,
+    ShellInput,
+    ShellSignal,
+    ShellTaken,
+    StopReading,
+)
 from wire.agent.reports import (
     PROTOCOL,
     GpuChecked,
@@ -31,6 +42,7 @@ from wire.agent.reports import (
     ShellEnded,
     ShellOutput,
 )
+from wire.agent.steps import OpenTask, StepCall, StepNumber, StepsReport
 from wire.codec import Malformed
 from wire.text import printable
 
@@ -40,7 +52,10 @@ date."""
 HELLO_S = 60.0
 """Seconds until the Hello must arrive. A new agent may first load thousands of attempts or wait for a slow
 GPU driver."""
-_REPORTS = (Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, GpuReset, HealthReport)
+_REPORTS = (
+    *(Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, GpuReset, HealthReport),
+    *(StepsReport, StepNumber, StepCall, OpenTask, ShellInput, ShellTaken, ShellSignal, CloseShell),
+)
 MAX_LOG_CHUNKS = 16
 """The most log chunks that wait for a slow reader. Above this number the agent gets an order to stop
 sending."""
@@ -85,7 +100,7 @@ class AgentSession:
         self._outgoing: list[bytes] = []
         self._cut: asyncio.Future[str] = self._loop.create_future()
         self._logs: dict[int, _LogChunks] = {}
-        self._commands: dict[int, ExecSession] = {}
+        self._commands: dict[int, ExecSession | RelayedTask] = {}
         self._requests = 0
         self._clock: float | None = None
 
@@ -166,6 +181,16 @@ class AgentSession:
         command = ExecSession(replace(order, request=self._requests), self.send)
         self._commands[self._requests] = command
         return command
+
+    def relay(self, order: OpenShell, answer: Callable[[ShellOutput | ShellEnded], None]) -> RelayedTask:
+        """Start a task of srun, whose output and end are passed to `answer`."""
+        for number in [number for number, command in self._commands.items() if command.closed]:
+            del self._commands[number]
+        self._requests += 1
+        task = RelayedTask(replace(order, request=self._requests), answer)
+        self._commands[self._requests] = task
+        self.send(task.order)
+        return task
 
     async def _listen(self) -> str:
         buffer = bytearray()

@@ -23,6 +23,7 @@ from wire.agent.orders import (
     Save,
     Settle,
     ShellInput,
+    ShellSignal,
     ShellTaken,
     Signal,
     Start,
@@ -44,6 +45,7 @@ from wire.agent.reports import (
     ShellEnded,
     ShellOutput,
 )
+from wire.agent.steps import OpenTask, StepCall, StepHello, StepNumber, StepsReport
 from wire.codec import Malformed, decode, dumps, encode
 
 MAX_FRAME = 64 * 1024 * 1024
@@ -65,6 +67,14 @@ AgentFrame = Union[
     Pong,
     ShellOutput,
     ShellEnded,
+    StepsReport,
+    StepNumber,
+    StepCall,
+    OpenTask,
+    ShellInput,
+    ShellTaken,
+    ShellSignal,
+    CloseShell,
 ]
 ControllerFrame = Union[
     Start,
@@ -86,14 +96,22 @@ ControllerFrame = Union[
     ShellTaken,
     ResizeShell,
     CloseShell,
+    ShellSignal,
+    StepCall,
+    StepNumber,
+    ShellOutput,
+    ShellEnded,
 ]
-Frame = Union[AgentFrame, ControllerFrame]
+Frame = Union[AgentFrame, ControllerFrame, StepHello]
+"""StepHello is sent by srun alone, on the socket of its agent. srun and the agent use some of the other
+messages there, too.
+"""
 
 _SHORT_NAMES = {"GpuReport": "gpus", "LogChunk": "log"}
 """The kinds of messages for which the kind is not the class name in snake case."""
 _NAMES = {
     kind: _SHORT_NAMES.get(kind.__name__) or re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
-    for kind in (*get_args(AgentFrame), *get_args(ControllerFrame))
+    for kind in get_args(Frame)
 }
 _KINDS: dict[str, type[Any]] = {name: kind for kind, name in _NAMES.items()}
 

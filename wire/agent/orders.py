@@ -137,12 +137,16 @@ class SignalTo(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Signal:
-    """Send a signal to processes of an attempt."""
+    """Send a signal to processes of an attempt. With `step`, only the tasks of this step get it. `by` is the
+    user that cancels the step with the signal; empty if the step is not cancelled.
+    """
 
     job: int
     attempt: int
     signal: str
     to: SignalTo = SignalTo.HANDLERS
+    step: Optional[int] = None
+    by: str = ""
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,8 @@ class ResetGpu:
 @dataclass(frozen=True)
 class OpenShell:
     """Run a command of `corral exec` in the allocation of a running attempt. If `command` is empty, run the
-    user's login shell.
+    user's login shell. `step` is True for a task of srun. With `pmi` the command has a socket for PMI as
+    descriptor PMI_FD.
     """
 
     request: int
@@ -235,15 +240,28 @@ class OpenShell:
     rows: int = 24
     columns: int = 80
     term: str = ""
+    step: bool = False
+    pmi: bool = False
 
 
 @dataclass(frozen=True)
 class ShellInput:
-    """Input for a `corral exec` command, as base64. If `end` is True, the command's stdin is closed."""
+    """Input for a `corral exec` command, as base64. If `end` is True, the command's stdin is closed. With
+    `pmi` the data goes to the command's socket for PMI.
+    """
 
     request: int
     data: str = ""
     end: bool = False
+    pmi: bool = False
+
+
+@dataclass(frozen=True)
+class ShellSignal:
+    """Send a signal such as USR1 to the process of a command."""
+
+    request: int
+    signal: str
 
 
 @dataclass(frozen=True)

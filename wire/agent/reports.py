@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Mapping, Optional
 
 from wire.dataclass import dataclass
+from wire.job.steps import Step
 from wire.names import GpuHealth, TroubleKind
 
 PROTOCOL = 1
@@ -154,6 +155,8 @@ class AttemptStatus:
     """
     failure: str = ""
     """The name of the failure class that the controller found from `tail` and the exit status."""
+    steps: tuple[Step, ...] = ()
+    """The steps of an attempt that has ended. Those of a running attempt are in StepsReport."""
 
     @property
     def ran(self) -> bool:
@@ -321,13 +324,15 @@ class ShellOutput:
 @dataclass(frozen=True)
 class ShellEnded:
     """The end of a `corral exec` command. `error` is the reason if the command could not start or Corral
-    ended it.
+    ended it. `cpu_s` and `max_rss_kib` are what the command used.
     """
 
     request: int
     code: Optional[int] = None
     signal: Optional[int] = None
     error: str = ""
+    cpu_s: float = 0.0
+    max_rss_kib: int = 0
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ JOB_COLUMNS: Final[Mapping[str, str]] = {
     "requeue": "true if the job may be queued again after the loss of a node",
     "node_list": "the nodes that the user requested, or null",
     "excluded": "the nodes that the user excluded",
+    "steps": "the steps that srun has run in the last attempt, each with the fields of a Step",
     "labels": "the labels of the job",
 }
 """The columns of a JobTable, each with its meaning."""

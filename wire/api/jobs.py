@@ -13,6 +13,7 @@ from wire.api.reasons import Why
 from wire.api.reports import Foreseen
 from wire.dataclass import dataclass
 from wire.job.spec import JobSpec
+from wire.job.steps import Step
 from wire.names import JobState, Reason
 
 
@@ -74,11 +75,28 @@ class JobChange:
 @dataclass(frozen=True)
 class SignalRequest:
     """A signal, such as USR1, to send to processes of a running job: without `to`, to those that have a
-    handler for the signal.
+    handler for the signal. With `step`, only the tasks of this step get it; `cancel` records that the user
+    has cancelled the step.
     """
 
     signal: str
     to: SignalTo = SignalTo.HANDLERS
+    step: Optional[int] = None
+    cancel: bool = False
+
+
+@dataclass(frozen=True)
+class StepRequest:
+    """A step of a running job that has begun (its number is -1) or ended."""
+
+    step: Step
+
+
+@dataclass(frozen=True)
+class StepRecorded:
+    """The number of a step."""
+
+    number: int
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ from wire.api.jobs import (
     ShellRequest,
     ShellSaid,
     SignalRequest,
+    StepRecorded,
+    StepRequest,
     SubmitRequest,
     Submitted,
 )
@@ -72,6 +74,7 @@ from wire.codec import dumps, encode
 from wire.http.opening import open_transport
 from wire.http.transport import Refused, Unreachable
 from wire.job.spec import JobSpec
+from wire.job.steps import Step
 from wire.names import JobState
 from wire.notify import (
     NotifySettings,
@@ -208,6 +211,15 @@ class Client:
 
     def signal(self, job: JobName, signal: str, to: SignalTo = SignalTo.HANDLERS) -> JobView:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/signal", SignalRequest(signal, to))
+
+    def signal_step(self, job: JobName, step: int, signal: str, *, cancel: bool = False) -> JobView:
+        """Send a signal to the tasks of a step."""
+        request = SignalRequest(signal, SignalTo.STEPS, step, cancel)
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/signal", request)
+
+    def record_step(self, job: JobName, step: Step) -> int:
+        """Record a step that begins or has ended. Return its number."""
+        return self._post(StepRecorded, f"/v1/jobs/{_quoted(job)}/steps", StepRequest(step)).number
 
     def checkpoint(self, job: JobName) -> JobView:
         """Let a running job save a checkpoint. The job goes on."""

@@ -37,10 +37,6 @@ JOB_COLUMNS = tuple(
         )
     )
 )
-STEP_COLUMNS = (
-    *("id", "label", "user", "queue", "state", "held", "started_at", "batch", "gpu_model"),
-    *res.TRES_COLUMNS,
-)
 
 
 def job_lines(job: Row, *, details: bool) -> list[str]:
@@ -138,17 +134,3 @@ def _gres(kind: str, count: int) -> str:
     if not count:
         return ""
     return f"gpu:{kind}:{count}" if kind else f"gpu:{count}"
-
-
-def step_lines(job: Row) -> list[str]:
-    """Return the lines of the batch step of a running job."""
-    return [
-        f"StepId={job['label']}.batch UserId={res.uid_of(job['user'])} "
-        f"StartTime={moment(job['started_at'], 'Unknown')} TimeLimit=UNLIMITED",
-        f"State=RUNNING Partition={job['queue']} NodeList={jobs.batch_host(job)}",
-        f"Nodes=1 CPUs={res.cpus(job)} Tasks=1 Name=batch Network=(null)",
-        f"TRES={res.tres(job, by_name=True)}",
-        "ResvPorts=(null)",
-        "CPUFreqReq=Default",
-        "SrunHost:Pid=(null):0",
-    ]

@@ -164,16 +164,20 @@ def _config(text: str, _arguments: Arguments) -> int:
 
 
 def _steps(text: str, arguments: Arguments) -> int:
-    from cli.slurm.nodes.job_text import STEP_COLUMNS, step_lines
     from cli.slurm.show.controller import controller, job_rows
+    from cli.slurm.show.steps import STEP_COLUMNS, running_steps, step_id, step_lines
 
-    job = text.partition(".")[0]
+    job, dot, _ = text.partition(".")
     with controller() as transport:
         jobs = job_rows(transport, STEP_COLUMNS, jobs=[job] if job else [])
     running = [row for row in jobs if row["state"] == "RUNNING"]
     if job and not running:
         raise _Unknown("slurm_get_job_steps error: Invalid job id specified")
-    _print_objects([step_lines(row) for row in running], arguments)
+    rows = [row for row in running_steps(running) if not dot or step_id(row) == text]
+    if dot and not rows:
+        print(f"Job step {text} not found")
+        return 1
+    _print_objects([step_lines(row) for row in rows], arguments)
     return 0
 
 

@@ -9,6 +9,7 @@ from cli.slurm.show import jobs
 from cli.slurm.show import resources as res
 from cli.slurm.show.columns import Column
 from cli.slurm.show.states import REASON_COLUMNS, STATE_COLUMNS, exit_code, job_reason, job_state
+from cli.slurm.show.steps import derived_exit, peak_text, step_exit, step_rows, step_state
 from cli.slurm.show.times import long_span, moment, whole_minutes
 
 Row = Mapping[str, Any]
@@ -22,6 +23,8 @@ def state(row: Row) -> str:
     """Return the state in the accounting: a job that is about to start is PENDING, and a job that ends is
     still RUNNING. A cancelled job has the number of the user that cancelled it.
     """
+    if row.get("record"):
+        return step_state(row["record"])
     found = job_state(row)
     found = {"CONFIGURING": "PENDING", "COMPLETING": "RUNNING"}.get(found, found)
     if row["step"]:
@@ -33,6 +36,8 @@ def state(row: Row) -> str:
 
 
 def _exit_code(row: Row) -> str:
+    if row.get("record"):
+        return step_exit(row["record"])
     found = job_state(row)
     return f"0:{_KILLED[found]}" if row["step"] and found in _KILLED else exit_code(row)
 
@@ -70,7 +75,9 @@ def _cpu_text(seconds: float) -> str:
 
 
 def _peak(row: Row) -> str:
-    """Return the peak memory of the batch script, in the unit of --units if there is one."""
+    """Return the peak memory of a step or the batch script, in the unit of --units if there is one."""
+    if row.get("record"):
+        return peak_text(row["record"], row["unit"])
     peak = max(row["max_rss_mib"], default=0)
     if not row["step"] or not peak:
         return ""
@@ -78,11 +85,19 @@ def _peak(row: Row) -> str:
 
 
 def _peak_node(row: Row) -> str:
+    if row.get("record"):
+        return str(row["record"]["max_rss_node"])
     peak = max(row["max_rss_mib"], default=0)
     if not row["step"] or not peak:
         return ""
     place = row["max_rss_mib"].index(peak)
     return row["held"][place][0] if place < len(row["held"]) else ""
+
+
+def _peak_task(row: Row) -> str:
+    if not _peak(row):
+        return ""
+    return str(row["record"]["max_rss_task"]) if row.get("record") else "0"
 
 
 def _requested_memory(row: Row) -> str:
@@ -136,7 +151,7 @@ _VALUES: Mapping[str, tuple[tuple[str, ...], Any]] = {
     "ConsumedEnergy": (("use",), lambda row: "" if row["use"] is None else str(round(row["use"][2] * 3_600))),
     "CPUTime": ((*_USED, *_CPU), lambda row: long_span(_cpu_time(row))),
     "CPUTimeRAW": ((*_USED, *_CPU), lambda row: str(_cpu_time(row))),
-    "DerivedExitCode": ((), _of_job(lambda _: "0:0")),
+    "DerivedExitCode": ((), _of_job(derived_exit)),
     "Elapsed": (_USED, lambda row: long_span(jobs.used_s(row))),
     "ElapsedRaw": (_USED, lambda row: str(int(jobs.used_s(row)))),
     "Eligible": (("eligible_at", "started_at"), _eligible),
@@ -147,9 +162,10 @@ _VALUES: Mapping[str, tuple[tuple[str, ...], Any]] = {
     "JobID": (("label",), lambda row: _named(row, "label")),
     "JobIDRaw": (("id",), lambda row: _named(row, "id")),
     "JobName": (("name",), lambda row: row["step_name"] if row["step"] else row["name"]),
+    "Layout": ((), _of_step(lambda row: row["record"]["layout"] if row.get("record") else "Unknown")),
     "MaxRSS": (_PEAK, _peak),
     "MaxRSSNode": (_PEAK, _peak_node),
-    "MaxRSSTask": (_PEAK, lambda row: "0" if _peak_node(row) else ""),
+    "MaxRSSTask": (_PEAK, _peak_task),
     "NCPUS": (_CPU, lambda row: str(res.cpus(row))),
     "NNodes": (("nodes",), lambda row: str(row["nodes"])),
     "NodeList": (("held",), _node_list),
@@ -237,8 +253,12 @@ LONG = (
 
 
 def with_steps(job: dict[str, Any], unit: str) -> list[dict[str, Any]]:
-    """Return the rows of a job: the job itself, and its batch script if the job has started."""
+    """Return the rows of a job: the job itself, its batch script if the job has started, and its steps."""
     whole = {**job, "step": "", "unit": unit}
     if job["started_at"] is None:
         return [whole]
-    return [whole, {**whole, "step": "batch", "step_name": "batch", "step_tasks": 1}]
+    batch = {**whole, "step": "batch", "step_name": "batch", "step_tasks": 1}
+    if job.get("batch", True) and len(job["held"]) > 1:
+        first = [job["held"][0]]
+        batch |= {"held": first, "nodes": 1, "gpus": len(first[0][3])}
+    return [whole, batch, *step_rows(whole)]

@@ -164,6 +164,8 @@ def _jobs(arguments: Arguments, needs: list[str], steps: list[tuple[str, str]]) 
         since = now if states is not None and until is None else read_moment("today", now)
     columns = (*needs, *GROUP_COLUMNS, *STATE_COLUMNS, "started_at", "ended_at", "held", "nodes", "cpu_milli")
     columns += ("name", "limit_s", "detail", "signal")
+    if not arguments.has("allocations") or "DerivedExitCode" in _fields(arguments):
+        columns += ("steps", "gpus")
     with controller() as transport:
         jobs = job_rows(
             transport,

@@ -76,8 +76,6 @@ def main(words: list[str]) -> int:
         return 0
     if arguments.has("format") and arguments.has("Format"):
         raise SlurmError("-O (--Format) is incompatible with -o (--format)")
-    if arguments.has("steps"):
-        raise SlurmError("Corral does not record steps. Write: squeue -j JOB")
     if arguments.has("json") or arguments.has("yaml"):
         raise SlurmError("Corral has no --json and --yaml here. Write: corral queue -o json")
     every = int(arguments.last("iterate", "0") or 0) if arguments.last("iterate", "0").isdigit() else 0
@@ -129,6 +127,8 @@ def _with_environment(arguments: Arguments) -> Arguments:
 
 
 def _once(arguments: Arguments) -> int:
+    if arguments.has("steps"):
+        return _print_steps(arguments)
     form = _format(arguments)
     sort = arguments.last("sort", "S" if arguments.has("start") else DEFAULT_SORT)
     jobs = _jobs(arguments, form, sort)
@@ -140,6 +140,35 @@ def _once(arguments: Arguments) -> int:
             print(time.strftime("%a %b %d %H:%M:%S %Y"))
         print(form.header())
     print_lines([form.line(job) for job in sorted_jobs(jobs, sort)])
+    return 0
+
+
+def _print_steps(arguments: Arguments) -> int:
+    """Print the steps that run."""
+    from cli.slurm.show import steps
+
+    if arguments.has("Format"):
+        form = named_format(arguments.last("Format"), steps.FIELDS)
+    else:
+        form = percent_format(arguments.last("format") or steps.DEFAULT, steps.FIELDS)
+    for name in form.unknown:
+        print(f"squeue: error: Invalid job step format specification: {name}", file=sys.stderr)
+    named = [text for name in ("jobs", "steps") for text in arguments.all(name) if text]
+    users = str(os.geteuid()) if arguments.has("me") else arguments.last("users")
+    with controller() as transport:
+        jobs = job_rows(
+            transport,
+            steps.STEP_COLUMNS,
+            jobs=[word for text in named for word in job_words(text)],
+            users=user_names(users) if users else [],
+            queues=_list(arguments.last("partition")),
+        )
+    wanted = {word for text in arguments.all("steps") for word in text.split(",") if "." in word}
+    rows = [row for row in steps.running_steps(jobs) if not wanted or steps.step_id(row) in wanted]
+    rows.sort(key=lambda row: (row["queue"], natural(str(row["label"])), natural(str(row["step"]))))
+    if not arguments.has("noheader"):
+        print(form.header())
+    print_lines([form.line(row) for row in rows])
     return 0
 
 

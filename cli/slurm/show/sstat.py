@@ -9,9 +9,10 @@ from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.show import accounting_fields
 from cli.slurm.show.accounting_fields import with_steps
 from cli.slurm.show.columns import choose, lines, shape_of
-from cli.slurm.show.controller import controller, job_rows
+from cli.slurm.show.controller import Rows, controller, job_rows
 from cli.slurm.show.formats import print_lines
 from cli.slurm.show.sacct import job_steps
+from cli.slurm.show.steps import STEP_COLUMNS
 
 OPTIONS = (
     switch("allsteps", "a"),
@@ -59,9 +60,7 @@ def main(words: list[str]) -> int:
         raise SlurmError(f'Invalid field requested: "{unknown[0]}"')
     needs = [name for column in columns for name in column.needs]
     with controller() as transport:
-        jobs = job_rows(
-            transport, [*needs, "id", "label", "state", "started_at"], jobs=[job for job, _ in steps]
-        )
+        jobs = job_rows(transport, [*needs, *STEP_COLUMNS], jobs=[job for job, _ in steps])
     running = [job for job in jobs if job["state"] == "RUNNING"]
     names = {name for job in running for name in (str(job["id"]), str(job["label"]), str(job.get("array")))}
     shape = shape_of(
@@ -71,10 +70,28 @@ def main(words: list[str]) -> int:
         delimiter="",
     )
     unit = "raw" if arguments.has("noconvert") else ""
-    rows = [row for job in running for row in with_steps(job, unit) if row["step"]]
+    rows = _chosen(running, steps, unit, every=arguments.has("allsteps"))
     print_lines(lines(columns, rows, shape))
     sys.stdout.flush()
     for job, _ in steps:
         if job not in names and not any(str(row["label"]).startswith(f"{job}_") for row in running):
             print(f"sstat: error: couldn't get steps for job {job}", file=sys.stderr)
     return 0
+
+
+def _chosen(jobs: Rows, wanted: list[tuple[str, str]], unit: str, *, every: bool) -> Rows:
+    """Return the running steps that are named: N.0, or of N the last step, or with -a all steps. Without
+    steps of srun, N means the batch script.
+    """
+    found = []
+    for job in jobs:
+        names = (str(job["label"]), str(job["id"]), str(job["label"]).partition("_")[0])
+        steps = [row for row in with_steps(job, unit) if row["step"] and row["ended_at"] is None]
+        for name, step in wanted:
+            if name not in names:
+                continue
+            if step:
+                found += [row for row in steps if row["step"] == step]
+            else:
+                found += steps if every else steps[-1:]
+    return found

@@ -199,6 +199,7 @@ ROUTES = (
         refuses=(409, 422),
         slow=True,
     ),
+    Route("POST", "/v1/jobs/{job}/steps", EXEC, jobs.record_step, refuses=(409, 422), slow=True),
     Route("GET", "/v1/shells/{shell}", USE_SHELL, exec_sessions.read, LINES, refuses=(409,), slow=True),
     Route("POST", "/v1/shells/{shell}/input", USE_SHELL, exec_sessions.write, refuses=(422,)),
     Route("GET", "/v1/nodes", ANYONE, nodes.listing),

@@ -329,6 +329,7 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "MemberReady": "job {job} is ready on {node} and waits for its other nodes",
     "AttemptStarted": "job {job} runs on {node} (attempt {attempt})",
     "CheckpointSaved": "job {job} saved the checkpoint {checkpoint[path]}",
+    "StepsRecorded": lambda facts: f"job {facts['job']} has run {counted(len(facts['steps']), 'step')}",
     "IdleNoted": lambda facts: (
         f"the GPUs of job {facts['job']} have been idle for {duration(facts['at'] - facts['since'])}"
     ),

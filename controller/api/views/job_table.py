@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from controller.api.views.resources import held_view, nodes_asked
@@ -10,16 +10,21 @@ from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.model.job import NEVER, Job
 from wire.agent.reports import AttemptUse, HostUse
+from wire.codec import encode
 from wire.job.affinity import Operator
 from wire.job.start_conditions import OnNodeLost
+from wire.job.steps import Step
 from wire.names import WHOLE_GPU, JobState, Reason
 
 
 class Source(NamedTuple):
-    """Where the values come from: the engine, and the use of running jobs up to now, by node."""
+    """Where the values come from: the engine, the use of running jobs up to now, by node, and the steps of
+    the last attempt.
+    """
 
     engine: Engine
     use_of: Callable[[Job], Mapping[str, AttemptUse]]
+    steps_of: Callable[[Job], Iterable[Step]] = lambda _: ()
 
 
 Read = Callable[[Source, Job], Any]
@@ -166,6 +171,7 @@ COLUMNS: Mapping[str, Read] = {
     "requeue": lambda _, job: job.spec.on_node_lost is not OnNodeLost.WAIT,
     "node_list": lambda _, job: _node_names(job, Operator.IN),
     "excluded": lambda _, job: _node_names(job, Operator.NOT_IN) or [],
+    "steps": lambda source, job: [encode(step) for step in source.steps_of(job)],
     "labels": lambda _, job: dict(job.spec.labels),
 }
 """For each column of wire.api.job_table the function that reads its value from a job of the engine."""

@@ -160,6 +160,9 @@ class AgentReports:
             self._record(saved)
         if status.ended_at is not None:
             self._order(SendToNode(node, Settle(status.job, status.attempt)))
+            steps = attempt_reports.steps_recorded(job, node, status, now)
+            if steps is not None:
+                self._record(steps)
             self._record_exit(job, status, node, now, in_hello=in_hello)
 
     def _record_exit(

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from controller.core.model.events.attempts import CheckpointSaved, Exit
+from controller.core.model.events.attempts import CheckpointSaved, Exit, StepsRecorded
 from controller.core.model.inputs import AgentReported, Input, MembersReported
 from controller.core.model.job import Job
 from wire.agent.reports import AttemptStatus, Usage
+from wire.job.steps import MAX_STEPS
 
 A = TypeVar("A")
 _NO_USAGE = Usage()
@@ -18,10 +19,10 @@ _EXIT_FIELDS = tuple(field.name for field in fields(Exit))
 
 def only_starts_or_ends(status: AttemptStatus) -> bool:
     """Return whether an agent's report shows nothing but a start or an end: neither the gang barrier nor a
-    checkpoint.
+    checkpoint nor steps.
     """
     waits = status.ready and status.started_at is None
-    return not waits and (status.checkpoint is None or status.ended_at is not None)
+    return not waits and not status.steps and (status.checkpoint is None or status.ended_at is not None)
 
 
 def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> CheckpointSaved | None:
@@ -36,6 +37,19 @@ def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> 
     if job.checkpoint is not None and job.checkpoint.at >= found.at:
         return None
     return CheckpointSaved(job.id, now, job.attempt, node, found)
+
+
+def steps_recorded(job: Job, node: str, status: AttemptStatus, now: float) -> StepsRecorded | None:
+    """Return the event for the steps in an agent's report of an end; None if there were no steps."""
+    if not status.steps:
+        return None
+    known = {step.number: step for step in status.steps[:MAX_STEPS]}
+    # Limit the times to the controller's present time, because the clock of the host may be ahead.
+    steps = tuple(
+        replace(step, started_at=min(step.started_at, now), ended_at=min(step.ended_at or now, now))
+        for step in known.values()
+    )
+    return StepsRecorded(job.id, now, job.attempt, node, steps)
 
 
 def exits_of(reports: Mapping[str, AttemptStatus]) -> dict[str, Exit]:

@@ -15,6 +15,7 @@ from controller.core.model.time_limits import ShortLimit
 from controller.core.model.wait_state import NEVER_WAITED, Wait
 from wire.agent.reports import Checkpoint, GpuUse
 from wire.job.spec import JobSpec
+from wire.job.steps import Step
 from wire.names import HIGHEST_PRIORITY, WHOLE_GPU, JobState, Reason
 
 NEVER = float("inf")
@@ -68,6 +69,8 @@ class Member:
     memory_mib: int = 0
     """The peak memory of all processes together, in MiB."""
     failure: str = ""
+    steps: tuple[Step, ...] = ()
+    """The steps that srun has run, recorded with the end of the attempt on its first node."""
     """The name of the failure class of the member's end; empty if there is none."""
 
     def gpu_s(self, since: float, until: float) -> float:

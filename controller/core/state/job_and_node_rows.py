@@ -182,7 +182,7 @@ def _member_record(member: Member) -> dict[str, Any]:
     empty.
     """
     record: dict[str, Any] = _encode_member(member)
-    for name in ("memory_mib", "failure"):
+    for name in ("memory_mib", "failure", "steps"):
         if not record[name]:
             del record[name]
     return record

@@ -22,6 +22,7 @@ from controller.core.model.events.attempts import (
     MemberReady,
     MembersExited,
     MembersStarted,
+    StepsRecorded,
 )
 from controller.core.model.events.controller import ConfigApplied
 from controller.core.model.events.nodes import NodeJoined
@@ -146,6 +147,12 @@ class RecordedAgents:
             return None
         self._as_recorded[key] = replace(self._as_recorded[key], checkpoint=event.checkpoint)
         return inputs.AgentReported(event.node, self._as_recorded[key])
+
+    def steps(self, event: StepsRecorded) -> None:
+        """Keep the recorded steps for the report of the attempt's end, which follows."""
+        key = (event.job, event.attempt, event.node)
+        if key in self._as_recorded:
+            self._as_recorded[key] = replace(self._as_recorded[key], steps=event.steps)
 
     def exited(self, event: AttemptExited | MembersExited) -> Input | None:
         """Return the engine's input for the recorded report that processes have ended; None if the attempt

@@ -35,6 +35,7 @@ from controller.core.model.events.attempts import (
     MembersExited,
     MembersStarted,
     PredictionOutlived,
+    StepsRecorded,
     StopRequested,
 )
 from controller.core.model.events.controller import ConfigApplied, JournalSealed, PluginFailed
@@ -121,6 +122,7 @@ class ReplayAgents(Protocol):
     def ready(self, event: MemberReady) -> Input | None: ...
     def started(self, event: AttemptStarted | MembersStarted) -> Input | None: ...
     def saved(self, event: CheckpointSaved) -> Input | None: ...
+    def steps(self, event: StepsRecorded) -> None: ...
     def exited(self, event: AttemptExited | MembersExited) -> Input | None: ...
     def configured(self, event: ConfigApplied) -> Input | None: ...
 
@@ -292,6 +294,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
         InputTrace(MemberReady, lambda event, agents: agents.ready(event)),
         InputTrace(AttemptStarted, lambda event, agents: agents.started(event)),
         InputTrace(CheckpointSaved, lambda event, agents: agents.saved(event)),
+        InputTrace(StepsRecorded, lambda event, agents: agents.steps(event)),
         InputTrace(AttemptExited, lambda event, agents: agents.exited(event)),
     ),
     inputs.MembersReported: (

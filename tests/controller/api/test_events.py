@@ -29,6 +29,7 @@ from controller.core.model.events.attempts import (
     MembersExited,
     MembersStarted,
     PredictionOutlived,
+    StepsRecorded,
     StopRequested,
 )
 from controller.core.model.events.controller import ConfigApplied, JournalSealed, PluginFailed
@@ -96,6 +97,7 @@ from wire.agent.reports import Checkpoint
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
+from wire.job.steps import Step
 from wire.names import GpuHealth, JobState, Reason
 from wire.workload.spec import WorkloadSpec, WorkloadTask
 
@@ -204,6 +206,7 @@ TOLD: list[tuple[Event, str]] = [
         CheckpointSaved(7, 1.0, 1, "a", Checkpoint("/shared/7/step-1", 10, 0.5)),
         "job 7 saved the checkpoint /shared/7/step-1",
     ),
+    (StepsRecorded(7, 1.0, 1, "a", (Step(0), Step(1))), "job 7 has run 2 steps"),
     (IdleNoted(7, 3_601.0, 1, 1.0), "the GPUs of job 7 have been idle for 1h00m"),
     (
         HostKeyPinned(1.0, "a", "ssh-ed25519 AAAA", "ada"),

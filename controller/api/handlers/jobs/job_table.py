@@ -52,7 +52,8 @@ async def table(call: Call) -> JobTable:
 
 
 async def _rows(call: Call, jobs: list[Job], reads: tuple[Read, ...]) -> tuple[tuple[Any, ...], ...]:
-    source = Source(call.daemon.engine, call.daemon.agents.running_usage.of)
+    agents = call.daemon.agents
+    source = Source(call.daemon.engine, agents.running_usage.of, agents.running_steps.of)
     rows: list[tuple[Any, ...]] = []
     for begin in range(0, len(jobs), AT_ONCE):
         if begin:

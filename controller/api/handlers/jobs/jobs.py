@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -35,11 +35,14 @@ from wire.api.jobs import (
     PreemptAction,
     Preempted,
     SignalRequest,
+    StepRecorded,
+    StepRequest,
     SubmitRequest,
     Submitted,
 )
 from wire.api.reports import Foreseen
 from wire.job.spec import SIGNALS, JobSpec, signal_name, spec_problems
+from wire.job.steps import Step
 from wire.names import JobState
 
 
@@ -213,9 +216,36 @@ async def signal(call: Call, request: SignalRequest) -> JobView:
     """Send a signal to the processes of a running job. No journal entry is written."""
     job = await call.job()
     name = signal_name(request.signal)
+    step = request.step
+    if step is not None and request.signal.upper().removeprefix("SIG") == "KILL":
+        name = "KILL"
     if not name:
         raise rejected("invalid", f"must be one of {', '.join(SIGNALS)}", "signal")
-    return _send_to_members(call, job, Signal(job.id, job.attempt, name, request.to))
+    if step is not None and not any(
+        each.number == step and each.ended_at is None for each in _steps(call, job)
+    ):
+        raise rejected("not_found", f"no step {job.label}.{step} runs", "step")
+    by = call.caller.user if step is not None and request.cancel else ""
+    return _send_to_members(call, job, Signal(job.id, job.attempt, name, request.to, step, by))
+
+
+def _steps(call: Call, job: Job) -> Iterator[Step]:
+    return call.daemon.agents.running_steps.of(job)
+
+
+async def record_step(call: Call, request: StepRequest) -> StepRecorded:
+    """Record a step of a running job for an srun that runs on a host without an agent.
+
+    The agent of the job's first node records the step. No journal entry is written before the end of the
+    attempt.
+    """
+    job = await call.job()
+    if job.state is not JobState.RUNNING:
+        raise rejected("conflict", f"job {job.label} is not running: it is {job.state.value}", "job")
+    answer = await call.daemon.agents.step_relay.record(job, replace(request.step, pid=0))
+    if answer.error:
+        raise rejected("not_found", answer.error, "step")
+    return StepRecorded(answer.number)
 
 
 async def checkpoint(call: Call) -> JobView:

@@ -9,6 +9,7 @@ from controller.core.model.allocation import Allocation
 from controller.core.model.events.event import JobEvent
 from controller.core.model.time_limits import ShortLimit
 from wire.agent.reports import Checkpoint, GpuUse
+from wire.job.steps import Step
 from wire.names import JobState, Reason
 
 
@@ -94,6 +95,17 @@ class AttemptExited(JobEvent):
     def exits(self) -> Mapping[str, AttemptExited]:
         """The end of the attempt on the event's node, as a dictionary with one entry (node name: event)."""
         return {self.node: self}
+
+
+@dataclass(frozen=True, slots=True)
+class StepsRecorded(JobEvent):
+    """The attempt has run these steps (srun). The event comes with the end of the attempt on its first
+    node.
+    """
+
+    attempt: int
+    node: str
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)

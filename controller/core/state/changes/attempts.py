@@ -27,6 +27,7 @@ from controller.core.model.events.attempts import (
     MembersExited,
     MembersStarted,
     PredictionOutlived,
+    StepsRecorded,
     StopRequested,
 )
 from controller.core.model.job import Job, LastAttempt, Member, newest_checkpoint
@@ -181,6 +182,10 @@ def _members_exited(state: State, event: AttemptExited | MembersExited) -> None:
         state.licences.release(job.ask.licences)
 
 
+def _steps_recorded(state: State, event: StepsRecorded) -> None:
+    state.jobs[event.job].members[event.node].steps = event.steps
+
+
 def _note_reads(state: State, job: Job, members: Iterable[Member], at: float) -> None:
     """Record that these members of the job have read its data sets on their nodes."""
     names = [parse_dataset(text)[0] for text in job.spec.datasets]
@@ -300,6 +305,7 @@ APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
     MemberReady: _member_ready,
     AttemptStarted: _members_started,
     MembersStarted: _members_started,
+    StepsRecorded: _steps_recorded,
     CheckpointSaved: _checkpoint_saved,
     AttemptExited: _members_exited,
     MembersExited: _members_exited,

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 from cli.slurm.arguments import Arguments
 from cli.slurm.programs import SlurmError
-from cli.slurm.step_layout import Task
+from cli.slurm.steps.layout import Task
+from cli.slurm.steps.links import StepLink, TaskEnd
+from cli.slurm.steps.pmi import PmiServer
 from wire.job.output_files import expand_patterns, is_per_task
+from wire.job.steps import Step
 
 _REMOTE = (
     'cd "$1" || exit 1; range=$2; shift 2; '
@@ -29,7 +32,7 @@ _REMOTE = (
 _OF_THE_NODE = frozenset(
     (
         *("CUDA_VISIBLE_DEVICES", "CORRAL_SPOOL", "CORRAL_MARK", "CORRAL_NODE", "CORRAL_NODE_RANK"),
-        *("NODE_RANK", "CORRAL_SCRATCH", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME"),
+        *("NODE_RANK", "CORRAL_SCRATCH", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "PMI_FD"),
     )
 )
 """Variables that the agent of another node sets for its tasks."""
@@ -49,14 +52,14 @@ class TaskCommand:
 
 @dataclass
 class _Ends:
-    """How the tasks have ended so far: the exit code by rank."""
+    """How the tasks have ended so far: by rank, the exit code, or a negative code for a signal."""
 
-    codes: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, TaskEnd] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def add(self, rank: int, code: int) -> None:
+    def add(self, rank: int, end: TaskEnd) -> None:
         with self.changed:
-            self.codes[rank] = code
+            self.ends[rank] = end
             self.changed.notify_all()
 
 
@@ -64,30 +67,46 @@ class StepTasks:
     """Runs the tasks of one step.
 
     1. Start each task: on this node as a child process, which is in the job's control group already; on
-       another node by a `corral exec` session through the controller.
-    2. Copy the output to stdout and stderr or to files, with labels if --label is set.
+       another node by the StepLink.
+    2. Copy the output to stdout and stderr or to files, with labels if --label is set. Pass the messages of
+       PMI to the PmiServer of the step.
     3. When a task fails and --kill-on-bad-exit is set, or --wait seconds after the first end, end the others.
-    4. Return the highest exit code, 128 + N for signal N.
+    4. Return the highest exit code, 128 + N for signal N. `ended` says what the tasks have used.
     """
 
     def __init__(
-        self, job: str, step: str, node: str, arguments: Arguments, environment: Mapping[str, str]
+        self,
+        step: Step,
+        job: str,
+        node: str,
+        link: StepLink,
+        arguments: Arguments,
+        environment: Mapping[str, str],
     ) -> None:
         self._job = job
-        self._step = step
+        self._recorded = step
+        self._step = f"{job}.{step.number}"
         self._node = node
+        self._link = link
         self._arguments = arguments
         self._environment = environment
         self._directory = os.path.abspath(arguments.last("chdir") or os.curdir)
         self._ends = _Ends()
         self._local: dict[int, subprocess.Popen[bytes]] = {}
-        self._remote: dict[int, Any] = {}
+        self._nodes: dict[int, str] = {}
+        self._remote: set[int] = set()
         self._files: dict[str, IO[bytes]] = {}
         self._write = threading.Lock()
         self._killed = False
+        self._pmi: PmiServer | None = None
+        self._pmi_sockets: dict[int, socket.socket] = {}
 
-    def run(self, commands: list[TaskCommand]) -> int:
+    def run(self, commands: list[TaskCommand], node_counts: list[int], *, pmi: bool) -> int:
+        """Run the tasks. `node_counts` is the number of tasks on each node."""
         threads = []
+        self._nodes = {command.task.rank: command.task.node for command in commands}
+        if pmi:
+            self._pmi = PmiServer(self._step, node_counts, self._write_pmi, self._aborted)
         with self._signals():
             for command in commands:
                 start = self._start_local if command.task.node == self._node else self._start_remote
@@ -97,17 +116,33 @@ class StepTasks:
                 thread.join()
         for file in self._files.values():
             file.close()
-        return max(self._ends.codes.values())
+        return max(128 - end.code if end.code < 0 else end.code for end in self._ends.ends.values())
+
+    def ended(self) -> Step:
+        """Return the step with its end. As in Slurm, the highest exit code counts before any signal."""
+        ends = self._ends.ends
+        code, number = max((max(end.code, 0), max(-end.code, 0)) for end in ends.values())
+        largest = max(ends, key=lambda rank: (ends[rank].max_rss_kib, -rank))
+        return replace(
+            self._recorded,
+            ended_at=time.time(),
+            code=min(code, 255),
+            signal=0 if code else number,
+            cpu_s=round(sum(end.cpu_s for end in ends.values()), 3),
+            max_rss_kib=ends[largest].max_rss_kib,
+            max_rss_node=self._nodes[largest],
+            max_rss_task=largest,
+        )
 
     def _await_all(self, count: int) -> None:
         wait_s = float(self._arguments.last("wait") or 0)
         bad = self._arguments.has("kill-on-bad-exit") and self._arguments.last("kill-on-bad-exit") != "0"
         deadline = None
         with self._ends.changed:
-            while len(self._ends.codes) < count:
-                if bad and any(self._ends.codes.values()):
+            while len(self._ends.ends) < count:
+                if bad and any(end.code for end in self._ends.ends.values()):
                     self._kill("a task has failed")
-                if wait_s and self._ends.codes and deadline is None:
+                if wait_s and self._ends.ends and deadline is None:
                     deadline = time.monotonic() + wait_s
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
@@ -127,6 +162,9 @@ class StepTasks:
             known = [gpu for gpu in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
             variables["CUDA_VISIBLE_DEVICES"] = ",".join(known[first - 1 : last] if first else [])
         task = command.task
+        ours, theirs = self._pmi_socket(task.rank)
+        if theirs is not None:
+            variables["PMI_FD"] = str(theirs.fileno())
         try:
             process = subprocess.Popen(
                 command.words,
@@ -136,19 +174,28 @@ class StepTasks:
                 stdin=self._input(task, count),
                 stdout=None if sinks[0] is None else subprocess.PIPE,
                 stderr=None if sinks[1] is None else subprocess.PIPE,
+                pass_fds=() if theirs is None else (theirs.fileno(),),
             )
         except OSError as error:
             self._say(task, f"{command.words[0]}: {error.strerror}", "error: ")
-            self._ends.add(task.rank, 2)
+            self._ends.add(task.rank, TaskEnd(2))
             return []
+        finally:
+            if theirs is not None:
+                theirs.close()
         self._local[task.rank] = process
+        if ours is not None:
+            _started(self._read_pmi, task.rank, ours, daemon=True)
         pairs = [(process.stdout, sinks[0]), (process.stderr, sinks[1])]
         copies = [_started(_copy, pipe, sink) for pipe, sink in pairs if pipe is not None]
 
         def wait() -> None:
             for each in copies:
                 each.join()
-            self._ended(task, process.wait())
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            used = usage.ru_utime + usage.ru_stime
+            self._ended(task, TaskEnd(process.returncode, "", used, usage.ru_maxrss))
 
         return [_started(wait)]
 
@@ -169,14 +216,6 @@ class StepTasks:
     def _start_remote(
         self, command: TaskCommand, count: int, sinks: tuple[Callable[[bytes], None] | None, ...]
     ) -> list[threading.Thread]:
-        return [_started(self._run_remote, command, count, sinks)]
-
-    def _run_remote(
-        self, command: TaskCommand, count: int, sinks: tuple[Callable[[bytes], None] | None, ...]
-    ) -> None:
-        from wire.api.jobs import ShellRequest
-        from wire.http.client import Client, Refused, Unreachable
-
         task = command.task
         variables = [
             f"{name}={value}" for name, value in command.variables.items() if name not in _OF_THE_NODE
@@ -189,33 +228,56 @@ class StepTasks:
             else "{}-{}".format(*command.gpus)
         )
         words = ("/bin/sh", "-c", _REMOTE, "srun", self._directory, gpus, *variables, *command.words)
-        try:
-            with Client() as client:
-                self._remote[task.rank] = client
-                shell = client.open_shell(self._job, ShellRequest(words, node=task.node))
-                if self._input(task, count) is None:
-                    _started(_feed, shell, daemon=True)
-                for said in client.read_shell(shell):
-                    if not said.end:
-                        error = said.stream == "stderr"
-                        sink = sinks[int(error)] or self._plain(sys.stderr if error else sys.stdout)
-                        sink(b64decode(said.data))
-                        continue
-                    if said.error and not self._killed:
-                        self._say(task, said.error, "error: ")
-                    code = -said.signal if said.signal else 1 if said.code is None else said.code
-                    self._ended(task, code)
-                    return
-            self._ended(task, 1)
-        except (Refused, Unreachable, OSError) as error:
-            if self._killed:
-                self._ended(task, -signal.SIGKILL)
+
+        def output(stream: str, data: bytes) -> None:
+            if stream == "pmi":
+                if self._pmi is not None:
+                    self._pmi.take(task.rank, data)
                 return
-            hint = (
-                "" if isinstance(error, Refused) else ": srun starts tasks on other nodes by the controller"
-            )
-            self._say(task, f"{error}{hint}", "error: ")
-            self._ends.add(task.rank, 1)
+            error = stream == "stderr"
+            sink = sinks[int(error)] or self._plain(sys.stderr if error else sys.stdout)
+            sink(data)
+
+        def end(how: TaskEnd) -> None:
+            for sink in sinks:
+                if sink is not None:
+                    sink(b"")
+            if how.error and not self._killed:
+                self._say(task, how.error, "error: ")
+            self._ended(task, how)
+
+        self._remote.add(task.rank)
+        self._link.open(task.rank, task.node, words, self._pmi is not None, output, end)
+        given = self._input(task, count)
+        if given != subprocess.DEVNULL:
+            source = 0 if given is None else given.fileno()
+            _started(_feed, self._link, task.rank, source, given, daemon=True)
+        return []
+
+    # --- PMI ---
+
+    def _pmi_socket(self, rank: int) -> tuple[socket.socket | None, socket.socket | None]:
+        if self._pmi is None:
+            return None, None
+        ours, theirs = socket.socketpair()
+        self._pmi_sockets[rank] = ours
+        return ours, theirs
+
+    def _read_pmi(self, rank: int, ours: socket.socket) -> None:
+        with suppress(OSError):
+            while data := ours.recv(_READ):
+                assert self._pmi is not None
+                self._pmi.take(rank, data)
+
+    def _write_pmi(self, rank: int, data: bytes) -> None:
+        if rank in self._remote:
+            self._link.write(rank, data, pmi=True)
+            return
+        with suppress(OSError, KeyError):
+            self._pmi_sockets[rank].sendall(data)
+
+    def _aborted(self, rank: int, code: int) -> None:
+        self._kill(f"task {rank} has called MPI_Abort with {code}")
 
     # --- output, ends and signals ---
 
@@ -290,15 +352,26 @@ class StepTasks:
             "u": known.get("USER", ""),
         }
 
-    def _ended(self, task: Task, code: int) -> None:
-        if code < 0 and not self._killed:
-            self._say(task, signal.strsignal(-code) or f"signal {-code}", "error: ")
-        elif code > 0 and not self._killed:
-            self._say(task, f"Exited with exit code {code}", "error: ")
-        self._ends.add(task.rank, 128 - code if code < 0 else code)
+    def _ended(self, task: Task, end: TaskEnd) -> None:
+        if end.code < 0 and not self._killed:
+            self._say(task, signal.strsignal(-end.code) or f"signal {-end.code}", "error: ")
+        elif end.code > 0 and not self._killed and not end.error:
+            self._say(task, f"Exited with exit code {end.code}", "error: ")
+        self._ends.add(task.rank, end)
 
     def _say(self, task: Task, sentence: str, kind: str = "") -> None:
         print(f"srun: {kind}{task.node}: task {task.rank}: {sentence}", file=sys.stderr, flush=True)
+
+    def cancel(self) -> None:
+        """End the step, because a user has cancelled it. The agents have killed its tasks already."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%S")
+        node = next(iter(self._nodes.values()), self._node)
+        print(
+            f"srun: error: *** STEP {self._step} ON {node} CANCELLED AT {now} ***",
+            file=sys.stderr,
+            flush=True,
+        )
+        self._pass_on(signal.SIGKILL)
 
     def _kill(self, why: str) -> None:
         if self._killed:
@@ -306,20 +379,19 @@ class StepTasks:
         self._killed = True
         print(f"srun: Terminating StepId={self._step}: {why}", file=sys.stderr, flush=True)
         self._pass_on(signal.SIGTERM)
-        threading.Timer(5.0, self._pass_on, [signal.SIGKILL]).start()
+        timer = threading.Timer(5.0, self._pass_on, [signal.SIGKILL])
+        timer.daemon = True
+        timer.start()
 
     def _pass_on(self, number: int) -> None:
-        """Send a signal to the tasks on this node. End the sessions of tasks on other nodes, because
-        sessions have no signals; the agent then ends these tasks.
-        """
+        """Send a signal to all tasks that still run."""
         for process in self._local.values():
+            # Do not use poll(), because it would take the exit status from the thread that waits.
             with suppress(OSError):
-                if process.poll() is None:
-                    process.send_signal(number)
-        for rank, client in list(self._remote.items()):
-            if rank not in self._ends.codes:
-                self._killed = True
-                client.close()
+                if process.returncode is None:
+                    os.kill(process.pid, number)
+        if self._remote - self._ends.ends.keys():
+            self._link.signal(number)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -346,15 +418,14 @@ def _copy(pipe: IO[bytes], sink: Callable[[bytes], None]) -> None:
     pipe.close()
 
 
-def _feed(shell: str) -> None:
-    """Send the stdin of srun to a task on another node until the stdin or the task ends."""
-    from wire.api.jobs import ShellGiven
-    from wire.http.client import Client, Refused, Unreachable
-
-    with suppress(Refused, Unreachable, OSError), Client() as client:
-        while data := os.read(0, _READ):
-            client.write_shell(shell, ShellGiven(b64encode(data).decode()))
-        client.write_shell(shell, ShellGiven(end=True))
+def _feed(link: StepLink, rank: int, source: int, file: Any) -> None:
+    """Send the input of a task on another node until the input ends. `file` stays open until then."""
+    with suppress(OSError):
+        while data := os.read(source, _READ):
+            link.write(rank, data)
+        link.write(rank, b"", end=True)
+    if file is not None:
+        file.close()
 
 
 def _program(word: str, variables: Mapping[str, str]) -> str:

@@ -1,0 +1,188 @@
+"""The records of steps. They are in the attempt's directory in the spool, and in the report of its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Callable, Optional
+
+from agent.attempts.spool import AttemptKey, Spool
+from agent.event_loop import EventLoop
+from agent.supervisor import process_tree
+from wire import trusted_paths
+from wire.agent.frames import AgentFrame
+from wire.agent.reports import AttemptStatus
+from wire.agent.steps import StepsReport
+from wire.codec import Malformed, decode, dumps, encode
+from wire.job.steps import MAX_STEPS, MAX_TEXT, Step
+from wire.text import printable
+
+_FILE = "steps"
+_CHECK_S = 5.0
+_KILLED, _ENDED_WITH_JOB = 9, 15
+"""The signals that are recorded if srun was killed, and if the job has ended during the step."""
+
+
+class NoSuchStep(Exception):
+    """Raised if a step cannot be recorded. The message is the reason."""
+
+
+class StepRecords:
+    """The steps of the attempts whose first node this is.
+
+    1. `call` with a new step: give it the next number, append it to the file `steps`, report it.
+    2. `call` with the number of a step that runs: if it has ended, append its end, and report it.
+    3. `with_steps` adds all steps to the report of the attempt's end. Steps that have no end have ended with
+       the attempt. The agent repeats this report until the controller has stored it, so that steps are as
+       durable as the exit code.
+    4. `adopt`: another agent has run here before. Read the file. Steps go on, because srun and the tasks on
+       this node do not depend on the agent. Look from time to time whether their srun still exists.
+
+    Cost: nothing for an attempt without steps, except for one stat() when it is adopted. For each step two
+    lines in the file, and two reports. At most MAX_STEPS steps of an attempt are recorded.
+
+    Example: step 7.0 begins and ends. The file has two lines with the number 0; the last one counts.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        loop: EventLoop,
+        send: Callable[[AgentFrame], None],
+        has_ended: Callable[[AttemptKey], Optional[bool]],
+    ) -> None:
+        self._spool = spool
+        self._loop = loop
+        self._send = send
+        self._has_ended = has_ended
+        self._steps: dict[AttemptKey, dict[int, Step]] = {}
+        self._next: dict[AttemptKey, int] = {}
+        self._adopted: set[tuple[AttemptKey, int]] = set()
+
+    def call(self, key: AttemptKey, step: Step) -> int:
+        """Record a new step, or the present state of a known one. Return its number."""
+        steps = self._steps.setdefault(key, {})
+        now = time.time()
+        if step.number < 0:
+            number = self._next.get(key, 0)
+            self._next[key] = number + 1
+            self._record(key, replace(_checked(step), number=number, started_at=now, ended_at=None))
+            return number
+        known = steps.get(step.number)
+        if known is None:
+            if MAX_STEPS <= step.number < self._next.get(key, 0):
+                return step.number
+            raise NoSuchStep(f"job {key[0]} has no step {step.number}")
+        self._adopted.discard((key, step.number))
+        if known.ended_at is None and step.ended_at is not None:
+            ended = replace(
+                _checked(step), started_at=known.started_at, ended_at=now, cancelled_by=known.cancelled_by
+            )
+            self._record(key, ended)
+        return step.number
+
+    def abandon(self, key: AttemptKey, number: int) -> None:
+        """Record that the srun of a step was killed, if the step has not ended."""
+        known = self._steps.get(key, {}).get(number)
+        if known is not None and known.ended_at is None:
+            self._record(key, replace(known, ended_at=time.time(), signal=_KILLED))
+
+    def cancel(self, key: AttemptKey, number: int, by: str) -> None:
+        """Record that a user has cancelled a step that runs."""
+        known = self._steps.get(key, {}).get(number)
+        if known is not None and known.ended_at is None:
+            self._record(key, replace(known, cancelled_by=by[:MAX_TEXT]))
+
+    def adopt(self, key: AttemptKey) -> None:
+        """Read the steps that earlier agents have recorded for an attempt."""
+        path = f"{self._spool.directory(key)}/{_FILE}"
+        try:
+            descriptor = trusted_paths.open_file(path)
+        except (OSError, trusted_paths.UntrustedPath):
+            return  # The attempt has no steps.
+        with open(descriptor, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                # Skip a line that was not written completely.
+                with suppress(ValueError, Malformed):
+                    step = decode(Step, json.loads(line))
+                    self._steps.setdefault(key, {})[step.number] = step
+        steps = self._steps.get(key, {})
+        self._next[key] = max(steps, default=-1) + 1
+        here = {number for number, step in steps.items() if step.ended_at is None and step.pid}
+        if here:
+            self._adopted |= {(key, number) for number in here}
+            self._loop.call_later(_CHECK_S, self._check)
+
+    def report_all(self) -> None:
+        """Report all steps of running attempts, because the controller has only just connected."""
+        for key, steps in self._steps.items():
+            if self._has_ended(key) is False and steps:
+                self._send(StepsReport(*key, tuple(steps.values())))
+
+    def with_steps(self, status: AttemptStatus) -> AttemptStatus:
+        """Return the report of an attempt with its steps, if it has ended."""
+        key = (status.job, status.attempt)
+        steps = self._steps.get(key)
+        if status.ended_at is None or not steps:
+            return status
+        ended = [
+            step
+            if step.ended_at is not None
+            else replace(step, ended_at=status.ended_at, signal=_ENDED_WITH_JOB)
+            for step in steps.values()
+        ]
+        return replace(status, steps=tuple(ended))
+
+    def forget(self, key: AttemptKey) -> None:
+        self._steps.pop(key, None)
+        self._next.pop(key, None)
+
+    def _record(self, key: AttemptKey, step: Step) -> None:
+        if step.number >= MAX_STEPS:
+            return
+        self._steps[key][step.number] = step
+        path = f"{self._spool.directory(key)}/{_FILE}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        # A full disk must not stop the step: the controller still gets the report.
+        with suppress(OSError):
+            descriptor = os.open(path, flags, 0o600)
+            try:
+                os.write(descriptor, (dumps(encode(step)) + "\n").encode("utf-8", "replace"))
+            finally:
+                os.close(descriptor)
+        self._send(StepsReport(*key, (step,)))
+
+    def _check(self) -> None:
+        """Record the end of steps whose srun was killed while no agent ran here."""
+        for key, number in list(self._adopted):
+            step = self._steps.get(key, {}).get(number)
+            gone = step is None or not process_tree.runs_since(step.pid, step.pid_ticks)
+            if gone or self._has_ended(key) is not False:
+                self._adopted.discard((key, number))
+                if gone and self._has_ended(key) is False:
+                    self.abandon(key, number)
+        if self._adopted:
+            self._loop.call_later(_CHECK_S, self._check)
+
+
+def _checked(step: Step) -> Step:
+    """Return the step with bounded texts and numbers, because srun is a program of the user."""
+    return replace(
+        step,
+        name=printable(step.name, MAX_TEXT),
+        nodes=printable(step.nodes, MAX_TEXT),
+        node_count=max(1, step.node_count),
+        tasks=max(1, step.tasks),
+        code=step.code & 255,
+        signal=step.signal & 127,
+        cancelled_by="",
+        cpu_s=max(0.0, step.cpu_s),
+        max_rss_kib=max(0, step.max_rss_kib),
+        max_rss_node=printable(step.max_rss_node, MAX_TEXT),
+        max_rss_task=max(0, step.max_rss_task),
+        layout=printable(step.layout, 20),
+        host=printable(step.host, MAX_TEXT),
+    )

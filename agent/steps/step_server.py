@@ -1,0 +1,314 @@
+"""The socket on which srun talks to the agent, and the relay of tasks to other nodes of the job."""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import os
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Callable, Optional, Union
+
+from agent.attempts.spool import AttemptKey, format_key, parse_key
+from agent.event_loop import EventLoop
+from agent.steps.records import NoSuchStep, StepRecords
+from agent.supervisor import process_tree
+from agent.supervisor.process_marks import mark_code
+from wire import trusted_paths
+from wire.agent.frames import AgentFrame, Frame, pack, unpack
+from wire.agent.orders import CloseShell, ShellInput, ShellSignal, ShellTaken, Signal
+from wire.agent.reports import ShellEnded, ShellOutput
+from wire.agent.steps import OpenTask, StepCall, StepHello, StepNumber, socket_path
+from wire.codec import Malformed
+
+_READ = 1 << 16
+_LONGEST_LINE = 4 << 20
+_UNREAD_BYTES = 64 << 20
+"""srun is disconnected if it leaves more bytes than this unread."""
+_OLD_S = 7 * 86_400.0
+_MOST_CONNECTIONS = 512
+_MOST_TASKS = 4_096
+"""The most tasks on other nodes of one srun."""
+_ToTask = Union[ShellInput, ShellTaken, ShellSignal, CloseShell]
+
+
+@dataclass(eq=False)
+class _Connection:
+    """One srun. `requests` has the numbers that the agent gave its tasks, by the numbers of srun."""
+
+    sock: socket.socket
+    pid: int
+    uid: int
+    incoming: bytearray = field(default_factory=bytearray)
+    outgoing: bytearray = field(default_factory=bytearray)
+    key: Optional[AttemptKey] = None
+    step: int = -1
+    ended: bool = False
+    requests: dict[int, int] = field(default_factory=dict)
+
+
+class StepServer:
+    """Answers srun on a Unix socket, and passes the tasks that srun starts on other nodes to the controller.
+
+    1. A connection begins with StepHello. It is accepted if the kernel says that the process has the uid of
+       the job, the mark proves the attempt (process_marks.py), and the process belongs to the attempt.
+    2. StepCall: the agent of the job's first node records the step (StepRecords). Other agents pass the call
+       to the controller, which passes it to the first node.
+    3. OpenTask and the messages of the task go to the controller with a number of this agent. The answers
+       come back with this number, and srun gets them with its own.
+    4. When srun closes its connection without an end of its step, it was killed: record this, end its tasks
+       on other nodes, and kill those on this node.
+
+    Where the socket is: users cannot enter the spool of an agent that runs as root, so its socket is in
+    /run/corral-agent, which only root can change. Any user may connect; step 1 decides.
+
+    Invariant: a message of a connection concerns only the attempt that its StepHello has proved, because the
+    agent itself writes the attempt into the messages for the controller.
+
+    Cost: one listening socket, whether jobs use srun or not.
+    """
+
+    def __init__(
+        self,
+        spool: str,
+        loop: EventLoop,
+        records: StepRecords,
+        send: Callable[[AgentFrame], None],
+        rank_of: Callable[[AttemptKey], Optional[int]],
+        processes: Callable[[AttemptKey], list[int]],
+        kill_tasks: Callable[[AttemptKey, int], None],
+    ) -> None:
+        self.mark_key = ""
+        self._path = socket_path(spool, os.geteuid())
+        self._loop = loop
+        self._records = records
+        self._send = send
+        self._rank_of = rank_of
+        self._processes = processes
+        self._kill_tasks = kill_tasks
+        self._listener: Optional[socket.socket] = None
+        self._connections: set[_Connection] = set()
+        self._requests: dict[int, tuple[_Connection, int]] = {}
+        self._last_request = 0
+
+    def listen(self) -> None:
+        """Begin to accept connections. Without the socket, srun uses the API of the controller."""
+        try:
+            self._listener = self._bind()
+        except (OSError, trusted_paths.UntrustedPath) as error:
+            print(f"agent: srun cannot use this agent: {self._path}: {error}", file=sys.stderr)
+            return
+        self._loop.on_readable(self._listener.fileno(), self._accept)
+
+    def _bind(self) -> socket.socket:
+        folder, name = os.path.split(self._path)
+        directory = trusted_paths.open_directory(folder, make=True, mode=0o755)
+        try:
+            if os.geteuid() == 0:
+                os.fchmod(directory, 0o755)
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=directory)
+            _remove_old(directory)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            # Bind below the open directory: its path may be longer than the address of a socket.
+            listener.bind(f"/proc/self/fd/{directory}/{name}")
+            os.chmod(name, 0o666, dir_fd=directory)  # noqa: S103 - see _proved
+            listener.listen(128)
+            listener.setblocking(False)
+            return listener
+        finally:
+            os.close(directory)
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if len(self._connections) >= _MOST_CONNECTIONS:
+            sock.close()
+            return
+        sock.setblocking(False)
+        connection = _Connection(sock, pid, uid)
+        self._connections.add(connection)
+        self._loop.on_readable(sock.fileno(), partial(self._read, connection))
+
+    # --- messages of srun ---
+
+    def _read(self, connection: _Connection) -> None:
+        try:
+            data = connection.sock.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        connection.incoming += data
+        if not data or (len(connection.incoming) > _LONGEST_LINE and b"\n" not in data):
+            self._close(connection)
+            return
+        *lines, connection.incoming = connection.incoming.split(b"\n")
+        for line in lines:
+            try:
+                frame = unpack(bytes(line))
+            except Malformed:
+                self._close(connection)
+                return
+            if not self._take(connection, frame):
+                self._close(connection)
+                return
+
+    def _take(self, connection: _Connection, frame: Frame) -> bool:
+        """Handle a message of srun. Return False if the connection must be closed."""
+        if connection.key is None:
+            if not isinstance(frame, StepHello):
+                return False
+            connection.key = self._proved(connection, frame)
+            return connection.key is not None
+        if isinstance(frame, StepCall):
+            self._call(connection, connection.key, frame)
+        elif isinstance(frame, OpenTask):
+            if len(connection.requests) >= _MOST_TASKS or frame.request in connection.requests:
+                return False
+            number = self._number(connection, frame.request)
+            connection.requests[frame.request] = number
+            job, attempt = connection.key
+            self._send(replace(frame, request=number, job=job, attempt=attempt))
+        elif isinstance(frame, (ShellInput, ShellTaken, ShellSignal, CloseShell)):
+            if frame.request in connection.requests:
+                self._send(_renumbered(frame, connection.requests[frame.request]))
+        else:
+            return False
+        return True
+
+    def _proved(self, connection: _Connection, hello: StepHello) -> Optional[AttemptKey]:
+        """Return the attempt of a connection; None if the process does not belong to it."""
+        key = parse_key(hello.attempt)
+        if key is None or self._rank_of(key) is None:
+            return None
+        right = mark_code(self.mark_key, format_key(key), connection.uid)
+        if not hmac.compare_digest(right.encode(), hello.mark.encode("utf-8", "replace")):
+            return None
+        return key if connection.pid in self._processes(key) else None
+
+    def _call(self, connection: _Connection, key: AttemptKey, call: StepCall) -> None:
+        connection.ended = call.step.ended_at is not None
+        ticks = process_tree.start_ticks(connection.pid) or 0
+        step = replace(call.step, pid=connection.pid, pid_ticks=ticks)
+        if self._rank_of(key) == 0:
+            self._answer(connection, self.record(key, replace(call, step=step)))
+            return
+        number = self._number(connection, call.request)
+        self._send(StepCall(number, *key, step))
+
+    def record(self, key: AttemptKey, call: StepCall) -> StepNumber:
+        """Record a step of an attempt whose first node this is."""
+        if self._rank_of(key) != 0:
+            return StepNumber(call.request, error=f"job {key[0]} does not run on its first node")
+        try:
+            return StepNumber(call.request, self._records.call(key, call.step))
+        except NoSuchStep as error:
+            return StepNumber(call.request, error=str(error))
+
+    # --- messages of the controller ---
+
+    def take_call(self, call: StepCall) -> None:
+        """Record a step that another node, or a client of the API, has begun or ended."""
+        self._send(self.record((call.job, call.attempt), call))
+
+    def take_answer(self, frame: Union[ShellOutput, ShellEnded, StepNumber]) -> None:
+        """Pass an answer of the controller on to the srun that waits for it."""
+        connection, request = self._requests.get(frame.request, (None, 0))
+        if connection is None:
+            return
+        if not isinstance(frame, ShellOutput):
+            del self._requests[frame.request]
+            connection.requests.pop(request, None)
+        answer: Any = replace(frame, request=request)
+        if isinstance(frame, StepNumber):
+            self._answer(connection, answer)
+        else:
+            self._write(connection, answer)
+
+    def signal(self, order: Signal) -> None:
+        """Tell the srun of a step that the step is cancelled, and record the user that has cancelled it."""
+        key, step = (order.job, order.attempt), order.step
+        if step is None or not order.by:
+            return
+        self._records.cancel(key, step, order.by)
+        for connection in list(self._connections):
+            if connection.key == key and connection.step == step:
+                self._write(connection, order)
+
+    def runs_here(self, key: AttemptKey, step: int) -> bool:
+        """Return whether the srun of a step is connected to this agent."""
+        return any(each.key == key and each.step == step for each in self._connections)
+
+    # --- connections ---
+
+    def _number(self, connection: _Connection, request: int) -> int:
+        self._last_request += 1
+        self._requests[self._last_request] = (connection, request)
+        return self._last_request
+
+    def _answer(self, connection: _Connection, answer: StepNumber) -> None:
+        if answer.number >= 0:
+            connection.step = answer.number
+        self._write(connection, answer)
+
+    def _write(self, connection: _Connection, frame: Frame) -> None:
+        if connection not in self._connections:
+            return
+        connection.outgoing += pack(frame)
+        self._flush(connection)
+
+    def _flush(self, connection: _Connection) -> None:
+        number = connection.sock.fileno()
+        try:
+            while connection.outgoing:
+                del connection.outgoing[: connection.sock.send(connection.outgoing[:_READ])]
+        except BlockingIOError:
+            if len(connection.outgoing) > _UNREAD_BYTES:
+                self._close(connection)
+                return
+            self._loop.on_writable(number, partial(self._flush, connection))
+            return
+        except OSError:
+            self._close(connection)
+            return
+        self._loop.on_writable(number, None)
+
+    def _close(self, connection: _Connection) -> None:
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
+        self._loop.on_readable(connection.sock.fileno(), None)
+        self._loop.on_writable(connection.sock.fileno(), None)
+        connection.sock.close()
+        for number in connection.requests.values():
+            self._send(CloseShell(number))
+        for number in [each for each, (other, _) in self._requests.items() if other is connection]:
+            del self._requests[number]
+        if connection.key is not None and connection.step >= 0 and not connection.ended:
+            self._kill_tasks(connection.key, connection.step)
+            self._records.abandon(connection.key, connection.step)
+
+
+def _remove_old(directory: int) -> None:
+    """Remove the sockets of agents that have not listened for long, such as those of removed nodes."""
+    for name in os.listdir(directory):
+        with suppress(OSError):
+            if name.endswith(".sock") and time.time() - os.stat(name, dir_fd=directory).st_mtime > _OLD_S:
+                with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+                    sock.settimeout(0.1)
+                    if sock.connect_ex(f"/proc/self/fd/{directory}/{name}") == errno.ECONNREFUSED:
+                        os.unlink(name, dir_fd=directory)
+
+
+def _renumbered(frame: _ToTask, request: int) -> _ToTask:
+    return replace(frame, request=request)

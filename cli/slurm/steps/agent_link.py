@@ -1,0 +1,233 @@
+"""The connection of srun to the agent of its node, on a Unix socket."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from cli.slurm.steps.links import LinkLost, Output, TaskEnd
+from wire.agent.frames import Frame, pack, unpack
+from wire.agent.orders import ShellInput, ShellSignal, ShellTaken, Signal
+from wire.agent.reports import ShellEnded, ShellOutput
+from wire.agent.steps import OpenTask, StepCall, StepHello, StepNumber, socket_path
+from wire.job.steps import Step
+
+AGENT_S = 60.0
+"""Seconds that srun waits for the agent, which is away while the controller is restarted."""
+_ANSWER_S = 5.0
+_RETRY_S = 0.25
+_MOST_LOST = 4
+"""If the agent closes the connection without an answer this often, it does not accept this process."""
+_LOST = "the agent has closed the connection"
+_READ = 1 << 16
+
+
+class AgentLink:
+    """Talks to the agent about one step.
+
+    1. Connect to the socket, check that the agent runs as root or as this user, and send the mark of the
+       attempt, which proves that this srun belongs to the job.
+    2. `record` asks for a number, and later reports the end of the step.
+    3. When the connection is lost, the agent was restarted: the tasks on other nodes have ended with it, and
+       those on this node go on. Connect again, and tell the new agent that the step still runs.
+
+    A thread reads the socket and calls the functions of the tasks.
+    """
+
+    def __init__(self, path: str, attempt: str, mark: str) -> None:
+        self._path = path
+        self._hello = StepHello(attempt, mark)
+        self._sock: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._answers: queue.Queue[StepNumber] = queue.Queue()
+        self._tasks: dict[int, tuple[Output, Callable[[TaskEnd], None]]] = {}
+        self._step = Step()
+        self._calls = 1_000_000_000
+        self._closed = False
+        self._away_since = 0.0
+        self.on_cancel: Callable[[], None] = lambda: None
+        """Called when a user cancels the step."""
+
+    @classmethod
+    def find(cls, environment: Mapping[str, str]) -> AgentLink | None:
+        """Return the link to the agent whose job this process belongs to; None if there is no agent that
+        listens.
+        """
+        spool, _, attempt = environment.get("CORRAL_SPOOL", "").rpartition("/attempts/")
+        if not spool or not attempt:
+            return None
+        for uid in dict.fromkeys((0, os.getuid())):
+            path = socket_path(spool, uid)
+            with suppress(OSError):
+                if os.stat(path).st_uid == uid:
+                    return cls(path, attempt, environment.get("CORRAL_MARK", ""))
+        return None
+
+    # --- the step ---
+
+    def record(self, step: Step) -> int:
+        self._step = step
+        deadline, lost = time.monotonic() + AGENT_S, 0
+        while True:
+            if step.number < 0 and self._sock is None:
+                self._connect(deadline)
+            self._calls += 1
+            self._send(StepCall(self._calls, 0, 0, step))
+            answer = self._await_answer(min(deadline, time.monotonic() + _ANSWER_S))
+            if answer is not None and not answer.error:
+                self._step = replace(step, number=answer.number)
+                return answer.number
+            if answer is not None and answer.error != _LOST:
+                raise LinkLost(answer.error)
+            # The agent may have been about to end when srun connected. Then the next one answers.
+            lost += answer is not None
+            if time.monotonic() >= deadline or lost > _MOST_LOST:
+                raise LinkLost("the agent of this node does not answer")
+            time.sleep(_RETRY_S)
+
+    def _await_answer(self, deadline: float) -> StepNumber | None:
+        """Return the answer to the last call; None if there is none in time."""
+        while True:
+            try:
+                answer = self._answers.get(timeout=max(0.01, deadline - time.monotonic()))
+            except queue.Empty:
+                return None
+            if answer.request == self._calls:
+                return answer
+
+    # --- tasks on other nodes ---
+
+    def open(
+        self,
+        rank: int,
+        node: str,
+        words: Sequence[str],
+        pmi: bool,
+        output: Output,
+        end: Callable[[TaskEnd], None],
+    ) -> None:
+        self._tasks[rank] = (output, end)
+        if not self._send(OpenTask(rank, 0, 0, node, tuple(words), pmi)):
+            self._lose_tasks()
+
+    def write(self, rank: int, data: bytes, *, end: bool = False, pmi: bool = False) -> None:
+        self._send(ShellInput(rank, b64encode(data).decode(), end, pmi))
+
+    def signal(self, number: int) -> None:
+        for rank in list(self._tasks):
+            self._send(ShellSignal(rank, signal.Signals(number).name.removeprefix("SIG")))
+
+    def close(self) -> None:
+        self._closed = True
+        with self._lock:
+            if self._sock is not None:
+                with suppress(OSError):
+                    self._sock.shutdown(socket.SHUT_RDWR)
+                self._sock.close()
+
+    # --- the connection ---
+
+    def _connect(self, deadline: float) -> None:
+        """Connect to the agent, and start the thread that reads. Raises LinkLost."""
+        begun, said = time.monotonic(), False
+        while True:
+            try:
+                sock = self._dial()
+                break
+            except OSError as error:
+                if time.monotonic() > deadline or self._closed:
+                    raise LinkLost(f"the agent of this node does not answer: {error.strerror}") from None
+            if not said and time.monotonic() > begun + 2:
+                said = True
+                print("srun: Job step creation temporarily disabled, retrying", file=sys.stderr, flush=True)
+            time.sleep(_RETRY_S)
+        with self._lock:
+            self._sock = sock
+            sock.sendall(pack(self._hello))
+        threading.Thread(target=self._read, args=(sock,), daemon=True).start()
+
+    def _dial(self) -> socket.socket:
+        folder, name = os.path.split(self._path)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            sock.connect(f"/proc/self/fd/{directory}/{name}")
+            _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if uid not in (0, os.getuid()):
+                raise PermissionError(1, "another user listens on its socket")
+            return sock
+        except OSError:
+            sock.close()
+            raise
+        finally:
+            os.close(directory)
+
+    def _send(self, frame: Frame) -> bool:
+        with self._lock:
+            if self._sock is None:
+                return False
+            try:
+                self._sock.sendall(pack(frame))
+            except OSError:
+                return False
+        return True
+
+    def _read(self, sock: socket.socket) -> None:
+        rest, heard = b"", False
+        while True:
+            try:
+                data = sock.recv(_READ)
+            except OSError:
+                data = b""
+            if not data:
+                break
+            heard = True
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                self._take(unpack(line))
+        with self._lock:
+            self._sock = None
+        self._lose_tasks()
+        if self._closed:
+            return
+        if self._step.number < 0:
+            self._answers.put(StepNumber(self._calls, error=_LOST))
+            return
+        if heard:
+            self._away_since = time.monotonic()
+        # Wait, because the agent that has closed the connection may still listen.
+        time.sleep(_RETRY_S)
+        with suppress(LinkLost):
+            self._connect(self._away_since + AGENT_S)
+            self._send(StepCall(0, 0, 0, self._step))
+
+    def _take(self, frame: Frame) -> None:
+        if isinstance(frame, StepNumber):
+            self._answers.put(frame)
+        elif isinstance(frame, ShellOutput) and frame.request in self._tasks:
+            data = b64decode(frame.data)
+            self._tasks[frame.request][0](frame.stream, data)
+            self._send(ShellTaken(frame.request, len(data)))
+        elif isinstance(frame, ShellEnded):
+            task = self._tasks.pop(frame.request, None)
+            if task is not None:
+                code = -frame.signal if frame.signal else 1 if frame.code is None else frame.code
+                task[1](TaskEnd(code, frame.error, frame.cpu_s, frame.max_rss_kib))
+        elif isinstance(frame, Signal):
+            self.on_cancel()
+
+    def _lose_tasks(self) -> None:
+        for rank in list(self._tasks):
+            task = self._tasks.pop(rank, None)
+            if task is not None:
+                task[1](TaskEnd(1, "the connection to the agent was lost, and the task has ended with it"))

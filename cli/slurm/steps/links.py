@@ -1,0 +1,148 @@
+"""How srun records its step and reaches other nodes: by the agent of its node, or by the controller's API."""
+
+from __future__ import annotations
+
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from wire.job.steps import Step
+
+Output = Callable[[str, bytes], None]
+"""Takes output of a task: its stream (stdout, stderr or pmi) and the bytes."""
+
+
+@dataclass(frozen=True)
+class TaskEnd:
+    """The end of a task: its exit code, or the number of a signal as a negative code. `error` is the reason
+    if Corral could not start it or has ended it.
+    """
+
+    code: int
+    error: str = ""
+    cpu_s: float = 0.0
+    max_rss_kib: int = 0
+
+
+class StepLink(Protocol):
+    """Records the step of one srun, and runs its tasks on other nodes."""
+
+    def record(self, step: Step) -> int:
+        """Record that the step begins (without a number) or has ended. Return its number."""
+
+    def open(
+        self,
+        rank: int,
+        node: str,
+        words: Sequence[str],
+        pmi: bool,
+        output: Output,
+        end: Callable[[TaskEnd], None],
+    ) -> None:
+        """Start a task on another node. `output` and `end` are called by another thread."""
+
+    def write(self, rank: int, data: bytes, *, end: bool = False, pmi: bool = False) -> None:
+        """Send bytes to the stdin of a task, or to its socket for PMI."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all tasks on other nodes."""
+
+    def close(self) -> None:
+        """End all tasks on other nodes that still run."""
+
+
+class ApiLink:
+    """Uses the routes of the API. srun needs this on hosts without an agent, such as login hosts."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._clients: dict[int, Any] = {}
+        self._shells: dict[int, str] = {}
+        self._ended: set[int] = set()
+
+    def record(self, step: Step) -> int:
+        from wire.http.client import Client, Refused, Unreachable
+
+        try:
+            with Client() as client:
+                return client.record_step(self._job, step)
+        except (Refused, Unreachable) as error:
+            if step.number < 0:
+                raise
+            raise LinkLost(str(error)) from None
+
+    def open(
+        self,
+        rank: int,
+        node: str,
+        words: Sequence[str],
+        pmi: bool,
+        output: Output,
+        end: Callable[[TaskEnd], None],
+    ) -> None:
+        if pmi:
+            end(TaskEnd(1, "PMI works only with srun in the job: write srun into the batch script"))
+            return
+        threading.Thread(target=self._run, args=(rank, node, words, output, end), daemon=True).start()
+
+    def _run(
+        self, rank: int, node: str, words: Sequence[str], output: Output, end: Callable[[TaskEnd], None]
+    ) -> None:
+        from wire.api.jobs import ShellRequest
+        from wire.http.client import Client, Refused, Unreachable
+
+        try:
+            with Client() as client:
+                self._clients[rank] = client
+                shell = self._shells[rank] = client.open_shell(
+                    self._job, ShellRequest(tuple(words), node=node)
+                )
+                for said in client.read_shell(shell):
+                    if not said.end:
+                        output(said.stream, b64decode(said.data))
+                        continue
+                    code = -said.signal if said.signal else 1 if said.code is None else said.code
+                    end(TaskEnd(code, said.error))
+                    return
+            end(TaskEnd(1, "the controller has closed the connection"))
+        except (Refused, Unreachable, OSError) as error:
+            hint = (
+                "" if isinstance(error, Refused) else ": srun starts tasks on other nodes by the controller"
+            )
+            end(TaskEnd(1, f"{error}{hint}"))
+        finally:
+            self._ended.add(rank)
+
+    def write(self, rank: int, data: bytes, *, end: bool = False, pmi: bool = False) -> None:  # noqa: ARG002
+        from wire.api.jobs import ShellGiven
+        from wire.http.client import Client, Refused, Unreachable
+
+        with suppress(Refused, Unreachable, OSError, KeyError), Client() as client:
+            client.write_shell(self._shells[rank], ShellGiven(b64encode(data).decode(), end=end))
+
+    def signal(self, number: int) -> None:  # noqa: ARG002
+        """End the tasks, because the API has no signals for the commands of `corral exec`."""
+        self.close()
+
+    def close(self) -> None:
+        for rank, client in list(self._clients.items()):
+            if rank not in self._ended:
+                client.close()
+
+
+class LinkLost(Exception):
+    """Raised if the agent or the controller does not answer. The message is the reason."""
+
+
+def open_link(job: str, environment: Mapping[str, str]) -> StepLink:
+    """Return the link for a step of a job: to the agent if srun runs in the job, otherwise to the API."""
+    from cli.slurm.steps.agent_link import AgentLink
+
+    if job == environment.get("SLURM_JOB_ID"):
+        found = AgentLink.find(environment)
+        if found is not None:
+            return found
+    return ApiLink(job)

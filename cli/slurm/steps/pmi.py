@@ -1,0 +1,114 @@
+"""A server of PMI version 1, by which the processes of an MPI program started by srun find each other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+_MOST_LINE = 65_536
+KINDS = ("pmi1", "none")
+"""The kinds of --mpi. pmi2 means pmi1, because MPICH and its relatives speak both."""
+
+
+class PmiServer:
+    """The key-value space of one step.
+
+    Each process writes lines such as `cmd=put kvsname=7.0 key=a value=b` to the descriptor PMI_FD and reads a
+    line as the answer. The commands that MPICH, Intel MPI and MVAPICH use to start:
+    1. init, get_maxes, get_appnum, get_my_kvsname, get_universe_size: the facts of the step.
+    2. put: keep the address of the process under a key. get: read the address of another process.
+    3. barrier_in: answer barrier_out to all processes once all of them have come.
+    4. finalize, abort: the process ends.
+    Other commands, such as spawn, are answered with an error.
+
+    `node_counts` is the number of tasks on each node. MPI programs learn from it which of them share memory.
+
+    Example: two processes, node_counts [2]: PMI_process_mapping is (vector,(0,1,2)).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        node_counts: Sequence[int],
+        write: Callable[[int, bytes], None],
+        abort: Callable[[int, int], None],
+    ) -> None:
+        self._name = name
+        self._size = sum(node_counts)
+        self._write = write
+        self._abort = abort
+        self._rest: dict[int, bytes] = {}
+        self._waiting: set[int] = set()
+        self._lock = threading.Lock()
+        self._keys = {"PMI_process_mapping": _mapping(node_counts)}
+
+    def take(self, rank: int, data: bytes) -> None:
+        """Handle bytes that the process with this rank has written."""
+        with self._lock:
+            *lines, rest = (self._rest.pop(rank, b"") + data).split(b"\n")
+            if len(rest) <= _MOST_LINE:
+                self._rest[rank] = rest
+            for line in lines:
+                self._take_line(rank, line.decode("utf-8", "replace"))
+
+    def _take_line(self, rank: int, line: str) -> None:
+        given = _fields(line)
+        command = given.get("cmd", "")
+        if command == "barrier_in":
+            self._waiting.add(rank)
+            if len(self._waiting) == self._size:
+                self._waiting.clear()
+                for each in range(self._size):
+                    self._write(each, b"cmd=barrier_out\n")
+        elif command == "abort":
+            code = given.get("exitcode", "1")
+            self._abort(rank, int(code) if code.lstrip("-").isdigit() else 1)
+        else:
+            answer = self._answer(command, given)
+            self._write(rank, (answer + "\n").encode())
+
+    def _answer(self, command: str, given: dict[str, str]) -> str:
+        match command:
+            case "init":
+                if given.get("pmi_version") != "1":
+                    return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1"
+                return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0"
+            case "get_maxes":
+                return "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024"
+            case "get_appnum":
+                return "cmd=appnum appnum=0"
+            case "get_my_kvsname":
+                return f"cmd=my_kvsname kvsname={self._name}"
+            case "get_universe_size":
+                return f"cmd=universe_size size={self._size}"
+            case "put":
+                self._keys[given.get("key", "")] = given.get("value", "")
+                return "cmd=put_result rc=0 msg=success"
+            case "get":
+                value = self._keys.get(given.get("key", ""))
+                if value is None:
+                    return f"cmd=get_result rc=-1 msg=key_{given.get('key', '')}_not_found value=unknown"
+                return f"cmd=get_result rc=0 msg=success value={value}"
+            case "finalize":
+                return "cmd=finalize_ack"
+            case _:
+                return f"cmd={command}_result rc=-1 msg=not_supported"
+
+
+def _fields(line: str) -> dict[str, str]:
+    """Return the fields of a line. The value of `value` is the rest of the line."""
+    head, found, value = line.partition(" value=")
+    pairs = (word.partition("=") for word in head.split())
+    fields = {name: text for name, _, text in pairs}
+    return {**fields, "value": value} if found else fields
+
+
+def _mapping(node_counts: Sequence[int]) -> str:
+    """Return which tasks are on which node: (first node, nodes, tasks on each) for each group of nodes."""
+    groups: list[list[int]] = []
+    for place, count in enumerate(node_counts):
+        if groups and groups[-1][2] == count:
+            groups[-1][1] += 1
+        else:
+            groups.append([place, 1, count])
+    return "(vector," + ",".join(f"({first},{nodes},{tasks})" for first, nodes, tasks in groups) + ")"

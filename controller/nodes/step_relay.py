@@ -1,0 +1,176 @@
+"""Passes the tasks that srun starts on other nodes of its job, and the records of steps, between agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from controller.core.model.job import Job
+from controller.nodes.link import NodeAway, NodeLink
+from wire.agent.frames import AgentFrame, ControllerFrame
+from wire.agent.orders import CloseShell, OpenShell, ShellInput, ShellSignal, ShellTaken
+from wire.agent.reports import ShellEnded, ShellOutput
+from wire.agent.steps import OpenTask, StepCall, StepNumber
+from wire.job.steps import Step
+from wire.names import JobState
+
+ANSWER_S = 30.0
+"""Seconds in which the agent of the job's first node must answer a StepCall."""
+
+
+class RelayedTask:
+    """A task that the srun of one node has started on another node. Its messages are passed on as they come.
+
+    Only the numbers of the requests change: each of the two agents has its own.
+    """
+
+    def __init__(self, order: OpenShell, answer: Callable[[ShellOutput | ShellEnded], None]) -> None:
+        self.order = order
+        self.closed = False
+        self._answer = answer
+
+    def receive(self, message: ShellOutput | ShellEnded) -> None:
+        self.closed = self.closed or isinstance(message, ShellEnded)
+        self._answer(message)
+
+    def lose(self) -> None:
+        """Tell srun that the connection to the node of the task is lost."""
+        if not self.closed:
+            self.receive(
+                ShellEnded(
+                    self.order.request, error="the connection to the node was lost; the task has ended"
+                )
+            )
+
+
+class StepRelay:
+    """Passes messages of srun from the agent of its node to other agents, and the answers back.
+
+    1. OpenTask from node A: if A and the target are members of the same running attempt, open a command on
+       the target as `corral exec` does. Note its number there under (A, number of A).
+    2. ShellInput, ShellTaken, ShellSignal and CloseShell of A go to the target with the number there. Output
+       and end of the command go to A with the number of A.
+    3. StepCall from A: pass it to the first node of the job, and its answer back.
+    4. When the connection to A is lost, close the commands of A. When that to the target is lost, its
+       session calls RelayedTask.lose.
+
+    Invariant: an agent reaches only nodes on which an attempt runs that runs on its own node, too. So an
+    agent that was taken over gets no access to other jobs.
+
+    Cost: one dictionary entry for each task, and nothing while no srun runs.
+    """
+
+    def __init__(self, job_of: Callable[[int], Job | None], links: dict[str, NodeLink]) -> None:
+        self._job_of = job_of
+        self._links = links
+        self._tasks: dict[tuple[str, int], tuple[str, RelayedTask]] = {}
+        self._calls: dict[tuple[str, int], Callable[[StepNumber], None]] = {}
+        self._last_call = 0
+
+    def take(self, node: str, frame: AgentFrame) -> None:
+        """Handle a message of the agent of `node`. Other messages are ignored."""
+        match frame:
+            case OpenTask():
+                self._open(node, frame)
+            case ShellInput() | ShellTaken() | ShellSignal() | CloseShell():
+                self._pass_on(node, frame)
+            case StepCall():
+                self._call(node, frame)
+            case StepNumber():
+                answer = self._calls.pop((node, frame.request), None)
+                if answer is not None:
+                    answer(frame)
+            case _:
+                pass
+
+    def forget(self, node: str) -> None:
+        """End the tasks that the agent of a node has started, because the connection to the agent is lost."""
+        for key in [key for key in self._tasks if key[0] == node]:
+            target, task = self._tasks.pop(key)
+            if not task.closed:
+                task.closed = True
+                self._send(target, CloseShell(task.order.request))
+        for call in [call for call in self._calls if call[0] == node]:
+            self._calls.pop(call)(StepNumber(0, error=f"the connection to {node} was lost"))
+
+    async def record(self, job: Job, step: Step) -> StepNumber:
+        """Record a step for a client of the API. Raises NodeAway if the job's first node does not answer."""
+        answer: asyncio.Future[StepNumber] = asyncio.get_running_loop().create_future()
+
+        def done(number: StepNumber) -> None:
+            if not answer.done():
+                answer.set_result(number)
+
+        first = self._ask_first(job, step, done)
+        try:
+            return await asyncio.wait_for(answer, ANSWER_S)
+        except TimeoutError:
+            raise NodeAway(f"node {first} has not answered") from None
+
+    def _open(self, node: str, frame: OpenTask) -> None:
+        def refuse(why: str) -> None:
+            self._send(node, ShellEnded(frame.request, error=why))
+
+        job = self._attempt(node, frame.job, frame.attempt)
+        if job is None:
+            refuse(f"job {frame.job} does not run on {node}")
+            return
+        member = job.members.get(frame.node)
+        link = self._links.get(frame.node)
+        if member is None or member.ended_at is not None or link is None:
+            refuse(f"job {job.label} does not run on {frame.node}")
+            return
+        key = (node, frame.request)
+
+        def answer(message: ShellOutput | ShellEnded) -> None:
+            if isinstance(message, ShellEnded):
+                self._tasks.pop(key, None)
+            self._send(node, replace(message, request=frame.request))
+
+        order = OpenShell(0, frame.job, frame.attempt, frame.command, step=True, pmi=frame.pmi)
+        try:
+            task = link.session().relay(order, answer)
+        except NodeAway as away:
+            refuse(str(away))
+            return
+        self._tasks[key] = (frame.node, task)
+
+    def _pass_on(self, node: str, frame: ShellInput | ShellTaken | ShellSignal | CloseShell) -> None:
+        target, task = self._tasks.get((node, frame.request), ("", None))
+        if task is not None and not task.closed:
+            self._send(target, replace(frame, request=task.order.request))
+        if isinstance(frame, CloseShell):
+            self._tasks.pop((node, frame.request), None)
+
+    def _call(self, node: str, frame: StepCall) -> None:
+        job = self._attempt(node, frame.job, frame.attempt)
+
+        def answer(number: StepNumber) -> None:
+            self._send(node, replace(number, request=frame.request))
+
+        if job is None:
+            answer(StepNumber(0, error=f"job {frame.job} does not run on {node}"))
+            return
+        self._ask_first(job, frame.step, answer)
+
+    def _ask_first(self, job: Job, step: Step, answer: Callable[[StepNumber], None]) -> str:
+        """Pass a step to the agent of the job's first node. Returns the name of this node."""
+        first = next(iter(job.members), "")
+        self._last_call += 1
+        self._calls[first, self._last_call] = answer
+        self._send(first, StepCall(self._last_call, job.id, job.attempt, step))
+        return first
+
+    def _attempt(self, node: str, number: int, attempt: int) -> Job | None:
+        """Return the job if this attempt of it runs on the node."""
+        job = self._job_of(number)
+        if job is None or job.attempt != attempt or job.state is not JobState.RUNNING:
+            return None
+        member = job.members.get(node)
+        return job if member is not None and member.ended_at is None else None
+
+    def _send(self, node: str, frame: ControllerFrame) -> None:
+        link = self._links.get(node)
+        if link is not None:
+            link.send(frame)

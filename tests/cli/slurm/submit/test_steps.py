@@ -1,0 +1,118 @@
+"""Steps of srun: what sacct, squeue -s, sstat and scontrol show of them, and how they end."""
+
+from __future__ import annotations
+
+from tests.cli.slurm.submit.conftest import SlurmFace
+
+STEPS = """#!/bin/bash
+#SBATCH -N2 -n3
+# The processes of the job cannot reach the controller: the tasks on n2 start by the agents.
+export CORRAL_URL=unix:///nowhere CORRAL_CONTEXT=
+srun -J one hostname > /dev/null
+srun -n2 sh -c 'exit 3'
+srun -n1 -N1 sh -c 'kill -9 $$'
+srun -N1 -n1 sh -c 'touch up; exec sleep 600'
+echo "cancelled $?"
+srun sh -c 'touch last$SLURM_PROCID; sleep 600'
+"""
+FIELDS = "JobID,JobName,State,ExitCode,NNodes,NTasks,NodeList"
+
+
+def rows(slurm: SlurmFace, job: int, fields: str = FIELDS) -> list[str]:
+    """The rows of sacct, with J for the job."""
+    text = slurm.run("sacct", "-j", str(job), "-n", "-P", "-o", fields).stdout
+    return [line.replace(str(job), "J", 1) for line in text.splitlines()]
+
+
+def test_steps_are_recorded(slurm: SlurmFace) -> None:
+    job = slurm.submit(slurm.script("steps.sh", STEPS))
+    ended = [
+        "J.0|one|COMPLETED|0:0|2|3|n[1-2]",
+        "J.1|sh|FAILED|3:0|2|2|n[1-2]",
+        "J.2|sh|CANCELLED|0:9|1|1|n1",
+    ]
+    slurm.cluster.until((slurm.place / "up").exists, "step 3")
+    assert rows(slurm, job)[1:] == ["J.batch|batch|RUNNING|0:0|1|1|n1", *ended, "J.3|sh|RUNNING|0:0|1|1|n1"]
+    shown = slurm.run("squeue", "-s", "-h", "-j", str(job), "-o", "%i %j %u %N")
+    assert [line.replace(str(job), "J", 1) for line in shown.stdout.splitlines()] == [
+        f"J.3 sh {slurm.run('whoami').stdout.strip()} n1",
+        f"J.batch batch {slurm.run('whoami').stdout.strip()} n1",
+    ]
+    step = slurm.run("scontrol", "show", "step", f"{job}.3").stdout
+    assert f"StepId={job}.3 " in step
+    assert "Tasks=1 Name=sh" in step
+    missing = slurm.run("scontrol", "show", "step", f"{job}.9")
+    assert (missing.returncode, missing.stdout) == (1, f"Job step {job}.9 not found\n")
+    used = slurm.run("sstat", "-n", "-P", "-j", f"{job}.3", "-o", "JobID,NTasks").stdout
+    assert used == f"{job}.3|1\n"
+    cancelled = slurm.run("scancel", f"{job}.3")
+    assert (cancelled.returncode, cancelled.stderr) == (0, "")
+    for rank in range(3):
+        slurm.cluster.until((slurm.place / f"last{rank}").exists, f"task {rank} of step 4")
+    unknown = slurm.run("scancel", f"{job}.7")
+    assert (unknown.returncode, unknown.stderr) == (
+        1,
+        f"scancel: error: Kill job error on job step id {job}.7: Invalid job id specified\n",
+    )
+    assert slurm.run("scancel", str(job)).returncode == 0
+    said = slurm.output(job)
+    assert "cancelled 137" in said
+    assert f"*** STEP {job}.3 ON n1 CANCELLED AT" in said
+    over = rows(slurm, job, f"{FIELDS},DerivedExitCode")
+    assert over[0].startswith("J|steps.sh|CANCELLED by ")
+    assert over[0].endswith("|3:0"), "the highest exit code of the steps"
+    found = [line.removesuffix("|") for line in over[2:]]
+    assert found[:3] == ended
+    assert found[3].startswith("J.3|sh|CANCELLED by ")
+    assert found[4].startswith("J.4|sh|CANCELLED|0:15|2|3|n[1-2]")
+    only = slurm.run("sacct", "-n", "-P", "-o", "JobID", "-j", f"{job}.1,{job}.batch").stdout
+    assert only == f"{job}.batch\n{job}.1\n"
+    assert rows(slurm, job, "JobID")[0:1] == rows(slurm, job, "JobID")[:1] == ["J"]
+
+
+def test_steps_of_an_allocation_are_recorded(slurm: SlurmFace) -> None:
+    steps = "srun -N2 -J first true; srun -n1 sh -c 'exit 4'; srun -n1 sh -c 'echo $SLURM_STEP_ID'"
+    words = f"echo $SLURM_JOB_ID; {steps}"
+    done = slurm.run("salloc", "-N2", "sh", "-c", words)
+    job, number = done.stdout.split()
+    assert number == "2"
+    assert rows(slurm, int(job), "JobID,JobName,State,ExitCode,NTasks")[2:] == [
+        "J.0|first|COMPLETED|0:0|2",
+        "J.1|sh|FAILED|4:0|1",
+        "J.2|sh|COMPLETED|0:0|1",
+    ]
+
+
+def test_steps_survive_the_controller_and_the_agents(slurm: SlurmFace) -> None:
+    script = slurm.script(
+        "long.sh",
+        "#!/bin/bash\n#SBATCH -n2\nsrun -J early true\n"
+        "srun -J late sh -c 'touch here; while [ ! -e go ]; do sleep .1; done; exit 2'\necho after $?\n",
+    )
+    job = slurm.submit(script)
+    slurm.cluster.until((slurm.place / "here").exists, "the second step")
+    slurm.cluster.kill()
+    slurm.cluster.start()
+    running = ["J.0|early|COMPLETED|0:0", "J.1|late|RUNNING|0:0"]
+    fields = "JobID,JobName,State,ExitCode"
+    slurm.cluster.until(lambda: rows(slurm, job, fields)[2:] == running, "the agents report the steps again")
+    (slurm.place / "go").touch()
+    assert slurm.output(job).splitlines() == ["srun: error: n1: task 1: Exited with exit code 2", "after 2"]
+    ended = ["J.0|early|COMPLETED|0:0", "J.1|late|FAILED|2:0"]
+    assert rows(slurm, job, fields)[2:] == ended
+    slurm.cluster.kill()
+    slurm.cluster.start()
+    assert rows(slurm, job, fields)[2:] == ended, "they are in the store"
+
+
+def test_signals_reach_tasks_on_other_nodes(slurm: SlurmFace) -> None:
+    loop = "touch up$SLURM_PROCID; while :; do sleep .1; done"
+    task = f"trap 'echo task $SLURM_PROCID got it; exit 0' USR1 TERM; {loop}"
+    script = slurm.script(
+        "signals.sh",
+        f'#!/bin/bash\n#SBATCH -N2 -n2\nsrun sh -c "{task.replace("$", chr(92) + "$")}" & pid=$!\n'
+        "while [ ! -e up0 -o ! -e up1 ]; do sleep .1; done\nkill -TERM $pid\nwait $pid\necho ended $?\n",
+    )
+    job = slurm.submit(script)
+    lines = [line for line in slurm.output(job).splitlines() if line != "Terminated"]
+    assert sorted(lines) == ["ended 0", "task 0 got it", "task 1 got it"]

@@ -1,0 +1,44 @@
+"""Steps of jobs: what one srun has run in a job, and how it ended."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from wire.dataclass import dataclass
+
+MAX_STEPS = 1_000
+"""The most steps of one attempt that are recorded. Further steps run, but no command shows them."""
+MAX_TEXT = 400
+"""The most characters in the name of a step, and in the list of its nodes."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of an attempt: the tasks that one srun has started.
+
+    `number` is -1 until the agent has given the step a number. `nodes` is a list such as gpu[01-04], and
+    `node_count` the number of nodes in it. `code` and `signal` are the highest exit code and signal of the
+    tasks; `cancelled_by` is the user that cancelled the step with scancel. `cpu_s` is the CPU time of all
+    tasks. `max_rss_kib` is the peak memory of the largest process; the task `max_rss_task` on the node
+    `max_rss_node` has had this process. `host` and `pid` say where srun runs, and `pid_ticks` when it
+    started.
+    """
+
+    number: int = -1
+    name: str = ""
+    nodes: str = ""
+    node_count: int = 1
+    tasks: int = 1
+    started_at: float = 0.0
+    ended_at: Optional[float] = None
+    code: int = 0
+    signal: int = 0
+    cancelled_by: str = ""
+    cpu_s: float = 0.0
+    max_rss_kib: int = 0
+    max_rss_node: str = ""
+    max_rss_task: int = 0
+    layout: str = ""
+    host: str = ""
+    pid: int = 0
+    pid_ticks: int = 0
