@@ -40,7 +40,8 @@ sock.sendall((json.dumps(hello) + "\\n").encode())
 step = {"name": "mine", "nodes": "gpu01", "tasks": 2}
 call = {"t": "step_call", "request": 5, "job": 0, "attempt": 0, "step": step}
 sock.sendall((json.dumps(call) + "\\n").encode())
-print(sock.makefile().readline(), flush=True)
+lines = sock.makefile()
+print(lines.readline(), flush=True)
 """
 LIVES = CLIENT + "sys.stdin = open('/dev/null'); import time; time.sleep(1000)\n"
 ENDS = (
@@ -48,7 +49,7 @@ ENDS = (
     + """
 call["step"].update(number=0, ended_at=1.0, code=3, cpu_s=1.5, max_rss_kib=2048)
 sock.sendall((json.dumps(call) + "\\n").encode())
-sock.makefile().readline()
+lines.readline()
 """
 )
 
@@ -119,7 +120,6 @@ def send(kind, **fields):
 send("open_task", request=7, job=99, attempt=9, node="gpu02", command=["x"])
 send("shell_input", request=7, data="aGk=")
 send("shell_input", request=8, data="aGk=")
-lines = sock.makefile()
 print(lines.readline(), lines.readline(), flush=True)
 send("open_task", request=9, job=1, attempt=1, node="gpu02", command=["y"])
 """
@@ -166,7 +166,7 @@ def test_no_more_steps_than_allowed_are_recorded(run: Run) -> None:
 
 def test_cancelling_a_step_tells_its_srun_and_names_the_user(run: Run) -> None:
     agent = run()
-    begin(agent, CLIENT + "print(sock.makefile().readline(), flush=True)\n")
+    begin(agent, CLIENT + "print(lines.readline(), flush=True)\n")
     reported(agent, lambda step: True)
     agent.send(Signal(1, 1, "KILL", SignalTo.STEPS, 0, "ada"))
     [step] = agent.ended(1).steps
