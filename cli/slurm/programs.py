@@ -12,17 +12,23 @@ from cli.slurm.arguments import UsageError
 PROGRAMS: Mapping[str, tuple[str, str]] = {
     "sacct": ("cli.slurm.show.sacct", "List jobs and steps with the resources that they used."),
     "sbatch": ("cli.slurm.sbatch", "Submit a batch script."),
+    "sattach": ("cli.slurm.refused_programs:sattach", "Not available in Corral."),
+    "sbcast": ("cli.slurm.steps.sbcast", "Copy a file to all nodes of a job."),
     "sacctmgr": ("cli.slurm.nodes.accounts", "Show accounts and users."),
     "salloc": ("cli.slurm.salloc", "Get an allocation, and run a command while it exists."),
     "scancel": ("cli.slurm.scancel", "Cancel jobs, or send them a signal."),
     "scontrol": ("cli.slurm.scontrol", "Show jobs, nodes and partitions."),
+    "sdiag": ("cli.slurm.refused_programs:sdiag", "Not available in Corral."),
     "sinfo": ("cli.slurm.nodes.sinfo", "List partitions and nodes."),
+    "sprio": ("cli.slurm.show.sprio", "List the priorities of waiting jobs."),
+    "sreport": ("cli.slurm.refused_programs:sreport", "Not available in Corral."),
     "srun": ("cli.slurm.srun", "Start the tasks of a job step."),
     "squeue": ("cli.slurm.show.squeue", "List jobs."),
     "sshare": ("cli.slurm.nodes.sshare", "Show the shares of accounts and users."),
     "sstat": ("cli.slurm.show.sstat", "Show what running jobs have used."),
+    "strigger": ("cli.slurm.refused_programs:strigger", "Not available in Corral."),
 }
-"""For each command: the module with the function `main(words) -> exit code`, and what the command does."""
+"""For each command: the function `f(words) -> exit code`, `main` by default, and what the command does."""
 
 VERSION = "slurm-wlm 22.05.8"
 """What each command prints for --version: the release of Slurm whose options and formats Corral follows."""
@@ -41,9 +47,10 @@ def run(program: str, words: Sequence[str] | None = None) -> int:
     """Run a command of Slurm with these words and return its exit code. Without `words`, they come from the
     command line of this process.
     """
-    module = importlib.import_module(PROGRAMS[program][0])
+    name, _, function = PROGRAMS[program][0].partition(":")
+    main = getattr(importlib.import_module(name), function or "main")
     try:
-        code: int = module.main(list(sys.argv[1:] if words is None else words))
+        code: int = main(list(sys.argv[1:] if words is None else words))
         sys.stdout.flush()
         return code
     except UsageError as error:

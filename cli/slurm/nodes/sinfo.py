@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from cli.slurm.arguments import COMMON, Arguments, Option, help_text, parse, switch
 from cli.slurm.nodes.partitions import Node, Partition, nodes, partitions
 from cli.slurm.nodes.sinfo_fields import FIELDS, Row, groups
+from cli.slurm.openapi.documents import OPENAPI, print_document, wanted
 from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.show.controller import controller
 from cli.slurm.show.formats import Format, named_format, percent_format, print_lines
@@ -23,6 +24,8 @@ OPTIONS = (
     switch("federation"),
     switch("noheader", "h", "Print no header."),
     switch("hide"),
+    switch("json", "", "Print JSON."),
+    switch("yaml", "", "Print YAML."),
     Option("iterate", "i", help="Print the list again after each period of this many seconds."),
     switch("local"),
     switch("long", "l", "Print more fields."),
@@ -103,10 +106,17 @@ def _once(arguments: Arguments) -> None:
             return print_reservation_table(transport, header=not arguments.has("noheader"))
         known = nodes(transport)
         found = partitions(transport, known)
+    if wanted(arguments):
+        from cli.slurm.openapi.nodes import node_object
+
+        chosen = _filter(arguments, states, known)
+        objects = [node_object(node, found) for node in known if node.name in chosen]
+        print_document("nodes", objects, OPENAPI, arguments)
+        return None
     form = _format(arguments, known)
     if arguments.has("partition"):
-        wanted = arguments.last("partition").split(",")
-        found = [each for each in found if each.name in wanted]
+        named = arguments.last("partition").split(",")
+        found = [each for each in found if each.name in named]
     lines = _lines(arguments, form, found, _filter(arguments, states, known))
     if not arguments.has("noheader"):
         if arguments.has("long"):

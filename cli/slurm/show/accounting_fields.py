@@ -35,7 +35,7 @@ def state(row: Row) -> str:
     return found
 
 
-def _exit_code(row: Row) -> str:
+def exit_text(row: Row) -> str:
     if row.get("record"):
         return step_exit(row["record"])
     found = job_state(row)
@@ -156,7 +156,7 @@ _VALUES: Mapping[str, tuple[tuple[str, ...], Any]] = {
     "ElapsedRaw": (_USED, lambda row: str(int(jobs.used_s(row)))),
     "Eligible": (("eligible_at", "started_at"), _eligible),
     "End": (("ended_at",), lambda row: moment(row["ended_at"], "Unknown")),
-    "ExitCode": (_STATE, _exit_code),
+    "ExitCode": (_STATE, exit_text),
     "GID": (("user",), _of_job(lambda row: str(res.gid_of(row["user"])))),
     "Group": (("user",), _of_job(lambda row: res.group_of(row["user"]))),
     "JobID": (("label",), lambda row: _named(row, "label")),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
+from cli.slurm.openapi.documents import OPENAPI_DB, print_document, wanted
 from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.show.accounting_fields import BRIEF, COLUMNS, DEFAULT, LONG, state, with_steps
 from cli.slurm.show.columns import choose, lines, shape_of
@@ -38,6 +39,7 @@ OPTIONS = (
     Option("ncpus", "I", help="Only jobs with this number of CPUs, such as 2 or 2-4."),
     Option("jobs", "j", help="Only these jobs or steps, such as 7,8_3,9.batch."),
     switch("json", "", "Print JSON."),
+    switch("yaml", "", "Print YAML."),
     Option("timelimit-min", "k"),
     Option("timelimit-max", "K"),
     switch("local"),
@@ -89,16 +91,17 @@ def main(words: list[str]) -> int:
         raise SlurmError(f'Invalid field requested: "{unknown[0]}"')
     steps = job_steps("sacct", arguments.all("jobs"))
     needs = [name for column in columns for name in column.needs]
-    if arguments.has("json"):
-        from cli.slurm.show.json_output import JSON_COLUMNS, print_accounting
+    if wanted(arguments):
+        from cli.slurm.openapi.accounting import JSON_COLUMNS, accounting_object
 
-        return print_accounting(_jobs(arguments, list(JSON_COLUMNS), steps))
+        jobs = _jobs(arguments, list(JSON_COLUMNS), steps)
+        return print_document("jobs", [accounting_object(job) for job in jobs], OPENAPI_DB, arguments)
     unit = "raw" if arguments.has("noconvert") else _unit(arguments.last("units"))
     rows = [row for job in _jobs(arguments, needs, steps) for row in with_steps(job, unit)]
     if arguments.has("allocations"):
         rows = [row for row in rows if not row["step"]]
-    wanted = {job: {step for other, step in steps if other == job} for job, _ in steps}
-    rows = [row for row in rows if _named_step(row, wanted)]
+    named = {job: {step for other, step in steps if other == job} for job, _ in steps}
+    rows = [row for row in rows if _named_step(row, named)]
     shape = shape_of(
         noheader=arguments.has("noheader"),
         parsable=arguments.has("parsable"),

@@ -8,6 +8,7 @@ import sys
 import time
 
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
+from cli.slurm.openapi.documents import OPENAPI, print_document, wanted
 from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.show.controller import Rows, controller, job_rows
 from cli.slurm.show.formats import Format, named_format, percent_format, print_lines
@@ -28,8 +29,8 @@ OPTIONS = (
     switch("hide"),
     Option("iterate", "i", help="Print the list again after each period of this many seconds."),
     Option("jobs", "j", Value.OPTIONAL, "Only these jobs, such as 7,8_[1-3]."),
-    switch("json"),
-    switch("yaml"),
+    switch("json", "", "Print JSON."),
+    switch("yaml", "", "Print YAML."),
     switch("local"),
     switch("long", "l", "Print the time limit, too."),
     Option("licenses", "L", help="Only jobs with these licences."),
@@ -76,8 +77,6 @@ def main(words: list[str]) -> int:
         return 0
     if arguments.has("format") and arguments.has("Format"):
         raise SlurmError("-O (--Format) is incompatible with -o (--format)")
-    if arguments.has("json") or arguments.has("yaml"):
-        raise SlurmError("Corral has no --json and --yaml here. Write: corral queue -o json")
     every = int(arguments.last("iterate", "0") or 0) if arguments.last("iterate", "0").isdigit() else 0
     if arguments.has("iterate") and every <= 0:
         raise SlurmError(f"--iterate={arguments.last('iterate')}")
@@ -129,9 +128,15 @@ def _with_environment(arguments: Arguments) -> Arguments:
 def _once(arguments: Arguments) -> int:
     if arguments.has("steps"):
         return _print_steps(arguments)
+    if wanted(arguments):
+        from cli.slurm.openapi.jobs import COLUMNS, job_object
+
+        found = _jobs(arguments, COLUMNS, DEFAULT_SORT)
+        shown = sorted_jobs(found or [], DEFAULT_SORT)
+        return print_document("jobs", [job_object(job) for job in shown], OPENAPI, arguments)
     form = _format(arguments)
     sort = arguments.last("sort", "S" if arguments.has("start") else DEFAULT_SORT)
-    jobs = _jobs(arguments, form, sort)
+    jobs = _jobs(arguments, form.columns, sort)
     if jobs is None:
         print("slurm_load_jobs error: Invalid job id specified", file=sys.stderr)
         return 1
@@ -163,8 +168,8 @@ def _print_steps(arguments: Arguments) -> int:
             users=user_names(users) if users else [],
             queues=_list(arguments.last("partition")),
         )
-    wanted = {word for text in arguments.all("steps") for word in text.split(",") if "." in word}
-    rows = [row for row in steps.running_steps(jobs) if not wanted or steps.step_id(row) in wanted]
+    named_steps = {word for text in arguments.all("steps") for word in text.split(",") if "." in word}
+    rows = [row for row in steps.running_steps(jobs) if not named_steps or steps.step_id(row) in named_steps]
     rows.sort(key=lambda row: (row["queue"], natural(str(row["label"])), natural(str(row["step"]))))
     if not arguments.has("noheader"):
         print(form.header())
@@ -209,7 +214,7 @@ def user_names(text: str) -> list[str]:
     return found
 
 
-def _jobs(arguments: Arguments, form: Format, sort: str) -> Rows | None:
+def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | None:
     """Return the jobs that the command line selects; None if the only requested job is unknown."""
     states = _states(arguments)
     words = job_words(arguments.last("jobs")) if arguments.last("jobs") else []
@@ -219,7 +224,7 @@ def _jobs(arguments: Arguments, form: Format, sort: str) -> Rows | None:
     names = user_names(users) if users else []
     wanted_ended = states is None or bool(states & ENDED)
     lists = {name: arguments.last(name) for name in ("account", "partition", "name", "licenses", "qos")}
-    columns = (*form.columns, *STATE_COLUMNS, *GROUP_COLUMNS, *sort_columns(sort), "ended_at", "started_at")
+    columns = (*needs, *STATE_COLUMNS, *GROUP_COLUMNS, *sort_columns(sort), "ended_at", "started_at")
     more = {"name": "name", "licenses": "licences"}
     columns += tuple(column for name, column in more.items() if lists[name])
     columns += ("held",) if arguments.has("nodelist") else ()

@@ -75,6 +75,9 @@ class AgentLink:
 
     # --- the step ---
 
+    def connect(self) -> None:
+        self._connect(time.monotonic() + AGENT_S)
+
     def record(self, step: Step) -> int:
         self._step = step
         deadline, lost = time.monotonic() + AGENT_S, 0

@@ -30,6 +30,9 @@ class TaskEnd:
 class StepLink(Protocol):
     """Records the step of one srun, and runs its tasks on other nodes."""
 
+    def connect(self) -> None:
+        """Connect without a step. Raises LinkLost."""
+
     def record(self, step: Step) -> int:
         """Record that the step begins (without a number) or has ended. Return its number."""
 
@@ -61,7 +64,11 @@ class ApiLink:
         self._job = job
         self._clients: dict[int, Any] = {}
         self._shells: dict[int, str] = {}
+        self._opened: dict[int, threading.Event] = {}
         self._ended: set[int] = set()
+
+    def connect(self) -> None:
+        """Do nothing: each request connects to the controller."""
 
     def record(self, step: Step) -> int:
         from wire.http.client import Client, Refused, Unreachable
@@ -86,6 +93,7 @@ class ApiLink:
         if pmi:
             end(TaskEnd(1, "PMI works only with srun in the job: write srun into the batch script"))
             return
+        self._opened[rank] = threading.Event()
         threading.Thread(target=self._run, args=(rank, node, words, output, end), daemon=True).start()
 
     def _run(
@@ -100,6 +108,7 @@ class ApiLink:
                 shell = self._shells[rank] = client.open_shell(
                     self._job, ShellRequest(tuple(words), node=node)
                 )
+                self._opened[rank].set()
                 for said in client.read_shell(shell):
                     if not said.end:
                         output(said.stream, b64decode(said.data))
@@ -115,11 +124,13 @@ class ApiLink:
             end(TaskEnd(1, f"{error}{hint}"))
         finally:
             self._ended.add(rank)
+            self._opened[rank].set()
 
     def write(self, rank: int, data: bytes, *, end: bool = False, pmi: bool = False) -> None:  # noqa: ARG002
         from wire.api.jobs import ShellGiven
         from wire.http.client import Client, Refused, Unreachable
 
+        self._opened[rank].wait()
         with suppress(Refused, Unreachable, OSError, KeyError), Client() as client:
             client.write_shell(self._shells[rank], ShellGiven(b64encode(data).decode(), end=end))
 

@@ -107,7 +107,8 @@ def test_json(slurm: Slurm) -> None:
     assert [(job["job_id"], job["state"]["current"], job["name"]) for job in jobs] == [
         *((1, "COMPLETED", "good"), (4, "RUNNING", "alpha"))
     ]
-    assert jobs[1]["steps"][0]["step"] == {"id": "4.batch", "name": "batch"}
+    batch = {"job_id": 4, "het": {"component": None}, "id": "batch", "name": "batch"}
+    assert jobs[1]["steps"][0]["step"] == batch
 
 
 @pytest.mark.parametrize(

@@ -117,3 +117,40 @@ def test_signals_reach_tasks_on_other_nodes(slurm: SlurmFace) -> None:
     job = slurm.submit(script)
     lines = [line for line in slurm.output(job).splitlines() if line != "Terminated"]
     assert sorted(lines) == ["ended 0", "task 0 got it", "task 1 got it"]
+
+
+def test_sbcast_copies_a_file_to_all_nodes(slurm: SlurmFace) -> None:
+    """Both nodes are this host, so that the copy for n2 must not exist yet: n1 gets another name."""
+    data = bytes(range(256)) * 12_000
+    (slurm.place / "data").write_bytes(data)
+    script = slurm.script(
+        "cast.sh",
+        "#!/bin/bash\n#SBATCH -N2\nexport CORRAL_URL=unix:///nowhere\n"
+        "sbcast data copy || echo refused $?\nrm copy\nSLURMD_NODENAME=other sbcast -p data far\n"
+        "sbcast -f data far; echo $?\n",
+    )
+    said = slurm.output(slurm.submit(script))
+    assert said.splitlines() == ["sbcast: error: n2: " + f"{slurm.place}/copy: File exists", "refused 1", "0"]
+    assert (slurm.place / "far").read_bytes() == data
+
+
+def test_programs_without_counterpart_say_what_to_use(slurm: SlurmFace) -> None:
+    for name, instead in {
+        "strigger": "[notify]",
+        "sattach": "corral exec",
+        "sreport": "corral report",
+    }.items():
+        done = slurm.run(name, "--set")
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"{name}: error: Corral has no {name}.")
+        assert instead in done.stderr
+
+
+def test_sprio_lists_waiting_jobs(slurm: SlurmFace) -> None:
+    job = slurm.submit("--begin=now+1hour", "--wrap", "true")
+    try:
+        shown = slurm.run("sprio", "-j", str(job)).stdout.splitlines()
+        assert shown[0] == "          JOBID PARTITION   PRIORITY       SITE"
+        assert shown[1].split()[:2] == [str(job), "default"]
+    finally:
+        slurm.run("scancel", str(job))

@@ -1,15 +1,16 @@
-"""The JSON output of sacct: the part of Slurm's schema v0.0.38 for which Corral has values."""
+"""The objects of jobs and steps in sacct --json."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+import signal
+from collections.abc import Mapping
 from typing import Any
 
 from cli.slurm.show import resources as res
-from cli.slurm.show.accounting_fields import with_steps
+from cli.slurm.show.accounting_fields import exit_text, state, with_steps
 from cli.slurm.show.jobs import array_task, node_list, used_s
-from cli.slurm.show.states import REASON_COLUMNS, exit_code, job_reason, job_state
+from cli.slurm.show.states import REASON_COLUMNS, job_reason, job_state
+from cli.slurm.show.steps import derived_exit
 from cli.slurm.show.times import whole_minutes
 
 Row = Mapping[str, Any]
@@ -17,26 +18,16 @@ Row = Mapping[str, Any]
 JSON_COLUMNS = (
     *("project", "comment", "array", "index", "label", "queue", "user", "name", "priority", "limit_s"),
     *("submitted_at", "eligible_at", "started_at", "ended_at", "exit_code", "detail", "workdir", "cpu_s"),
-    *("memory_mib", "max_rss_mib"),
+    *("memory_mib", "max_rss_mib", "steps", "batch"),
     *REASON_COLUMNS,
     *res.TRES_COLUMNS,
 )
 
 
-def print_accounting(jobs: Iterable[dict[str, Any]]) -> int:
-    """Print jobs as `sacct --json` does."""
-    print(json.dumps({"meta": _META, "errors": [], "jobs": [_job(job) for job in jobs]}, indent=2))
-    return 0
-
-
-_META = {
-    "plugin": {"type": "openapi/dbv0.0.38", "name": "Slurm OpenAPI DB v0.0.38"},
-    "Slurm": {"version": {"major": 22, "micro": 8, "minor": 5}, "release": "22.05.8"},
-}
-
-
-def _job(job: dict[str, Any]) -> dict[str, Any]:
+def accounting_object(job: dict[str, Any]) -> dict[str, Any]:
     in_array = job["array"] is not None
+    by = str(job["detail"])
+    killer = by.removeprefix("cancelled by ").split(":")[0] if by.startswith("cancelled by ") else ""
     return {
         "account": job["project"],
         "comment": {"administrator": None, "job": job["comment"] or None, "system": None},
@@ -54,22 +45,29 @@ def _job(job: dict[str, Any]) -> dict[str, Any]:
             "user": job["user"],
         },
         "cluster": job["cluster"],
-        "derived_exit_code": {"status": "SUCCESS", "return_code": 0},
+        "constraints": "",
+        "container": None,
+        "derived_exit_code": _exit_object(derived_exit(job)),
         "time": _time(job),
         "exit_code": _exit(job),
+        "flags": [],
         "group": res.group_of(job["user"]),
         "het": {"job_id": 0, "job_offset": None},
         "job_id": job["id"],
         "name": job["name"],
+        "mcs": {"label": ""},
         "nodes": node_list(job) or "None assigned",
         "partition": job["queue"],
         "priority": job["priority"],
         "qos": "normal",
         "required": {"CPUs": res.cpus(job), "memory": res.memory_mib(job)},
+        "kill_request_user": killer or None,
+        "reservation": {"id": 0, "name": 0},
         "state": {"current": job_state(job), "reason": job_reason(job)},
         "steps": [_step(row) for row in with_steps(job, "") if row["step"]],
         "tres": {"allocated": _tres(job) if job["held"] else [], "requested": _tres(job)},
         "user": job["user"],
+        "wckey": {"wckey": "", "flags": []},
         "working_directory": job["workdir"] or "/",
     }
 
@@ -83,32 +81,63 @@ def _time(job: Row) -> dict[str, Any]:
         "end": int(job["ended_at"] or 0),
         "submission": int(job["submitted_at"]),
         "suspended": 0,
+        "system": {"seconds": 0, "microseconds": 0},
         "limit": whole_minutes(job["limit_s"]) if job["limit_s"] is not None else None,
         "total": {"seconds": int(cpu_s), "microseconds": int(cpu_s % 1 * 1_000_000)},
+        "user": {"seconds": int(cpu_s), "microseconds": int(cpu_s % 1 * 1_000_000)},
     }
 
 
 def _exit(job: Row) -> dict[str, Any]:
-    code, _, signal = exit_code(job).partition(":")
-    if signal != "0":
+    return _exit_object(exit_text({"step": "", **job}))
+
+
+def _exit_object(text: str) -> dict[str, Any]:
+    code, _, number = text.partition(":")
+    if number != "0":
+        name = signal.strsignal(int(number)) or None
         return {
             "status": "SIGNALED",
-            "return_code": int(code),
-            "signal": {"signal_id": int(signal), "name": None},
+            "return_code": int(code) or None,
+            "signal": {"signal_id": int(number), "name": name},
         }
     return {"status": "ERROR" if code != "0" else "SUCCESS", "return_code": int(code)}
 
 
-def _step(row: Row) -> dict[str, Any]:
+def _step(row: dict[str, Any]) -> dict[str, Any]:
     names = [entry[0] for entry in row["held"]]
+    record = row.get("record")
+    time = {name: value for name, value in _time(row).items() if name in _STEP_TIMES}
+    allocated = [each for each in _tres(row) if each["type"] != "billing"]
+    peak = max(row["max_rss_mib"], default=0) << 20 if record is None else record["max_rss_kib"] << 10
+    task = 0 if record is None else record["max_rss_task"]
+    where = names[0] if record is None or not record["max_rss_node"] else record["max_rss_node"]
+    used = {"type": "mem", "name": None, "id": 2, "count": peak}
+    named = [{**used, "task": task, "node": where}] if peak else []
+    requested = {"max": named, "min": [], "average": [], "total": [used] if peak else []}
     return {
         "nodes": {"list": names, "count": len(names), "range": node_list(row)},
-        "step": {"id": f"{row['id']}.{row['step']}", "name": row["step_name"]},
-        "state": job_state(row),
+        "tres": {"requested": requested, "consumed": dict(_NOTHING), "allocated": allocated},
+        "time": time,
         "exit_code": _exit(row),
         "tasks": {"count": row["step_tasks"]},
-        "time": _time(row),
+        "pid": record["pid"] if record is not None else None,
+        "CPU": {"requested_frequency": {"min": 0, "max": 0}, "governor": []},
+        "kill_request_user": record["cancelled_by"] or None if record is not None else None,
+        "state": state(row).split(" ")[0],
+        "statistics": {"CPU": {"actual_frequency": 0}, "energy": {"consumed": 0}},
+        "step": {
+            "job_id": row["id"],
+            "het": {"component": None},
+            "id": int(row["step"]) if record is not None else row["step"],
+            "name": row["step_name"],
+        },
+        "task": {"distribution": record["layout"] if record is not None else "Unknown"},
     }
+
+
+_STEP_TIMES = ("elapsed", "end", "start", "suspended", "system", "total", "user")
+_NOTHING: Mapping[str, Any] = {"max": [], "min": [], "average": [], "total": []}
 
 
 def _tres(job: Row) -> list[dict[str, Any]]:

@@ -1,0 +1,29 @@
+"""Programs of Slurm without a counterpart in Corral. Each says what to use in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cli.slurm.programs import VERSION, SlurmError
+
+_INSTEAD: Mapping[str, str] = {
+    "sattach": "Corral has no sattach. The output of a step is in the output of its job: corral logs -f JOB. "
+    "A shell in the job: corral exec JOB.",
+    "sdiag": "Corral has no sdiag. Figures of the scheduler: GET /v1/scheduler, /metrics.",
+    "sreport": "Corral has no sreport. Reports: corral report month, corral report efficiency, corral usage.",
+    "strigger": "Corral has no strigger. Notices of events: the tables [notify] of scheduler.toml, and "
+    "corral events --follow.",
+}
+
+
+def _refuse(program: str) -> Callable[[list[str]], int]:
+    def main(words: list[str]) -> int:
+        if words in (["-V"], ["--version"]):
+            print(VERSION)
+            return 0
+        raise SlurmError(_INSTEAD[program])
+
+    return main
+
+
+sattach, sdiag, sreport, strigger = (_refuse(name) for name in ("sattach", "sdiag", "sreport", "strigger"))
