@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from cli.exit_codes import CommandError
 from cli.slurm.programs import SlurmError
 from cli.spec import job_script, sbatch_directives
-from cli.spec.sbatch_options import SWITCHES, from_variables
+from cli.spec.sbatch_options import JOB_OPTIONS, SWITCHES, from_variables
 from cli.spec.sbatch_sizes import Option, Translation
 from cli.spec.spec_builder import spec_from
 from cli.spec.submit_options import Layer, OptionText
@@ -19,6 +19,7 @@ from wire.job.spec import JobSpec, spec_problems
 COMMAND_LINE = "command line"
 _OWN = frozenset(("--parsable", "--quiet", "--test-only", "--verbose", "--wrap"))
 """Options that concern sbatch and not the job."""
+_FLAGS = frozenset(f"--{option.name}" for option in JOB_OPTIONS)
 _SILENT = frozenset(("--wckey", "--oversubscribe", "--share", "--ignore-pbs", "--get-user-env"))
 """Options without effect about which sbatch prints no warning."""
 _RUN_FILE = (
@@ -71,7 +72,7 @@ def batch_job(request: BatchRequest) -> BatchJob:
         options = [*lines.sbatch, *_variables("SBATCH_", request), *_command_line(request)]
         return _job(_command(request), options, lines.corral, request)
     except CommandError as error:
-        raise SlurmError(*error.message.splitlines(), *error.hint.splitlines()) from None
+        raise SlurmError(_wrong(error.message), *error.hint.splitlines(), code=255) from None
 
 
 def allocation(request: BatchRequest, prefix: str, holder: tuple[str, ...]) -> BatchJob:
@@ -92,13 +93,16 @@ def _job(command: tuple[str, ...], options: list[Option], corral: Layer, request
     given = {option.flag: option for option in options}
     translated = sbatch_directives.translate([*_defaults(given, request), *options])
     if translated.problems:
-        raise SlurmError(*map(_wrong, translated.problems), code=255)
+        raise _refused(translated.problems)
+    translated.pairs[:] = [pair for pair in translated.pairs if _is_set(pair, request.environment)]
     shell = Submitter(request.umask, request.environment)
     spec = spec_from(command, request.name, _layer(corral, translated), request.environment, shell)
     spec = replace(spec, env={**_slurm_variables(request), **spec.env})
     found = [f"{where}: {sentence}" for where, sentence in spec_problems(spec)]
+    if found and all(sentence.startswith("array: ") for sentence in found):
+        raise SlurmError(*found, "Batch job submission failed: Invalid job array specification")
     if found:
-        raise SlurmError(*found)
+        raise SlurmError(*map(_wrong_field, found), code=255)
     noted = (warning for warning in translated.warnings if not _SILENT & set(warning.split()))
     return BatchJob(spec, tuple(noted), translated.wait, singleton, flags)
 
@@ -175,6 +179,31 @@ def _layer(corral: Layer, translated: Translation) -> Layer:
     weaker: dict[str, list[OptionText]] = {}
     job_script.add_options(weaker, translated.pairs)
     return merged(corral, weaker)
+
+
+def _is_set(pair: tuple[str, OptionText], environment: Mapping[str, str]) -> bool:
+    """Return False for a variable that --export names and the submitting shell does not have: sbatch says
+    nothing about it.
+    """
+    name, text = pair
+    return name != "env" or "=" in text.text or text.text in ("all", "none") or text.text in environment
+
+
+def _refused(problems: list[str]) -> SlurmError:
+    """Return the error of sbatch for options that cannot be used. An invalid dependency is refused by the
+    controller of Slurm and not by sbatch, so that it has another exit code.
+    """
+    lines = [_wrong(problem) for problem in problems]
+    if all(": --dependency: " in problem for problem in problems):
+        return SlurmError(*lines, "Batch job submission failed: Job dependency problem")
+    return SlurmError(*lines, code=255)
+
+
+def _wrong_field(problem: str) -> str:
+    """Return an error about a field of the job in the words of sbatch: open_mode is --open-mode."""
+    field_name, _, reason = problem.partition(": ")
+    flag = f"--{field_name.replace('_', '-')}"
+    return f"Invalid {flag} specification: {reason}" if flag in _FLAGS else problem
 
 
 def _wrong(problem: str) -> str:

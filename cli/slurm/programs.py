@@ -54,7 +54,8 @@ def run(program: str, words: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UsageError as error:
-        return _fail(f"{program}: {error}", f'Try "{program} --help" for more information')
+        code = 255 if program in ("sbatch", "salloc") else 1
+        return _fail(f"{program}: {error}", f'Try "{program} --help" for more information', code=code)
     except SlurmError as error:
         return _fail(*(f"{program}: error: {line}" for line in error.lines), code=error.code)
     except KeyboardInterrupt:

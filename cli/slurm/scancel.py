@@ -90,6 +90,10 @@ def main(words: list[str]) -> int:
         if filtered or arguments.has("interactive"):
             chosen = list(_chosen(client, arguments, user, states))
             jobs, unknown = _among(chosen, jobs) if jobs else ([job.label for job in chosen], [])
+            if states != _states(""):
+                # because the filter leaves out jobs in another state, which is no error
+                active = list(_chosen(client, Arguments(), "", _states("")))
+                unknown = _among(active, unknown)[1]
             jobs = [job for job in jobs if not arguments.has("interactive") or _confirmed(job)]
         for job in unknown:
             print(f"scancel: error: Kill job error on job id {job}: {_UNKNOWN}", file=sys.stderr)
@@ -103,7 +107,8 @@ def main(words: list[str]) -> int:
 
 def _commas(text: str) -> Iterator[str]:
     """Yield the ids in a text such as `7,8_[1,3]`, whose commas in brackets belong to one id."""
-    yield from (part for part in re.split(r",(?![^\[]*\])", text) if part)
+    parts = re.split(r",(?![^\[]*\])", text)
+    yield from (part for part in parts if part or len(parts) == 1)
 
 
 def _job_id(text: str) -> tuple[str, str]:

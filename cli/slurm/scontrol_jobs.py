@@ -16,8 +16,12 @@ _OPTION_OF_KEY = {
     "deadline": "--deadline",
     "dependency": "--dependency",
     "jobname": "--job-name",
+    "minmemorycpu": "--mem-per-cpu",
+    "minmemorynode": "--mem",
     "name": "--job-name",
     "nice": "--nice",
+    "numnodes": "--nodes",
+    "numtasks": "--ntasks",
     "partition": "--partition",
     "reqnodelist": "--nodelist",
     "excnodelist": "--exclude",
@@ -80,7 +84,7 @@ def _selector(text: str) -> str:
         return f"name:{value}"
     text = value if equals else text
     if not re.fullmatch(r"\d+(_(\d+|\[[\d,:-]+\]))?", text):
-        raise _short(f"Invalid job id {text}")
+        raise _short(f"Invalid job id specified for job {text}")
     return text
 
 
@@ -97,7 +101,7 @@ def update(words: list[str], _arguments: Arguments) -> int:
     pairs = _pairs(words)
     jobs = pairs.pop("jobid", pairs.pop("job", ""))
     if not jobs:
-        raise _short("No valid entity in update command. Corral changes jobs: write JobId=NUMBER.")
+        raise _short("Corral changes jobs: write JobId=NUMBER.", "No valid entity in update command")
     changes = _changes(pairs)
     with Client() as client:
         order = JobsOrder("set", tuple(map(_selector, _IDS.split(jobs))), changes=changes)
@@ -119,6 +123,8 @@ def _pairs(words: list[str]) -> dict[str, str]:
             value = left.pop(0)
         elif not equals:
             raise _short(f"Invalid input: {key}", "Request aborted")
+        elif key.lower() not in ("job", "jobid", *_OPTION_OF_KEY):
+            raise _short(f"Update of this parameter is not supported: {key}={value}", "Request aborted")
         found[key.lower()] = value
     return found
 
@@ -132,9 +138,6 @@ def _changes(pairs: dict[str, str]) -> dict[str, object]:
     from wire.codec import encode
     from wire.job.spec import JobSpec
 
-    for key, value in pairs.items():
-        if key not in _OPTION_OF_KEY:
-            raise _short(f"Update of this parameter is not supported: {key}={value}", "Request aborted")
     made = translate([Option(_OPTION_OF_KEY[key], value or None, key) for key, value in pairs.items()])
     if made.problems:
         raise _short(*made.problems)

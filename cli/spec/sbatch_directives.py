@@ -145,8 +145,11 @@ def _time(text: str) -> Pairs:
 
 
 def _export(text: str) -> Pairs:
-    pairs = [("env", "all" if name == "ALL" else name) for name in text.split(",") if name != "NIL"]
-    return [("env", "none")] if text == "NONE" else pairs
+    """Convert the value of --export. With NONE the job gets only the variables that are named with it."""
+    names = [name for name in text.split(",") if name not in ("", "NIL")]
+    if "NONE" in names:
+        return [("env", "none"), *(("env", name) for name in names if name not in ("NONE", "ALL"))]
+    return [("env", "all" if name == "ALL" else name) for name in names]
 
 
 def _begin(text: str) -> Pairs:

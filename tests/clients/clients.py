@@ -1,7 +1,7 @@
 """Programs written for Slurm, and a directory with Slurm's commands for them.
 
 The programs are not requirements of Corral. tests/clients/requirements.txt says how to install them;
-CORRAL_CLIENTS is the Python of their environment.
+CORRAL_CLIENTS names the Pythons of their environments, separated by ':'.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ def needs(program: str) -> pytest.MarkDecorator:
 
 
 def _search_path() -> str:
-    python = os.environ.get("CORRAL_CLIENTS", "")
-    return os.pathsep.join(
-        ([os.path.dirname(os.path.abspath(python))] if python else []) + [os.environ["PATH"]]
-    )
+    pythons = filter(None, os.environ.get("CORRAL_CLIENTS", "").split(os.pathsep))
+    folders = [os.path.dirname(os.path.abspath(python)) for python in pythons]
+    return os.pathsep.join([*folders, os.environ["PATH"]])
 
 
 @dataclass(frozen=True)

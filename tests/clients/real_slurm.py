@@ -40,8 +40,9 @@ _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 class RealSlurm:
     """munged, mariadbd, slurmdbd, slurmctld and two slurmd, as children of this process."""
 
-    def __init__(self, place: Path, partitions: tuple[str, ...] = ("gpu",)) -> None:
+    def __init__(self, place: Path, partitions: tuple[str, ...] = ("gpu",), first_job: int = 1) -> None:
         self.place = place
+        self.first_job = first_job
         self.partitions = partitions
         self.ports = _free_ports(5)
         self._children: list[subprocess.Popen[bytes]] = []
@@ -152,7 +153,7 @@ class RealSlurm:
         )
         self._write(
             "slurm.conf",
-            f"ClusterName=emu\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={control}\n{auth}"
+            f"FirstJobId={self.first_job}\nClusterName=emu\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={control}\n{auth}"
             "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\n"
             "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
             f"AccountingStoragePort={database_daemon}\nAccountingStoragePass={place}/munge/sock\n"

@@ -19,7 +19,7 @@ from cli.slurm.show.formats import print_lines
 from cli.slurm.show.jobs import GROUP_COLUMNS, grouped
 from cli.slurm.show.resources import cpus
 from cli.slurm.show.states import STATE_COLUMNS, read_states
-from cli.slurm.show.times import read_moment
+from cli.slurm.show.times import moment, read_moment
 from wire.cluster.hostlist import expand_hostlist
 
 OPTIONS = (
@@ -165,6 +165,9 @@ def _jobs(arguments: Arguments, needs: list[str], steps: list[tuple[str, str]]) 
     since = _moment(arguments, "starttime", now)
     if since is None:
         since = now if states is not None and until is None else read_moment("today", now)
+    if since > (now if until is None else until) and not steps:
+        start, end = moment(since, ""), moment(now if until is None else until, "")
+        raise SlurmError(f"Start time ({start}) requested is after end time ({end}).")
     columns = (*needs, *GROUP_COLUMNS, *STATE_COLUMNS, "started_at", "ended_at", "held", "nodes", "cpu_milli")
     columns += ("name", "limit_s", "detail", "signal")
     if not arguments.has("allocations") or "DerivedExitCode" in _fields(arguments):

@@ -22,6 +22,7 @@ class SlurmFace:
     def __init__(self, cluster: System, commands: Path, place: Path) -> None:
         self.cluster = cluster
         self.place = place
+        self.commands = commands
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("CORRAL_", "SLURM_"))
         }
