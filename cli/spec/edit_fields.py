@@ -7,8 +7,8 @@ from typing import Any
 
 from cli.exit_codes import CommandError
 from cli.registry import nearest
-from cli.spec.job_option import JobOption
 from cli.spec.job_options import BY_FLAG, OPTIONS
+from cli.spec.options.job_option import JobOption
 from cli.spec.spec_builder import flag_of, spec_from
 from cli.spec.submit_options import SubmitOptions, from_flags
 from wire import amounts

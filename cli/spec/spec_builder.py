@@ -10,8 +10,8 @@ from typing import Any
 
 from cli.exit_codes import CommandError
 from cli.spec import job_script
-from cli.spec.job_option import JobOption, directory
 from cli.spec.job_options import FLAG_OF_FIELD, OPTIONS
+from cli.spec.options.job_option import JobOption, directory
 from cli.spec.submit_options import Layer, OptionText, SubmitOptions, from_environment, from_flags, merged
 from cli.spec.submitter_environment import Submitter, variables
 from cli.spec.time_options import AFTER, restart_of

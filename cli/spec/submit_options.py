@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cli.flags import FlagGroup, option, parameter, switch
-from cli.spec.job_option import JobOption
 from cli.spec.job_options import OPTIONS
+from cli.spec.options.job_option import JobOption
 
 ENVIRONMENT = "CORRAL_SUBMIT_"
 _DEFAULT = re.compile(r" Default: .*?\.(?= [A-Z]|$)")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.exit_codes import CommandError
-from cli.spec import option_texts
+from cli.spec.options import option_texts
 from cli.spec.time_options import AFTER, dependencies
 from wire import amounts
 from wire.job.spec import JobSpec
