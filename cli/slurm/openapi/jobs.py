@@ -97,7 +97,7 @@ def job_object(job: dict[str, Any]) -> dict[str, Any]:
         "group_id": res.gid_of(job["user"]),
         "group_name": res.group_of(job["user"]),
         "job_id": job["id"],
-        "job_resources": _resources(job),
+        **({"job_resources": _resources(job)} if held else {}),
         "job_state": job_state(job),
         "last_sched_evaluation": int(job["now"]),
         "licenses": _text(jobs.licences(job)),
@@ -180,8 +180,6 @@ def _gres_on_node(job: Row, gpus: list[tuple[int, int]]) -> str:
 
 
 def _resources(job: Row) -> dict[str, Any]:
-    if not job["held"]:
-        return {}
     return {
         "nodes": jobs.node_list(job),
         "allocated_cores": res.cpus(job),

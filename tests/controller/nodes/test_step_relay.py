@@ -1,0 +1,123 @@
+"""The relay of srun's tasks: an agent reaches only nodes of an attempt that runs on its own node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.nodes.step_relay import RelayedTask, StepRelay
+from tests.engine_harness import EngineHarness, default_pipeline, spec
+from wire.agent.frames import ControllerFrame
+from wire.agent.orders import CloseShell, OpenShell, ShellInput
+from wire.agent.reports import ShellEnded, ShellOutput
+from wire.agent.steps import OpenTask, StepCall, StepNumber
+from wire.job.steps import Step
+
+
+class Link:
+    """A connection that keeps what is sent, and the commands that are opened."""
+
+    def __init__(self) -> None:
+        self.sent: list[ControllerFrame] = []
+        self.tasks: list[RelayedTask] = []
+
+    def session(self) -> Link:
+        return self
+
+    def send(self, frame: ControllerFrame) -> None:
+        self.sent.append(frame)
+
+    def relay(self, order: OpenShell, answer: Callable[[ShellOutput | ShellEnded], None]) -> RelayedTask:
+        numbered = OpenShell(40 + len(self.tasks), *_fields(order))
+        self.tasks.append(RelayedTask(numbered, answer))
+        return self.tasks[-1]
+
+
+def _fields(order: OpenShell) -> tuple[Any, ...]:
+    return (order.job, order.attempt, order.command, False, 24, 80, "", order.step, order.pmi)
+
+
+@pytest.fixture
+def cluster() -> tuple[StepRelay, dict[str, Link]]:
+    """Job 1 runs on n1 and n2, job 2 on n3."""
+    harness = EngineHarness(default_pipeline())
+    for name in ("n1", "n2", "n3"):
+        harness.join(name)
+    jobs = [harness.submit(spec(16, nodes=2))]
+    jobs.append(harness.submit(spec(8)))
+    harness.tick()
+    for job in jobs:
+        harness.start(job)
+    assert [harness.nodes_of(job) for job in jobs] == [["n1", "n2"], ["n3"]]
+    links = {name: Link() for name in ("n1", "n2", "n3")}
+    return StepRelay(lambda job: harness.state.jobs.get(job), links), links  # type: ignore[arg-type]
+
+
+def test_messages_pass_between_the_nodes_of_a_job(cluster: tuple[StepRelay, dict[str, Link]]) -> None:
+    relay, links = cluster
+    relay.take("n1", OpenTask(7, 1, 1, "n2", ("true",)))
+    [task] = links["n2"].tasks
+    assert (task.order.job, task.order.command, task.order.step) == (1, ("true",), True)
+    relay.take("n1", ShellInput(7, "aGk="))
+    assert links["n2"].sent == [ShellInput(40, "aGk=")]
+    task.receive(ShellOutput(40, "eW8="))
+    task.receive(ShellEnded(40, 3))
+    assert links["n1"].sent == [ShellOutput(7, "eW8="), ShellEnded(7, 3)]
+    relay.take("n1", ShellInput(7, "bW9yZQ=="))
+    assert len(links["n2"].sent) == 1, "the task has ended"
+
+
+@pytest.mark.parametrize(
+    ("node", "task"),
+    [
+        ("n1", OpenTask(7, 1, 1, "n3", ("id",))),
+        ("n3", OpenTask(7, 1, 1, "n2", ("id",))),
+        ("n1", OpenTask(7, 2, 1, "n3", ("id",))),
+        ("n1", OpenTask(7, 1, 2, "n2", ("id",))),
+        ("n1", OpenTask(7, 9, 1, "n2", ("id",))),
+    ],
+)
+def test_nodes_outside_of_the_attempt_are_refused(
+    cluster: tuple[StepRelay, dict[str, Link]], node: str, task: OpenTask
+) -> None:
+    relay, links = cluster
+    relay.take(node, task)
+    assert not any(link.tasks for link in links.values())
+    [answer] = links[node].sent
+    assert isinstance(answer, ShellEnded)
+    assert "does not run on" in answer.error
+
+
+def test_another_node_cannot_write_to_a_task(cluster: tuple[StepRelay, dict[str, Link]]) -> None:
+    relay, links = cluster
+    relay.take("n1", OpenTask(7, 1, 1, "n2", ("cat",)))
+    relay.take("n3", ShellInput(7, "aGk="))
+    relay.take("n3", CloseShell(7))
+    assert links["n2"].sent == []
+
+
+def test_a_lost_connection_ends_the_tasks(cluster: tuple[StepRelay, dict[str, Link]]) -> None:
+    relay, links = cluster
+    relay.take("n1", OpenTask(7, 1, 1, "n2", ("cat",)))
+    relay.forget("n1")
+    assert links["n2"].sent == [CloseShell(40)]
+    relay.take("n1", OpenTask(8, 1, 1, "n2", ("cat",)))
+    links["n2"].tasks[1].lose()
+    assert isinstance(links["n1"].sent[-1], ShellEnded)
+
+
+def test_steps_of_other_nodes_go_to_the_first_node(cluster: tuple[StepRelay, dict[str, Link]]) -> None:
+    relay, links = cluster
+    relay.take("n2", StepCall(5, 1, 1, Step(name="far")))
+    [call] = links["n1"].sent
+    assert isinstance(call, StepCall)
+    relay.take("n3", StepNumber(call.request, 99))
+    assert links["n2"].sent == [], "only the first node answers"
+    relay.take("n1", StepNumber(call.request, 4))
+    assert links["n2"].sent == [StepNumber(5, 4)]
+    relay.take("n3", StepCall(6, 1, 1, Step()))
+    [refused] = links["n3"].sent
+    assert isinstance(refused, StepNumber)
+    assert refused.error == "job 1 does not run on n3"
