@@ -52,6 +52,7 @@ from controller.core.model.start_orders import start_frames
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under
 from controller.core.preemption.preemptor import NO_GUARDS, NotAbovePriority, Preemptor
+from controller.core.preemption.scavengers import scavengers_yield
 from controller.core.rebalance.rebalancer import Rebalancer
 from controller.core.rebalance.timed_drains import TimedDrains
 from controller.core.services.health import HealthHandler
@@ -119,6 +120,7 @@ class Engine:
         self.state = state
         state.set_profiles(pipeline.profiles)
         state.set_quota_config(pipeline.rules)
+        state.put_scavengers_last(scavengers_yield(pipeline, pipeline.profiles))
         state.gang_after_s = pipeline.waiting.gang_after_s
         state.nodes.datasets.policy = pipeline.datasets
         record, order = self._record, self._effects.append

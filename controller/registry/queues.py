@@ -28,6 +28,8 @@ _AS_WRITTEN = (
     "max_gpus_per_job",
     "preemptible",
     "min_runtime_s",
+    "max_preemptions",
+    "cooldown_s",
     "max_running_per_user",
     "max_gpus_per_user",
     "max_jobs_per_user",
@@ -129,9 +131,10 @@ def dead_preemption_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
             if not rules.queue(queue).preemptible:
                 message = f"has no effect, because queue {queue!r} is not preemptible"
                 yield problem_at(config.source, (*above, "may_preempt", index), message)
-        if each.min_runtime_s is not None and not each.preemptible:
-            message = "has no effect, because the queue is not preemptible"
-            yield problem_at(config.source, (*above, "min_runtime_s"), message)
+        for key in ("min_runtime_s", "max_preemptions", "cooldown_s"):
+            if getattr(each, key) is not None and not each.preemptible:
+                message = "has no effect, because the queue is not preemptible"
+                yield problem_at(config.source, (*above, key), message)
 
 
 def dead_exemptions(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:

@@ -37,6 +37,8 @@ class QueueSection(SizesSection):
     preemptible: bool = True
     may_preempt: list[Name] | None = None
     min_runtime_s: Seconds | None = None
+    max_preemptions: int | None = Field(None, ge=1, le=1_000_000)
+    cooldown_s: Seconds | None = None
     max_running_per_user: int | None = Field(None, ge=0, le=1_000_000)
     max_gpus_per_user: Gpus | None = None
     max_jobs_per_user: int | None = Field(None, ge=0, le=1_000_000)

@@ -74,7 +74,7 @@ class BackfillCandidates:
         return self._entry[1]
 
     def _runtime(self, entry: QueueEntry) -> float:
-        return self._cycle.runtime(self._cycle.state.jobs[entry[1]])
+        return self._cycle.hold_s(self._cycle.state.jobs[entry[1]], self._now)
 
     def advance(self) -> tuple[float, QueueEntry] | None:
         """Make the next job of this lane (the waiting jobs with one request) the current job, but skip jobs
@@ -90,7 +90,7 @@ class BackfillCandidates:
                 continue
             if ends_by is None:
                 ends_by = cycle.easy.use(self._now)
-            runtime = cycle.runtime(jobs[entry[1]])
+            runtime = cycle.hold_s(jobs[entry[1]], self._now)
             if self._too_long_s is not None and runtime >= self._too_long_s:
                 continue
             # Add the run time to the present time, and do not subtract the present time from `ends_by`.

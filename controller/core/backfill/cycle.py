@@ -12,7 +12,7 @@ from controller.core.backfill.deadline_guard import DeadlineGuard
 from controller.core.backfill.elastic_growth import grow_elastic_jobs
 from controller.core.backfill.first_reservation import FirstReservation
 from controller.core.backfill.jobs_to_reserve import jobs_to_reserve
-from controller.core.backfill.preemptor_starts import start_preemptors
+from controller.core.backfill.preemptor_starts import preempt_scavengers, start_preemptors
 from controller.core.backfill.quota_reservations import QuotaReservations, QuotaReserved
 from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
 from controller.core.backfill.short_starts import start_short_jobs, with_short_limit
@@ -28,6 +28,7 @@ from controller.core.model.time_limits import ShortLimit
 from controller.core.placement.placer import Placement, Placer
 from controller.core.preemption.guards import GuardsOf
 from controller.core.preemption.preemptor import Preemptor
+from controller.core.preemption.scavengers import Scavengers
 from controller.core.queue.queue import Lane, PositionKey, QueueEntry
 from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.state.order_view import position_key
@@ -101,6 +102,11 @@ class Cycle:
         return self.search.shared
 
     @property
+    def scavengers(self) -> Scavengers | None:
+        """The scavengers that may run on reserved GPUs until they are preempted; None if none may."""
+        return None if self.shared is None else self.shared.scavengers
+
+    @property
     def reservations(self) -> QueueReservations:
         """The backfill reservations of this profile that name particular nodes. With EASY backfill there are
         such reservations only if other profiles use the same nodes.
@@ -162,6 +168,8 @@ class Cycle:
                     now,
                     apply,
                 )
+                if self.scavengers is not None:
+                    preempt_scavengers(self, [lane for _, lane in lanes], now, apply)
             if state.shortenable:
                 start_short_jobs(self, now, apply)
             self.easy.record(now, apply)
@@ -253,6 +261,8 @@ class Cycle:
         if self.head is not None or (self.state.limited and self.quota_reservations):
             # Backfill (step 4 of `run`).
             self._start_behind(self._block_full_lanes(now), now, apply)
+        if self.scavengers is not None:
+            preempt_scavengers(self, self.queue, now, apply)
         if self.guards_deadlines:
             for warning in self.deadline_guard.warnings(now):
                 apply(warning)
@@ -527,6 +537,11 @@ class Cycle:
             return span
         planned = self.state.estimates.planned(job, rules)
         return span if planned is None else planned
+
+    def hold_s(self, job: Job, now: float) -> float:
+        """Return for how many seconds a start of the job now would keep its resources from other jobs."""
+        runtime = self.runtime(job)
+        return runtime if self.scavengers is None else self.scavengers.hold_s(job, now, runtime)
 
     def first_reservation(self, now: float) -> GuaranteedStart | None:
         """Return the start that is guaranteed to the first waiting job; None if it has no reservation."""

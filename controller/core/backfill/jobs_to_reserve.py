@@ -9,6 +9,7 @@ from controller.core.framework.interfaces import Reserves
 
 if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
+    from controller.core.model.job import Job
 
 
 def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
@@ -19,7 +20,7 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
     1. The first waiting job gets a reservation on any nodes.
     2. The reservation of this job protects no node that the job can never use. On such nodes the first other
        waiting job, in queue order, gets a reservation. Jobs that a quota or another limit keeps from starting
-       are left out.
+       are left out, and scavengers (preemption/scavengers.py).
     3. Repeat step 2 with the nodes that none of these jobs can use, until there are no such nodes or no such
        jobs.
 
@@ -34,8 +35,11 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
     head = cycle.head
     if head is None or cycle.backfill.reserves is Reserves.NO_JOB:
         return {}
-    found: dict[int, RowSet | None] = {head[1]: None}
     placer, queue, jobs = cycle.placer, cycle.queue, cycle.state.jobs
+    scavengers = cycle.scavengers
+    if scavengers is not None and scavengers.yields(jobs[head[1]]):
+        return {}  # All waiting jobs are scavengers, because they come last.
+    found: dict[int, RowSet | None] = {head[1]: None}
     shape = placer.shape(jobs[head[1]].ask)
     if shape is None:
         return found
@@ -51,10 +55,17 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
         if (suited & left).bit_count() < (lane.ask.least or shape.nodes):
             continue
         job = jobs[number]
-        if cycle.state.limited and (cycle.limits.over(job, now) or cycle.quota_delay(job, now)) is not None:
+        if scavengers is not None and scavengers.yields(job):
+            break
+        if _limited(cycle, job, now):
             continue
         found[number] = left
         left &= ~suited
         if not left:
             break
     return found
+
+
+def _limited(cycle: Cycle, job: Job, now: float) -> bool:
+    """Return whether a quota or another limit keeps the job from starting."""
+    return cycle.state.limited and (cycle.limits.over(job, now) or cycle.quota_delay(job, now)) is not None

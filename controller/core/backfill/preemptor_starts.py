@@ -1,16 +1,22 @@
-"""Starts jobs whose preemption victims have ended, on the nodes that were kept for them."""
+"""Preemption in a pass: starts jobs whose victims have ended, and preempts scavengers for waiting jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from controller.core.lifecycle.move_rollback import undo_move
 from controller.core.model.events.nominations import PreemptionDropped
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placement
+from controller.core.queue.queue import Lane
+from wire.names import WHOLE_GPU
 
 if TYPE_CHECKING:
     from controller.core.backfill.cycle import Apply, Cycle
+
+MOST_JOBS = 16
+"""The most jobs for which one pass looks for scavengers to preempt."""
 
 
 def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
@@ -57,3 +63,41 @@ def _take_touched_claimants(cycle: Cycle) -> list[Job]:
     mine = [job for job in found if state.queue_of(job) is cycle.queue]
     stirred.difference_update(job.id for job in mine)
     return mine
+
+
+def preempt_scavengers(cycle: Cycle, lanes: Iterable[Lane], now: float, apply: Apply) -> None:
+    """Preempt scavengers for waiting jobs that do not fit, also for jobs behind the first waiting job.
+
+    1. Take the first job of each lane (the waiting jobs with one request), in queue order. Skip jobs that
+       would not fit even if the scavengers left their nodes, jobs over a limit, and scavengers.
+    2. Nominate the job to nodes from which scavengers are preempted, if that delays no reservation.
+
+    Without step 2, a scavenger that started on a free GPU would keep it from each later job until the first
+    waiting job can use it.
+    Cost: O(lanes) if a scavenger runs that may be preempted, and a search for victims for at most MOST_JOBS
+    jobs. Otherwise O(running scavengers).
+    """
+    scavengers, state, queue = cycle.scavengers, cycle.state, cycle.queue
+    held = {} if scavengers is None else scavengers.gpus_by_row(now)
+    if scavengers is None or not held:
+        return
+    heads = [(cycle.position(entry), lane) for lane in set(lanes) if (entry := lane.head()) is not None]
+    tried = 0
+    for (_, number), lane in sorted(heads, key=lambda each: each[0]):
+        job, shape = state.jobs[number], cycle.placer.shape(lane.ask)
+        if shape is None or number not in queue or scavengers.yields(job):
+            continue
+        free = (state.nodes.columns.gpu_free == WHOLE_GPU).sum(axis=1)
+        rows = sum(gpus + int(free[row]) >= max(shape.part.gpus, 1) for row, gpus in held.items())
+        if not rows or rows + cycle.placer.max_nodes(shape.part) < shape.nodes:
+            continue
+        if state.limited and (cycle.limits.over(job, now) or cycle.quota_delay(job, now)) is not None:
+            continue
+        reserved = cycle.search.reserved_for_others(job, now)
+        plan = cycle.preemption.plan(job, now, reserved, scavengers_only=True)
+        if plan is not None:
+            apply(plan)
+            held = scavengers.gpus_by_row(now)
+        tried += 1
+        if not held or tried == MOST_JOBS:
+            return

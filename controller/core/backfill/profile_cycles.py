@@ -15,6 +15,7 @@ from controller.core.model.events.attempts import PredictionOutlived
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placer
 from controller.core.preemption.guards import guards_in_queue
+from controller.core.preemption.scavengers import Scavengers
 from controller.core.state.state import State
 
 PASSES_MOST = 4
@@ -47,6 +48,8 @@ class ProfileCycles:
         self.last = next(reversed(self.cycles.values()))
         """The `Cycle` of the default profile."""
         self._table = ReservationTable(state)
+        if state.scavengers_last:
+            self._table.scavengers = Scavengers(state, self.guards_of)
         self._shared = {
             name: SharedReservations(state, cycle.placer, cycle.runtime, self._table)
             for name, cycle in self.cycles.items()
@@ -166,6 +169,7 @@ class ProfileCycles:
         for cycle in self.cycles.values():
             if cycle.placer.pipeline.strategies:
                 cycle.preemption.victim_changed(job, preemptible_at)
+        self._table.note_preemptible(job)
 
     @property
     def limits_change_at(self) -> float:

@@ -12,6 +12,7 @@ from controller.core.backfill.conservative.reservation_table import ReservationT
 from controller.core.cluster.node_table import Bools, RowSet
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placement, Placer
+from controller.core.preemption.scavengers import Scavengers
 from controller.core.state.state import State
 from wire.names import WHOLE_GPU
 
@@ -51,6 +52,11 @@ class SharedReservations:
         self._placer = placer
         self._table = table
         self._state = state
+
+    @property
+    def scavengers(self) -> Scavengers | None:
+        """The scavengers that may run on reserved GPUs until they are preempted; None if none may."""
+        return self._table.scavengers
 
     @property
     def edition(self) -> int:
@@ -138,8 +144,11 @@ class SharedReservations:
         shape = self._placer.shape(job.ask)
         if shape is None:
             return None
+        runtime = self._runtime(job)
+        if self._table.scavengers is not None:
+            runtime = self._table.scavengers.hold_s(job, now, runtime)
         with self.reservations.without(job.id, now):
-            return self._table.barred(shape.part, self._runtime(job), now)
+            return self._table.barred(shape.part, runtime, now)
 
     def unreserved_gpus(self, duration: float, now: float) -> dict[int, int]:
         """Return, by row number of each node with a reservation, the number of wholly free GPUs that no

@@ -99,11 +99,15 @@ class StartLimits:
         nodes, shape = self._state.nodes, self._placer.shape(job.ask)
         if shape is None:
             return None
+        scavengers = None if self.shared is None else self.shared.scavengers
+        if scavengers is not None and scavengers.yields(job):
+            return None
+        preemptible = {} if scavengers is None else scavengers.gpus_by_row(now)
         priority = self._state.quotas.rules.queue(job.spec.queue).priority
         versions = nodes.change_count, nodes.layout_version
         unreserved = _all_gpus if self.shared is None else self.shared.unreserved_gpus
         kept = self._kept_gpus.bars(
-            priority, shape.part, shape.nodes, nodes.columns, versions, now, unreserved
+            priority, shape.part, shape.nodes, nodes.columns, versions, now, unreserved, preemptible
         )
         return None if kept is None else replace(kept, withheld=self._placer.fits(job.ask))
 

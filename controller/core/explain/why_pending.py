@@ -46,7 +46,7 @@ from controller.core.placement.placer import Placer
 from controller.core.state.order_view import overdue_gangs, position_key, priority_points
 from controller.core.state.state import State
 from wire.api.reasons import Ahead, FilterLoss, Points, Why
-from wire.names import GpuHealth, JobState, Reason, priority_name
+from wire.names import PRIORITIES, GpuHealth, JobState, Reason, priority_name
 from wire.text import counted, duration, printable
 
 if TYPE_CHECKING:
@@ -126,13 +126,16 @@ def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
         standing = state.budgets.standing(job.spec.project, now)
         used = "" if standing is None else f" ({standing.text})"
         yield f"its project has used its budget{used}, so the job is ordered behind those of other projects"
+    if state.scavengers_last and job.granted_priority <= PRIORITIES["SCAVENGER"]:
+        yield "it has the priority SCAVENGER, so it is ordered behind all other jobs"
     if job.spec.time_min_s is not None and job.spec.time_min_s < job.limit:
         yield f"may start with a shorter time limit, at least {duration(job.spec.time_min_s)} (--time-min)"
     if job.wait.alarmed:
         yield "it has waited much longer than jobs of its queue and width usually wait (wait_alarm)"
     if job.id in overdue_gangs(state, state.queue_of(job), now):
-        after = duration(state.gang_after_s)
-        yield f"it has waited longer than {after} (gang_after_s), so it comes before all other jobs"
+        after = f"it has waited longer than {duration(state.gang_after_s)} (gang_after_s)"
+        why = "it was preempted and needs several nodes" if job.preemptions else after
+        yield f"{why}, so it comes before all other jobs"
     yield from nearness_note(placer, job) if len(state.nodes) else ()
     if job.ask.part.wants_gpus:
         shape = placer.shape(job.ask)

@@ -20,10 +20,15 @@ it."""
 
 def guards_in_queue(guards: PreemptionGuards, rule: QueueRule) -> PreemptionGuards:
     """Return the guards of a profile, changed by the settings of a running job's queue (`rule`)."""
-    if rule.preemptible and rule.min_runtime_s is None:
+    if rule.preemptible and rule.sets_no_guard:
         return guards
-    least = guards.min_runtime_s if rule.min_runtime_s is None else rule.min_runtime_s
-    return replace(guards, min_runtime_s=least, preemptible=rule.preemptible)
+    return replace(
+        guards,
+        min_runtime_s=guards.min_runtime_s if rule.min_runtime_s is None else rule.min_runtime_s,
+        max_per_job=guards.max_per_job if rule.max_preemptions is None else rule.max_preemptions,
+        cooldown_s=guards.cooldown_s if rule.cooldown_s is None else rule.cooldown_s,
+        preemptible=rule.preemptible,
+    )
 
 
 def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:

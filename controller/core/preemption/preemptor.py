@@ -18,6 +18,7 @@ from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.placement.trial_placements import TrialPlacements
 from controller.core.preemption.guards import GuardsOf, likely_ends, may_move
+from controller.core.preemption.scavengers import StopsForAll
 from controller.core.preemption.victim_search import VacatedNodes, VictimSearch, leaving_node
 from controller.core.state.state import State
 
@@ -110,14 +111,18 @@ class Preemptor:
         self._changed.add(job)
         self.retry_at = min(self.retry_at, preemptible_at)
 
-    def plan(self, job: Job, now: float, reserved: Bools | None = None) -> PreemptionPlanned | None:
+    def plan(
+        self, job: Job, now: float, reserved: Bools | None = None, *, scavengers_only: bool = False
+    ) -> PreemptionPlanned | None:
         """Return the event that names the victims to stop and the placement for the waiting job. None if
         stopping jobs does not free enough resources, or if too many jobs were preempted in the last
         `window_s` seconds.
 
-        `reserved` is True for each node that is reserved for other jobs and must not be used.
+        `reserved` is True for each node that is reserved for other jobs and must not be used. With
+        `scavengers_only`, only strategies such as `pressure` are tried, which stop scavengers for all jobs.
         """
-        self.retry_at = NEVER
+        if not scavengers_only:
+            self.retry_at = NEVER
         shape = self._placer.shape(job.ask)
         if shape is None:
             return None
@@ -131,6 +136,8 @@ class Preemptor:
         # Search victims with each strategy (step 3 of the class docstring).
         queues = self.victim_queues(job)
         for search in self._searches:
+            if scavengers_only and not isinstance(search.strategy, StopsForAll):
+                continue
             found = search.find(job, shape, now, barred, queues)
             if found is not None and found[1]:
                 placement, vacated = found

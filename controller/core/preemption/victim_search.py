@@ -31,7 +31,7 @@ MAX_SETS_TRIED = 256
 """At most this many sets of victims are tried on one node to find one that loses less than the first."""
 REQUEUE_S = 3_600.0
 """Seconds. The cost of a victim that fits on no other nodes grows by its GPUs times this time, because it
-must wait in the queue.
+must wait in the queue. For a job on n nodes, which waits until n nodes are free, it counts (n + 1) / 2 times.
 """
 FAILED_SAVES = 0.01
 """The assumed fraction of jobs that fail to save their state when they are preempted."""
@@ -79,7 +79,7 @@ class VictimSearch:
       preempted, only the fraction FAILED_SAVES of this work counts. Its GPUs times the time for the
       checkpoint are added.
     - its GPUs times REQUEUE_S, unless it fits on other nodes now. Such a job is moved there instead of
-      waiting in the queue.
+      waiting in the queue. A job on n nodes counts (n + 1) / 2 times this, because it waits for n nodes.
     A job that is likely to end within `spare_ending_s` seconds is no victim (`likely_ends`).
 
     Invariant: victims are returned only if the job passes every filter on every chosen node when all victims
@@ -308,7 +308,7 @@ class VictimSearch:
         lost = job.unsaved(now) * _GPU_HOUR
         if job.spec.saves:
             lost = min(lost, lost * FAILED_SAVES + milli * job.spec.checkpoint_s)
-        return lost + milli * REQUEUE_S * waits
+        return lost + milli * REQUEUE_S * waits * (1 + len(job.running)) / 2
 
     def _has_to_wait(self, job: Job, node: Node, now: float) -> bool:
         """Return whether a job that is stopped on the node must wait in the queue, because it fits on no

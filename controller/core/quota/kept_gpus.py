@@ -29,7 +29,9 @@ class GpusKept:
     kept: int
     free: int
     reserved: int
-    """The number of free GPUs that a backfill reservation needs within the default time limit of `queue`."""
+    """The number of free GPUs that a backfill reservation needs within the longest time limit of `queue`."""
+    preemptible: int
+    """The number of GPUs of scavengers that count as free, because jobs of `queue` may preempt them."""
     now: float
     until: float
     """The time at which the queue stops keeping GPUs free; infinity if the queue keeps them at all times."""
@@ -46,7 +48,8 @@ class GpusKept:
         end = "" if math.isinf(self.until) else f" for another {duration(self.until - self.now)}"
         kept = counted(self.kept, "free GPU")
         reserved = f", {self.reserved} of them reserved for waiting jobs" if self.reserved else ""
-        free = f"{self.free} are free now{reserved}"
+        held = f", and {self.preemptible} are used by scavengers" if self.preemptible else ""
+        free = f"{self.free} are free now{reserved}{held}"
         return f"queue {printable(self.queue)!r} keeps {kept} for its jobs{end}; {free}"
 
 
@@ -58,8 +61,9 @@ class KeptGpus:
     2. Of these jobs, only narrow ones are kept from starting: jobs on one node that do not need all GPUs of a
        node. If a wider job had to wait for two more GPUs, whole nodes would stay idle.
     3. A narrow job may not start if fewer GPUs than `keep_free_gpus` would then be free for jobs of the
-       queue. A free GPU does not count if a backfill reservation needs it within the default time limit of
-       the queue, because a job with this limit could not use it.
+       queue. A free GPU does not count if a backfill reservation needs it within the longest time limit of
+       the queue, because a job with this limit could not use it. A GPU of a scavenger that may be preempted
+       counts as free if its node has no reservation.
 
     The queue keeps a number of free GPUs and not particular GPUs. As soon as a job of the queue has taken one
     of them, the next GPU that becomes free is kept.
@@ -90,12 +94,14 @@ class KeptGpus:
         versions: tuple[int, int],
         now: float,
         unreserved: Unreserved,
+        preemptible: Mapping[int, int],
     ) -> GpusKept | None:
         """Return why a job may not start now; None if no queue keeps GPUs from the job.
 
         `priority` is that of the job's queue. The job needs `part` on each of `nodes` nodes. `versions` must
         change when GPUs of `table` become free or busy, because the count of free GPUs is cached.
         `unreserved` returns, for each node with reservations, the free GPUs that no reservation needs.
+        `preemptible` has the number of GPUs by row that jobs of the queue can get by preemption.
         """
         if not part.wants_gpus or nodes > 1 or part.gpus >= table.gpu_count.max(initial=1):
             return None
@@ -104,11 +110,13 @@ class KeptGpus:
             if rule.priority <= priority or (hours is not None and not hours.is_open(now)):
                 continue
             free = self._free_gpus(table, versions)
-            limit_s = rule.default_time_limit_s or rule.max_time_limit_s or math.inf
-            reserved = sum(max(0, free[row] - left) for row, left in unreserved(limit_s, now).items())
-            if sum(free) - reserved - max(part.gpus, 1) < rule.keep_free_gpus:
+            limit_s = rule.max_time_limit_s or rule.default_time_limit_s or math.inf
+            beside = unreserved(limit_s, now)
+            reserved = sum(max(0, free[row] - left) for row, left in beside.items())
+            held = sum(gpus for row, gpus in preemptible.items() if row not in beside)
+            if sum(free) + held - reserved - max(part.gpus, 1) < rule.keep_free_gpus:
                 until = math.inf if hours is None else hours.next_closing(now)
-                return GpusKept(name, rule.keep_free_gpus, sum(free), reserved, now, until)
+                return GpusKept(name, rule.keep_free_gpus, sum(free), reserved, held, now, until)
         return None
 
     def _free_gpus(self, table: NodeTable, versions: tuple[int, int]) -> list[int]:

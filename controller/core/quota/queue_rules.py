@@ -38,6 +38,12 @@ class QueueRule:
     """Jobs of the queue are not preempted before they have run for this many seconds; None: [preemption]
     decides.
     """
+    max_preemptions: int | None = None
+    """A job of the queue is preempted at most this often; None: `max_per_job` of [preemption] decides."""
+    cooldown_s: float | None = None
+    """Jobs of the queue are not preempted again for this many seconds after a preemption; None: [preemption]
+    decides.
+    """
     max_running_per_user: int | None = None
     max_gpus_per_user: float | None = None
     max_jobs_per_user: int | None = None
@@ -57,6 +63,11 @@ class QueueRule:
     """The wait, in seconds, that jobs of the queue should not exceed. It changes no decision, and is only
     reported.
     """
+
+    @property
+    def sets_no_guard(self) -> bool:
+        """True if the queue has no key that replaces a key of [preemption]."""
+        return self.min_runtime_s is None and self.max_preemptions is None and self.cooldown_s is None
 
     @property
     def limits_users(self) -> bool:

@@ -64,7 +64,8 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
 
 def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
     """Return the jobs on several nodes that have waited longer than `[scheduler] gang_after_s`. If the
-    project of a job has used more than its share, the job must have waited three times as long.
+    project of a job has used more than its share, the job must have waited three times as long. A job that
+    was preempted does not wait so long again.
 
     Such a job comes before all other jobs, so that backfill reserves nodes for it and starts no further jobs
     on them. Of the jobs with equal requests (a lane), only the first can be in the result.
@@ -81,7 +82,9 @@ def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
     found, bound_s = [], state.gang_after_s
     for head in heads:
         job = None if head is None else state.jobs[head[1]]
-        if job is not None and now - job.ready_at > bound_s:
+        if job is not None and job.preemptions:
+            found.append(job.id)
+        elif job is not None and now - job.ready_at > bound_s:
             above = state.shares.above_share(state.tenant(job)[0], now)
             if not above or now - job.ready_at > ABOVE_SHARE * bound_s:
                 found.append(job.id)

@@ -36,7 +36,7 @@ from controller.core.state.usage_records import usage_rows
 from controller.core.state.workloads import Workloads
 from wire.cluster.quota import Quota
 from wire.job.spec import JobSpec
-from wire.names import JobState
+from wire.names import PRIORITIES, JobState
 
 NO_SPEC = JobSpec(command=())
 
@@ -76,6 +76,8 @@ class State:
         """The queues by profile. The last queue is for jobs that match no other profile."""
         self.queue: Queue | ProfileQueues = self.queues[""]
         """The queues of all profiles, used like one queue."""
+        self.scavengers_last = False
+        """Whether jobs with the priority SCAVENGER come after all others (see preemption/scavengers.py)."""
         self.gang_after_s: float | None = None
         """`[scheduler] gang_after_s`: gangs that have waited longer come first; None: never."""
         self.releases: list[tuple[float, int]] = []
@@ -146,6 +148,9 @@ class State:
             # (waiting jobs with the same request and group). If a tenant is at a limit, the scheduler can
             # then skip a whole lane.
             group = (*group, job.user, job.spec.project, job.spec.queue)
+        if self.scavengers_last:
+            # Limits such as kept GPUs and reservations hold for other jobs, but not for scavengers.
+            group = (*group, job.granted_priority <= PRIORITIES["SCAVENGER"])
         queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
 
     def queue_of(self, job: Job) -> Queue:
@@ -161,6 +166,12 @@ class State:
         """Return the first part of the job's sort key, which comes from the priority of its queue; empty if
         no queue has a priority.
         """
+        if self.scavengers_last:
+            last = (float(job.granted_priority <= PRIORITIES["SCAVENGER"]),)
+            return *last, *self._queue_priority(job)
+        return self._queue_priority(job)
+
+    def _queue_priority(self, job: Job) -> tuple[float, ...]:
         if not self.quotas.has_queue_priorities or weighs_queues(self.queue_of(job).order):
             return ()
         rule = self.quotas.rules.queues.get(job.spec.queue)
@@ -232,6 +243,12 @@ class State:
         for job in [job for lane in self.queue for _, job in lane]:
             self.queue.remove(job)
             self.enqueue(self.jobs[job])
+
+    def put_scavengers_last(self, last: bool) -> None:
+        """Set whether jobs with the priority SCAVENGER come after all other waiting jobs."""
+        if last != self.scavengers_last:
+            self.scavengers_last = last
+            self._regroup(always=True)
 
     def tenant(self, job: Job) -> SharePath:
         """Return the path of the job's user in the share tree."""

@@ -51,6 +51,11 @@ class PressureStrategy:
     most: int = 10
     """The highest priority of jobs that may be stopped."""
 
+    @property
+    def stops_for_all(self) -> int:
+        """The highest priority of jobs that every waiting job with a higher priority may stop."""
+        return self.most
+
     def standing(self, job: Job) -> float:
         """Return the priority that protects a running job: the higher one of the requested and the inherited
         priority.

@@ -235,6 +235,8 @@ class QueueReservations:
         shape, runtime = self._placer.shape(job.ask), self._runtime(job)
         if shape is None:
             return None
+        if self.table.scavengers is not None:
+            runtime = self.table.scavengers.hold_s(job, now, runtime)
         with self.without(job.id, now):
             if not self.leaves_licences(job, now):
                 return None

@@ -47,6 +47,10 @@ class RunningAttempt:
     allocations: Mapping[str, Allocation]
     """The allocation on each node, by node name."""
     licences: LicenceCounts
+    yields: bool = False
+    """True for a scavenger that may be preempted before its expected end. `ends_at` is then the time from
+    which it may be preempted.
+    """
     waits_for_victims: bool = False
     """True for a job that is nominated to these nodes and starts when its victims have left."""
 

@@ -25,6 +25,7 @@ from controller.core.state.state import State
 
 if TYPE_CHECKING:
     from controller.core.backfill.conservative.queue_reservations import QueueReservations
+    from controller.core.preemption.scavengers import Scavengers
 
 _STALE = (-1, -1, -1)
 
@@ -63,6 +64,10 @@ class ReservationTable:
         self.edition = 0
         self.openings = 0
         self._state = state
+        self.scavengers: Scavengers | None = None
+        """The scavengers whose GPUs count as free as soon as they may be preempted; None if all running jobs
+        count until their expected ends.
+        """
         self._running: dict[int, RunningAttempt] = {}
         self._reserved_rows: Counter[int] = Counter()
         """The number of reservations by row number of the node, if several queues share the table."""
@@ -148,7 +153,7 @@ class ReservationTable:
     def _has_overdue(self, now: float) -> bool:
         jobs = self._state.jobs
         return any(
-            each.ends_at <= now and job in jobs and holds_licences(jobs[job])
+            each.ends_at <= now and not each.yields and job in jobs and holds_licences(jobs[job])
             for job, each in self._running.items()
         )
 
@@ -166,9 +171,12 @@ class ReservationTable:
         self._running.clear()
         for end, number in state.releases:
             job = state.jobs[number]
-            ends_at = end if end > now else overdue_end(end, now)
+            end = end if end > now else overdue_end(end, now)
+            ends_at = self._held_until(job, end, now)
             allocations = {each.node: each for each in state.released_by(job)}
-            running = RunningAttempt(job.attempt, ends_at, allocations, job.ask.licences, not job.unended)
+            running = RunningAttempt(
+                job.attempt, ends_at, allocations, job.ask.licences, ends_at < end, not job.unended
+            )
             self._running[number] = running
             self._give_running(running, ends_at, NEVER, 1)
         self._reserve_again(now)
@@ -212,9 +220,10 @@ class ReservationTable:
             for number in node.held:
                 job, known = jobs[number], self._running.get(number)
                 if known is None:
-                    ends_at = job.expected_end
+                    ends_at = self._held_until(job, job.expected_end, now)
                     allocations = {each.node: each for each in self._state.released_by(job)}
-                    started = RunningAttempt(job.attempt, ends_at, allocations, job.ask.licences)
+                    yields = ends_at < job.expected_end
+                    started = RunningAttempt(job.attempt, ends_at, allocations, job.ask.licences, yields)
                     self._running[number] = started
                     self._give_running(started, now, ends_at, -1)
                 elif known.attempt != job.attempt:
@@ -228,14 +237,35 @@ class ReservationTable:
         self._unread.clear()
         return True
 
+    def _held_until(self, job: Job, end: float, now: float) -> float:
+        """Return the time until which a running job with the expected end `end` keeps others from its
+        resources: for a scavenger, the time from which it may be preempted.
+        """
+        if self.scavengers is None or not job.unended:
+            return end
+        return min(end, max(now, self.scavengers.yields_from(job)))
+
+    def note_preemptible(self, job: int) -> None:
+        """Build the table again at the next `sync` if a running job yields now and did not before, or the
+        reverse. For example, a scavenger inherits the priority of a job that depends on it.
+        """
+        if self.scavengers is None:
+            return
+        known, running = self._running.get(job), self._state.jobs[job]
+        yields = self.scavengers.yields_from(running) < running.expected_end
+        if known is None or known.yields != yields:
+            self._versions = _STALE
+            self.note_move()
+
     def _return(self, job: int, now: float) -> None:
         ended = self._running.pop(job)
         self.openings += now < ended.ends_at
         self._give_running(ended, now, ended.ends_at, 1)
 
     def _give_running(self, running: RunningAttempt, start: float, end: float, sign: int) -> None:
-        self.nodes.give(running.allocations.values(), start, end, sign)
-        self.licences.give(running.licences, start, end, sign)
+        if start < end:
+            self.nodes.give(running.allocations.values(), start, end, sign)
+            self.licences.give(running.licences, start, end, sign)
 
     # Writing reservations
 

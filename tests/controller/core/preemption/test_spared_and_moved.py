@@ -181,3 +181,18 @@ def texts(harness: EngineHarness, kind: type) -> str:
     return "; ".join(
         sentence(kind_of(event), encode(event)) for event in harness.events if isinstance(event, kind)
     )
+
+
+def test_gang_that_saves_costs_more_as_a_victim_than_as_many_narrow_jobs() -> None:
+    harness = harness_of("a", "b", "c", "d")
+    saves = {"checkpoint_signal": "USR1", "checkpoint_s": 1.0}
+    gang = running(harness, low(16, nodes=2, **saves))
+    narrow = [running(harness, low(4)) for _ in range(4)]
+    harness.now += 0.25 * HOUR
+    harness.submit(spec(16, nodes=2, priority=75, time_limit_s=HOUR))
+    harness.tick()
+    [plan] = plans(harness)
+    # The narrow jobs lose 4 GPU-hours and the gang none. It waits until two nodes are free, which counts as
+    # 24 GPU-hours, and the narrow jobs count 16.
+    assert sorted(victim.job for victim in plan.victims) == narrow
+    assert harness.nodes_of(gang) == ["a", "b"]

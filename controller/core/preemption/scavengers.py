@@ -1,0 +1,118 @@
+"""Scavengers: jobs that may use reserved and kept GPUs, because every other waiting job may preempt them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol, runtime_checkable
+
+from controller.core.framework.interfaces import Reserves, SchedulingPolicy
+from controller.core.framework.profiles import Profile
+from controller.core.model.job import NEVER, Job
+from controller.core.preemption.guards import GuardsOf, is_preemptible, preemptible_from
+from controller.core.state.state import State
+from wire.names import PRIORITIES, WHOLE_GPU
+
+
+@runtime_checkable
+class StopsForAll(Protocol):
+    """A preemption strategy with which every waiting job above a priority may stop the jobs up to it."""
+
+    @property
+    def stops_for_all(self) -> int:
+        """The highest priority of running jobs that every waiting job with a higher priority may stop."""
+        ...
+
+
+def scavengers_yield(policy: SchedulingPolicy, profiles: tuple[Profile, ...]) -> bool:
+    """Return whether all other waiting jobs may preempt scavengers.
+
+    This is so if each profile has a strategy such as `pressure`, which stops scavengers for all other jobs.
+    No profile may use conservative backfill, because it starts jobs on their reserved GPUs without another
+    look for free ones.
+    """
+    policies = [each.policy for each in profiles] or [policy]
+    return all(
+        each.backfill.reserves is not Reserves.ALL_JOBS
+        and any(
+            isinstance(strategy, StopsForAll) and strategy.stops_for_all >= PRIORITIES["SCAVENGER"]
+            for strategy in each.strategies
+        )
+        for each in policies
+    )
+
+
+class Scavengers:
+    """Says which jobs yield, and from when on. A job yields if it has the priority SCAVENGER and may be
+    preempted.
+
+    A scavenger that yields holds its GPUs, for the plans of other jobs, only until it may be preempted (the
+    end of its minimum run time, or of the cooldown after a preemption).
+    1. It may start on reserved GPUs if it may be preempted before the reserved start. When the reserved start
+       has come, or earlier if no other job is in the way, the waiting job preempts it.
+    2. It may start on GPUs that a queue keeps free. Its GPUs count as free for that queue while it may be
+       preempted.
+    3. In the queue it comes after all other jobs (`State.scavengers_last`), and it gets no reservation.
+    A scavenger with licences or labels does not yield, because preemption considers neither. A scavenger in a
+    queue that some queue may not preempt (`may_preempt`) does not yield either.
+
+    Example: a gang has reserved two nodes from 18:00. At 12:00, 3 GPUs of them are free. A sweep of 8 hours
+    may not start there. A scavenger of 8 hours may, and the gang preempts it at 18:00.
+    """
+
+    def __init__(self, state: State, guards_of: GuardsOf) -> None:
+        self._state = state
+        self._guards_of = guards_of
+        rules = state.quotas.rules.queues.values()
+        self._may_preempt = [rule.may_preempt for rule in rules if rule.may_preempt is not None]
+        self._seen = -1
+        """`Nodes.change_count` when `_running` was computed."""
+        self._running: list[Job] = []
+
+    def yields(self, job: Job) -> bool:
+        """Return whether the job yields, or would yield if it ran."""
+        return (
+            job.granted_priority <= PRIORITIES["SCAVENGER"]
+            and not job.ask.licences
+            and not job.ask.part.social
+            and all(job.spec.queue in queues for queues in self._may_preempt)
+            and is_preemptible(job, self._guards_of(job))
+        )
+
+    def yields_from(self, job: Job) -> float:
+        """Return the time from which the running job may be preempted; NEVER if it does not yield."""
+        if not self.yields(job):
+            return NEVER
+        return preemptible_from(job, self._guards_of(job))
+
+    def hold_s(self, job: Job, now: float, runtime_s: float) -> float:
+        """Return for how many seconds a start of the waiting job now would keep its GPUs from others.
+        `runtime_s` is the run time that is assumed for the job, and the result if the job does not yield.
+        """
+        if not self.yields(job):
+            return runtime_s
+        guards = self._guards_of(job)
+        hold_s = max(guards.min_runtime_s, job.spec.min_runtime_s)
+        if job.preemptions:
+            hold_s = max(hold_s, job.preemptions[-1].at + guards.cooldown_s - now)
+        return min(runtime_s, hold_s)
+
+    def running(self) -> list[Job]:
+        """Return the running jobs that yield."""
+        if self._seen != self._state.nodes.change_count:
+            jobs = (self._state.jobs[number] for _, number in self._state.releases)
+            self._running = [job for job in jobs if job.unended and self.yields(job)]
+            self._seen = self._state.nodes.change_count
+        return self._running
+
+    def gpus_by_row(self, now: float) -> Counter[int]:
+        """Return, by row number of the node, how many whole GPUs would be free if all scavengers were
+        preempted that may be preempted now.
+        """
+        found: Counter[int] = Counter()
+        nodes = self._state.nodes.by_name
+        for job in self.running():
+            if job.stopping is None and self.yields_from(job) <= now:
+                for member in job.running:
+                    gpus = sum(hold.milli == WHOLE_GPU for hold in member.allocation.gpus)
+                    found[nodes[member.allocation.node].row] += gpus
+        return found
