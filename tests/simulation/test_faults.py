@@ -83,8 +83,16 @@ def test_a_broken_controller_is_detected(controller: type[SimulatedController], 
     assert verdict.failure.promise[0] in guarantees, verdict.failure
 
 
+SHOWN_BY: dict[type[Engine], int] = {
+    broken.NeverLeaves: 33,
+    broken.IgnoresLeases: 24,
+    broken.OversleepsItsMoments: 20,
+}
+"""The seed that shows a fault which few seeds show. It is tried first, and all seeds after it."""
+
+
 def _first_failure(engine: type[Engine], controller: type[SimulatedController]) -> Verdict:
-    for seed in range(1, 61):
+    for seed in (SHOWN_BY.get(engine, 1), *range(1, 61)):
         verdict = run_seed(PLAN, seed, engine, controller)
         if verdict.failure is not None:
             return verdict
