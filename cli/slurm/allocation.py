@@ -78,7 +78,9 @@ class Allocation:
             with Client() as client:
                 self.job = client.submit(self._made.spec).ids[0]
         except Refused as refused:
-            raise submit_refused(refused, self._made.spec, "Unable to allocate resources") from None
+            salloc = self._program == "salloc"
+            action = "Job submit/allocate failed" if salloc else "Unable to allocate resources"
+            raise submit_refused(refused, self._made.spec, action) from None
         waited = False
         try:
             for view in changes([self.job]):

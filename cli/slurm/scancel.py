@@ -87,13 +87,17 @@ def main(words: list[str]) -> int:
             return code
         unknown: list[str] = []
         jobs = [job for job, _ in ids]
-        if filtered or arguments.has("interactive"):
+        ranges = any("[" in job for job in jobs)
+        if filtered or ranges or arguments.has("interactive"):
             chosen = list(_chosen(client, arguments, user, states))
             jobs, unknown = _among(chosen, jobs) if jobs else ([job.label for job in chosen], [])
             if states != _states(""):
                 # because the filter leaves out jobs in another state, which is no error
                 active = list(_chosen(client, Arguments(), "", _states("")))
                 unknown = _among(active, unknown)[1]
+            if not filtered:
+                # because an array need not have all elements of a range, as in 8_[1-3]
+                unknown = []
             jobs = [job for job in jobs if not arguments.has("interactive") or _confirmed(job)]
         for job in unknown:
             print(f"scancel: error: Kill job error on job id {job}: {_UNKNOWN}", file=sys.stderr)

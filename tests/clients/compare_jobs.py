@@ -126,7 +126,7 @@ class Side:
             states = self.run(f"sacct -n -P -j {job} -o State").stdout.split("\n")[:-1]
             return bool(states) and all(_ENDED.match(state) for state in states)
 
-        _await(ended, f"job {name} has ended")
+        _await(ended, f"job {name} ({job} in {self.place.name}) has ended")
 
     def running(self, name: str) -> None:
         job = self.jobs[name]
@@ -198,7 +198,34 @@ def compare() -> Iterator[Pair]:
                     yield Pair(line, slurm, corral)
 
 
-EXPECTED: dict[str, str] = {}
+EXPECTED = {
+    "sbatch -p gpu -A nobody --wrap true": "any project is accepted",
+    "sbatch -p gpu -n none --wrap true": "text",
+    "sbatch -p gpu -N 3 -t 1 --wrap true": "jobs that no node can hold",
+    "sbatch -p gpu -c 99 -t 1 --wrap true": "jobs that no node can hold",
+    "sbatch -p gpu -w nowhere --wrap true": "jobs that no node can hold",
+    "srun": "text",
+    "scontrol update TimeLimit=5": "text",
+    "scontrol show job $a": "Command of a script",
+    "sh -c \"sed 's#.*/sub#sub#; s#/.*slurm_script#script#' sub/here.txt\"": "$0 of a script",
+    "cat env.txt": "tasks that are not equal on all nodes",
+    'squeue -h -j ${a}_4 -o "%i %t"': "form of one waiting element",
+    "scontrol update JobId=$a ArrayTaskThrottle=1": "changes that Corral does not have",
+    'squeue -h -j $d -o "%t %r %E"': "dependencies on any of several jobs",
+    'squeue -h -j $b -o "%t %r"': "dependencies that cannot be met",
+    "squeue -h -n ok,any": "dependencies that cannot be met",
+    "scontrol update JobId=$a TimeLimit=nonsense": "text",
+    "squeue -h -j $a -o %r": "a hold of a running job",
+    "scontrol requeue $a": "a requeue of an ended job",
+    "cat sig3.txt": "slurmstepd's line at a cancel",
+    "sacct -X -n -P -j $a -o State": "memory limits, which this Slurm does not enforce",
+    "sacctmgr -n -P show assoc user=root format=Cluster,Account,User": "accounts",
+    "sacctmgr -n -P show tres format=Type,Name,ID": "kinds of resources",
+    "sacctmgr show nonsense": "text",
+    "sstat -j 99999": "widths of columns",
+    "sshare -n -P -A default -o Account,User": "the root of the shares",
+    'sinfo -h -p gpu -o "%t %D %c %z %X %Y %m %f %w"': "features",
+}
 """Calls whose answers differ, each with the subject. docs/slurm.md says why."""
 
 

@@ -6,6 +6,7 @@ CORRAL_CLIENTS names the Pythons, separated by ':', because not all clients can 
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 from functools import cache
@@ -35,10 +36,12 @@ def run(slurm: SlurmFace, script: Path, modules: tuple[str, ...], *arguments: st
         missing = _missing(PYTHONS[0], modules)
         pytest.skip(f"{missing} is not installed; see tests/clients/requirements.txt and CORRAL_CLIENTS")
     folder = os.path.dirname(os.path.abspath(python))
+    user = pwd.getpwuid(os.getuid()).pw_name
     environment = {
         # The home directory has the files of the clients, and tasks import the script that they are in.
         "HOME": str(slurm.place),
-        "LOGNAME": "root",
+        "LOGNAME": user,
+        "USER": user,
         "PYTHONPATH": str(script.parent),
         "PATH": f"{slurm.commands}{os.pathsep}{folder}{os.pathsep}{os.environ['PATH']}",
     }
