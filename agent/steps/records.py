@@ -82,6 +82,17 @@ class StepRecords:
                 _checked(step), started_at=known.started_at, ended_at=now, cancelled_by=known.cancelled_by
             )
             self._record(key, ended)
+        elif known.ended_at is None and step.max_rss_kib:
+            now_used = _checked(step)
+            # What a running step has used is not written to the file, because its end has the final figures.
+            steps[step.number] = replace(
+                known,
+                cpu_s=now_used.cpu_s,
+                max_rss_kib=now_used.max_rss_kib,
+                max_rss_node=now_used.max_rss_node,
+                max_rss_task=now_used.max_rss_task,
+            )
+            self._send(StepsReport(*key, (steps[step.number],)))
         return step.number
 
     def abandon(self, key: AttemptKey, number: int) -> None:

@@ -108,6 +108,10 @@ class AgentLink:
             if answer.request == self._calls:
                 return answer
 
+    def update(self, step: Step) -> None:
+        self._step = step
+        self._send(StepCall(0, 0, 0, step))
+
     # --- tasks on other nodes ---
 
     def open(

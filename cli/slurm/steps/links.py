@@ -36,6 +36,9 @@ class StepLink(Protocol):
     def record(self, step: Step) -> int:
         """Record that the step begins (without a number) or has ended. Return its number."""
 
+    def update(self, step: Step) -> None:
+        """Report what a running step has used up to now. Does not wait for an answer."""
+
     def open(
         self,
         rank: int,
@@ -66,6 +69,9 @@ class ApiLink:
         self._shells: dict[int, str] = {}
         self._opened: dict[int, threading.Event] = {}
         self._ended: set[int] = set()
+
+    def update(self, step: Step) -> None:
+        """Do nothing: the tasks run on other nodes, where srun cannot measure them."""
 
     def connect(self) -> None:
         """Do nothing: each request connects to the controller."""

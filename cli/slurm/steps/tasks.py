@@ -20,7 +20,9 @@ from cli.slurm.programs import SlurmError
 from cli.slurm.steps.layout import Task
 from cli.slurm.steps.links import StepLink, TaskEnd
 from cli.slurm.steps.pmi import PmiServer
-from wire.job.output_files import expand_patterns, is_per_task
+from cli.slurm.steps.task_output import TaskOutput
+from cli.slurm.steps.task_use import tree_use
+from wire.job.output_files import expand_patterns
 from wire.job.steps import Step
 
 _REMOTE = (
@@ -37,6 +39,8 @@ _OF_THE_NODE = frozenset(
 )
 """Variables that the agent of another node sets for its tasks."""
 _READ = 1 << 15
+_FIRST_SAMPLE_S, _SAMPLE_S = 1.0, 10.0
+"""The use of the tasks on this node is measured so many seconds after their start, and then so often."""
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -95,8 +99,7 @@ class StepTasks:
         self._local: dict[int, subprocess.Popen[bytes]] = {}
         self._nodes: dict[int, str] = {}
         self._remote: set[int] = set()
-        self._files: dict[str, IO[bytes]] = {}
-        self._write = threading.Lock()
+        self._output = TaskOutput(arguments, self._directory, environment, self._step)
         self._killed = False
         self._pmi: PmiServer | None = None
         self._pmi_sockets: dict[int, socket.socket] = {}
@@ -110,12 +113,11 @@ class StepTasks:
         with self._signals():
             for command in commands:
                 start = self._start_local if command.task.node == self._node else self._start_remote
-                threads += start(command, len(commands), self._sinks(command.task))
+                threads += start(command, len(commands), self._output.sinks(command.task))
             self._await_all(len(commands))
             for thread in threads:
                 thread.join()
-        for file in self._files.values():
-            file.close()
+        self._output.close()
         return max(128 - end.code if end.code < 0 else end.code for end in self._ends.ends.values())
 
     def ended(self) -> Step:
@@ -137,9 +139,12 @@ class StepTasks:
     def _await_all(self, count: int) -> None:
         wait_s = float(self._arguments.last("wait") or 0)
         bad = self._arguments.has("kill-on-bad-exit") and self._arguments.last("kill-on-bad-exit") != "0"
-        deadline = None
+        deadline, sample_at = None, time.monotonic() + _FIRST_SAMPLE_S
         with self._ends.changed:
             while len(self._ends.ends) < count:
+                if time.monotonic() >= sample_at and self._local:
+                    sample_at = time.monotonic() + _SAMPLE_S
+                    self._link.update(self._used_so_far())
                 if bad and any(end.code for end in self._ends.ends.values()):
                     self._kill("a task has failed")
                 if wait_s and self._ends.ends and deadline is None:
@@ -150,6 +155,22 @@ class StepTasks:
                     left = None
                 # Wake up now and then, because Python handles signals only between instructions.
                 self._ends.changed.wait(min(1.0, left) if left is not None else 1.0)
+
+    def _used_so_far(self) -> Step:
+        """Return the step with what its tasks on this node have used up to now."""
+        used = {
+            rank: tree_use(process.pid) for rank, process in self._local.items() if process.returncode is None
+        }
+        ended = {rank: (end.cpu_s, end.max_rss_kib) for rank, end in self._ends.ends.items()}
+        used = {**used, **ended}
+        largest = max(used, key=lambda rank: (used[rank][1], -rank), default=0)
+        return replace(
+            self._recorded,
+            cpu_s=round(sum(cpu_s for cpu_s, _ in used.values()), 3),
+            max_rss_kib=used[largest][1] if used else 0,
+            max_rss_node=self._nodes[largest],
+            max_rss_task=largest,
+        )
 
     # --- tasks on this node ---
 
@@ -203,7 +224,7 @@ class StepTasks:
         wanted = self._arguments.last("input")
         if wanted and wanted not in ("all", "none") and not wanted.isdigit():
             try:
-                return open(expand_patterns(wanted, self._values(task)), "rb")
+                return open(expand_patterns(wanted, self._output.values(task)), "rb")
             except OSError as error:
                 raise SlurmError(f"Could not open stdin file: {error.strerror}") from None
         alone = (
@@ -235,7 +256,7 @@ class StepTasks:
                     self._pmi.take(task.rank, data)
                 return
             error = stream == "stderr"
-            sink = sinks[int(error)] or self._plain(sys.stderr if error else sys.stdout)
+            sink = sinks[int(error)] or self._output.plain(sys.stderr if error else sys.stdout)
             sink(data)
 
         def end(how: TaskEnd) -> None:
@@ -280,77 +301,6 @@ class StepTasks:
         self._kill(f"task {rank} has called MPI_Abort with {code}")
 
     # --- output, ends and signals ---
-
-    def _sinks(self, task: Task) -> tuple[Callable[[bytes], None] | None, Callable[[bytes], None] | None]:
-        """Return the functions that take stdout and stderr of a task; None for the stream of srun itself."""
-        out, err = self._arguments.last("output"), self._arguments.last("error")
-        return (
-            self._sink(task, out, sys.stdout),
-            self._sink(task, err or out, sys.stderr),
-        )
-
-    def _sink(self, task: Task, pattern: str, stream: Any) -> Callable[[bytes], None] | None:
-        label = f"{task.rank}: ".encode() if self._arguments.has("label") else b""
-        if not pattern or pattern == "all":
-            return self._labelled(self._plain(stream), label) if label else None
-        if pattern.isdigit() and int(pattern) != task.rank:
-            return lambda _: None
-        if pattern == "none":
-            return lambda _: None
-        path = os.path.join(self._directory, expand_patterns(pattern, self._values(task)))
-        if path not in self._files:
-            append = self._arguments.last("open-mode").startswith("a")
-            try:
-                self._files[path] = open(path, "ab" if append else "wb", buffering=0)  # noqa: SIM115 - see run
-            except OSError as error:
-                raise SlurmError(f"Could not open stdout file {path}: {error.strerror}") from None
-        file = self._files[path]
-
-        def write(data: bytes) -> None:
-            with self._write:
-                file.write(data)
-
-        shared = not is_per_task(pattern)
-        return self._labelled(write, label) if label and shared else write
-
-    def _plain(self, stream: Any) -> Callable[[bytes], None]:
-        def write(data: bytes) -> None:
-            with self._write, suppress(BrokenPipeError):
-                stream.buffer.write(data)
-                stream.buffer.flush()
-
-        return write
-
-    @staticmethod
-    def _labelled(write: Callable[[bytes], None], label: bytes) -> Callable[[bytes], None]:
-        rest = b""
-
-        def add(data: bytes) -> None:
-            nonlocal rest
-            *lines, rest = (rest + data).split(b"\n")
-            if lines:
-                write(b"".join(label + line + b"\n" for line in lines))
-            if not data and rest:
-                write(label + rest + b"\n")
-                rest = b""
-
-        return add
-
-    def _values(self, task: Task) -> dict[str, str]:
-        job, known = self._job, self._environment
-        number = self._step.rpartition(".")[2]
-        return {
-            "j": job,
-            "J": self._step,
-            "A": known.get("SLURM_ARRAY_JOB_ID", job),
-            "a": known.get("SLURM_ARRAY_TASK_ID", "4294967294"),
-            "x": self._arguments.last("job-name") or known.get("SLURM_JOB_NAME", ""),
-            "N": task.node,
-            "n": str(task.node_rank),
-            "t": str(task.rank),
-            "s": number,
-            "u": known.get("USER", ""),
-        }
 
     def _ended(self, task: Task, end: TaskEnd) -> None:
         if end.code < 0 and not self._killed:

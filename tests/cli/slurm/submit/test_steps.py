@@ -43,8 +43,11 @@ def test_steps_are_recorded(slurm: SlurmFace) -> None:
     assert "Tasks=1 Name=sh" in step
     missing = slurm.run("scontrol", "show", "step", f"{job}.9")
     assert (missing.returncode, missing.stdout) == (1, f"Job step {job}.9 not found\n")
-    used = slurm.run("sstat", "-n", "-P", "-j", f"{job}.3", "-o", "JobID,NTasks").stdout
-    assert used == f"{job}.3|1\n"
+    used = ["sstat", "-n", "-P", "-j", f"{job}.3", "-o"]
+    assert slurm.run(*used, "JobID,NTasks").stdout == f"{job}.3|1\n"
+    slurm.cluster.until(lambda: slurm.run(*used, "MaxRSS").stdout.strip(), "the use of the running step")
+    size, node = slurm.run(*used, "MaxRSS,MaxRSSNode").stdout.strip().split("|")
+    assert (0 < int(size.removesuffix("K")) < 20_000, node) == (True, "n1"), "the memory of sleep"
     cancelled = slurm.run("scancel", f"{job}.3")
     assert (cancelled.returncode, cancelled.stderr) == (0, "")
     for rank in range(3):
