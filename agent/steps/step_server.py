@@ -92,7 +92,7 @@ class StepServer:
         self._processes = processes
         self._kill_tasks = kill_tasks
         self._listener: Optional[socket.socket] = None
-        self._connections: set[_Connection] = set()
+        self._connections: dict[_Connection, None] = {}
         self._requests: dict[int, tuple[_Connection, int]] = {}
         self._last_request = 0
 
@@ -132,11 +132,16 @@ class StepServer:
             return
         pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if len(self._connections) >= _MOST_CONNECTIONS:
-            sock.close()
-            return
+            # Any user of the host may connect. Close the oldest connection that has proved nothing, so that
+            # such connections do not keep srun out.
+            unproved = next((each for each in self._connections if each.key is None), None)
+            if unproved is None:
+                sock.close()
+                return
+            self._close(unproved)
         sock.setblocking(False)
         connection = _Connection(sock, pid, uid)
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._loop.on_readable(sock.fileno(), partial(self._read, connection))
 
     # --- messages of srun ---
@@ -286,7 +291,7 @@ class StepServer:
     def _close(self, connection: _Connection) -> None:
         if connection not in self._connections:
             return
-        self._connections.remove(connection)
+        del self._connections[connection]
         self._loop.on_readable(connection.sock.fileno(), None)
         self._loop.on_writable(connection.sock.fileno(), None)
         connection.sock.close()

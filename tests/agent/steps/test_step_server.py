@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -176,11 +177,12 @@ def test_cancelling_a_step_tells_its_srun_and_names_the_user(run: Run) -> None:
 
 def connected(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
-    sock.settimeout(30)
     folder, name = os.path.split(path)
     directory = os.open(folder, os.O_PATH)
+    # Without a timeout of its own, because connect() with one fails while the queue of the listener is full.
     sock.connect(f"/proc/self/fd/{directory}/{name}")
     os.close(directory)
+    sock.settimeout(30)
     return sock
 
 
@@ -192,6 +194,18 @@ def refused(path: str, *frames: Frame) -> bool:
             return sock.recv(1_000) == b""
         except ConnectionResetError:
             return True
+
+
+def test_connections_that_prove_nothing_do_not_keep_srun_out(run: Run) -> None:
+    agent = run()
+    began = agent.spool / "go"
+    begin(agent, f"import os, time\nwhile not os.path.exists({str(began)!r}): time.sleep(0.05)\n" + ENDS)
+    with ExitStack() as stack:
+        held = [stack.enter_context(connected(where(agent))) for _ in range(600)]
+        began.touch()
+        [step] = agent.ended(1).steps
+        assert (step.name, step.code) == ("mine", 3)
+        assert held[0].recv(1) == b"", "the oldest connection is closed"
 
 
 @pytest.fixture
