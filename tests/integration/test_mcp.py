@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import mcp
 import pytest
 
 from tests.systems import System
 from wire.job.spec import JobSpec
 from wire.names import JobState
-
-mcp = pytest.importorskip("mcp", reason="needs the package mcp: pip install 'corral[mcp]'")
 
 
 @asynccontextmanager
