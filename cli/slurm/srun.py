@@ -14,7 +14,7 @@ from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, par
 from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.steps.agent_link import AgentLink
 from cli.slurm.steps.layout import StepLayout, layout, step_variables, task_variables
-from cli.slurm.steps.links import ApiLink, LinkLost, StepLink, open_link
+from cli.slurm.steps.links import ApiLink, LinkLost, StepLink, node_of, open_link
 from cli.slurm.steps.tasks import StepTasks, TaskCommand
 from cli.spec.sbatch_options import JOB_OPTIONS
 from wire.cluster.hostlist import expand_hostlist, fold_hostlist
@@ -133,7 +133,7 @@ def run_step(arguments: Arguments, job: str, nodes: list[str], environment: dict
         for task in step.tasks
     ]
     recorded = replace(planned, number=number)
-    tasks = StepTasks(recorded, job, environment.get("SLURMD_NODENAME", ""), link, arguments, environment)
+    tasks = StepTasks(recorded, job, node_of(job, environment), link, arguments, environment)
     if isinstance(link, AgentLink):
         link.on_cancel = tasks.cancel
     counts = [sum(task.node == node for task in step.tasks) for node in step.nodes]
@@ -172,7 +172,7 @@ def _begin(job: str, planned: Step, step: StepLayout, environment: Mapping[str, 
             return each, each.record(planned)
         except (LinkLost, Refused, Unreachable) as error:
             why = why or str(error)
-    if any(node != environment.get("SLURMD_NODENAME") for node in step.nodes):
+    if any(node != node_of(job, environment) for node in step.nodes):
         raise SlurmError(f"Unable to create step for job {job}: {why}")
     print(f"srun: warning: the step is not recorded: {why}", file=sys.stderr)
     return link, UNRECORDED + os.getpid()
@@ -269,7 +269,7 @@ def _in_terminal(arguments: Arguments, job: str, step: StepLayout, environment: 
     link, number = _begin(job, planned, step, environment)
     shared = step_variables(step, job, number, _address(), 0o022)
     variables = {**shared, **task_variables(step, step.tasks[0])}
-    if node == environment.get("SLURMD_NODENAME"):
+    if node == node_of(job, environment):
         code = _beside(arguments.words, {**environment, **variables}, node)
     else:
         from cli.jobs import exec_terminal

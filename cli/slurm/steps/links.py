@@ -154,11 +154,18 @@ class LinkLost(Exception):
     """Raised if the agent or the controller does not answer. The message is the reason."""
 
 
+def node_of(job: str, environment: Mapping[str, str]) -> str:
+    """Return the node of this process if it runs in the job; otherwise an empty text. The command of
+    salloc in a job has the variables of both jobs, and runs in the outer one.
+    """
+    return environment.get("SLURMD_NODENAME", "") if environment.get("CORRAL_JOB_ID") == job else ""
+
+
 def open_link(job: str, environment: Mapping[str, str]) -> StepLink:
     """Return the link for a step of a job: to the agent if srun runs in the job, otherwise to the API."""
     from cli.slurm.steps.agent_link import AgentLink
 
-    if job == environment.get("SLURM_JOB_ID"):
+    if node_of(job, environment):
         found = AgentLink.find(environment)
         if found is not None:
             return found

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
 from cli.slurm.programs import VERSION, SlurmError
-from cli.slurm.steps.links import LinkLost, StepLink, TaskEnd, open_link
+from cli.slurm.steps.links import LinkLost, StepLink, TaskEnd, node_of, open_link
 from wire.cluster.hostlist import expand_hostlist
 
 OPTIONS = (
@@ -73,7 +73,7 @@ def _copy(
         size = os.stat(source).st_size
     except OSError as error:
         raise SlurmError(f"Can't open `{source}`: {error.strerror}") from None
-    here = environment.get("SLURMD_NODENAME", "")
+    here = node_of(job, environment)
     if here in nodes:
         if os.path.exists(target) and not arguments.has("force"):
             raise SlurmError(f"{here}: {target}: File exists")

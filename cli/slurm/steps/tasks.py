@@ -35,6 +35,8 @@ _OF_THE_NODE = frozenset(
     (
         *("CUDA_VISIBLE_DEVICES", "CORRAL_SPOOL", "CORRAL_MARK", "CORRAL_NODE", "CORRAL_NODE_RANK"),
         *("NODE_RANK", "CORRAL_SCRATCH", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "PMI_FD"),
+        *("CORRAL_JOB_ID", "CORRAL_JOB_LABEL", "CORRAL_JOB_NAME", "CORRAL_ATTEMPT", "CORRAL_NODES"),
+        *("CORRAL_GPUS", "CORRAL_CPU_MILLI", "CORRAL_MEMORY_MIB", "CORRAL_PROJECT", "CORRAL_USER"),
     )
 )
 """Variables that the agent of another node sets for its tasks."""

@@ -157,3 +157,17 @@ def test_sprio_lists_waiting_jobs(slurm: SlurmFace) -> None:
         assert shown[1].split()[:2] == [str(job), "default"]
     finally:
         slurm.run("scancel", str(job))
+
+
+def test_an_allocation_from_within_a_job_has_its_own_steps(slurm: SlurmFace) -> None:
+    """The command of the inner salloc runs in the outer job, but its steps are those of the inner job."""
+    inner = "echo inner $SLURM_JOB_ID; srun -J within sh -c 'echo task of $CORRAL_JOB_ID'"
+    job = slurm.submit(
+        slurm.script("outer.sh", f'#!/bin/bash\nsalloc -Q -n1 sh -c "{inner.replace("$", chr(92) + "$")}"\n')
+    )
+    said = slurm.output(job).splitlines()
+    other = int(said[0].removeprefix("inner "))
+    assert other != job
+    assert said[1] == f"task of {other}"
+    assert rows(slurm, job, "JobID") == ["J", "J.batch"]
+    assert rows(slurm, other, "JobID,JobName")[2:] == ["J.0|within"]
