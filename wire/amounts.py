@@ -1,5 +1,5 @@
-"""Parses amounts and times that users write, such as 16G, 2h30m or 18:30. For a wrong text the functions
-raise ValueError with a message that shows valid forms.
+"""Parses amounts and times that users write, such as 16G, 2h30m or 18:30. For a wrong text, each function
+raises ValueError with a message that shows valid forms.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ _PRESENT: ContextVar[Optional[tuple[float, tzinfo]]] = ContextVar("present", def
 
 
 def present() -> float:
-    """Return the present time in seconds since 1970; inside `as_of`, the time given there."""
+    """Return the present time in seconds since 1970. Inside the context manager `as_of`, return the time that
+    `as_of` was given.
+    """
     given = _PRESENT.get()
     return time.time() if given is None else given[0]
 
@@ -79,7 +81,7 @@ def present() -> float:
 def as_of(now: float, zone: tzinfo) -> Iterator[None]:
     """Context manager in which `moment` uses `now` as the present time and `zone` as the time zone.
 
-    Simulations use it: there, "18:00" is a time of the simulated day.
+    Simulations use `as_of`, so that "18:00" is a time of the simulated day.
     """
     token = _PRESENT.set((now, zone))
     try:
@@ -141,7 +143,7 @@ def number(text: str) -> float:
 
 
 def limit(text: str) -> float:
-    """Parse a limit: a number that is not negative, or the word none, for which the result is -1."""
+    """Parse a limit: a number that is not negative, or the word none. For none, return -1."""
     return -1.0 if text.lower() == "none" else _number(text, "an amount", "write 500 or 0.5, or none")
 
 
@@ -170,8 +172,8 @@ def priority(text: str) -> int:
 
 
 def member(kind: type[Kind]) -> Callable[[str], Kind]:
-    """Return a function that converts a text to the member of the enum class `kind` with this value. The
-    function raises ValueError if no member has this value.
+    """Return a function that converts a text to a member of the enum class `kind`: the member whose value is
+    the text. The function raises ValueError if there is no such member.
     """
 
     def read(text: str) -> Kind:
@@ -213,7 +215,7 @@ def _amount(number: str) -> float:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split a command line into words, at spaces and with quotation marks as in a shell. Variables and
+    """Split a command line into words, as a shell does with spaces and quotation marks. Variables and
     patterns are not expanded.
     """
     try:

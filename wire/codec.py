@@ -1,18 +1,18 @@
 """Encodes dataclasses as JSON and decodes them. Unknown names and wrong types raise Malformed.
 
 Algorithm
-1. `encoder(kind)` and `decoder(kind)` derive the functions that convert a type from its type hints:
-   scalars, enums, Optional, tuples, lists, mappings and dataclasses of these. This happens on the first use
-   of a type; the functions are cached.
+1. `encoder(kind)` and `decoder(kind)` derive the functions that convert a type from its type hints: scalars,
+   enums, Optional, tuples, lists, mappings and dataclasses of these. The functions of a type are derived on
+   its first use, and cached.
 2. The encoder of a dataclass is a generated lambda, `{"id": value.id, "state": _state(value.state)}`,
    compiled with eval. It makes no call for a field whose JSON form is the value itself.
 3. The decoder of a dataclass is a generated function, compiled with exec. It has one type check for each
    field, and calls another decoder only for a value that fails the check (see `_dataclass_decoder`).
 
-The code is generated because every frame, journal entry and body is converted here, and a loop over the
-fields would cost several calls for each field. The generated text has only field names and fixed words,
-never data, so data from the network cannot become code.
-Cost: proportional to the size of the value; one compilation for each class and process.
+The code is generated because every frame (message of an agent), journal entry and API body is converted here,
+and a loop over the fields would cost several calls for each field. The generated text has only field names
+and fixed words, never data, so data from the network cannot become code. Cost: proportional to the size of
+the value; one compilation for each class and process.
 
 Example: for `Held(node: str, cpu_milli: int)` the decoder is
     def read(data, where):

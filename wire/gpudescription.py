@@ -1,5 +1,5 @@
-"""Parses descriptions of a host's GPUs, such as `simulated:8xH100`. They are the setting `gpus` of a node in
-scheduler.toml, and the option `--gpus`.
+"""Parses descriptions of a host's GPUs, such as `simulated:8xH100`. A description is the value of the setting
+`gpus` of a node in scheduler.toml, or of the option `--gpus`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from wire.cluster import mig
 from wire.dataclass import dataclass
 
 DETECTED = ("auto", "none", "nvml")
-"""The descriptions of real GPUs: detect them in any way, offer none, or detect them only with NVML."""
+"""The descriptions of real GPUs: `auto` detects the GPUs in any way, `none` offers no GPU, and `nvml` detects
+GPUs only with NVML.
+"""
 SIMULATED_MODELS = ("H200", "H100", "A100", "A100-40G", "V100", "L40S", "L4", "T4", "RTX4090")
 """The models that can be simulated. agent/gpus/simulated.py has the properties of each."""
 _PREFIX = "simulated:"

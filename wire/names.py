@@ -9,8 +9,8 @@ from typing import Final
 class JobState(str, enum.Enum):
     """The state of a job. controller.core.model.job.LEGAL has the allowed transitions.
 
-    Users never see PREEMPTED: the commit that preempts a job also sets its state to QUEUED. The job's
-    reason is `preempted` until the next scheduling cycle sets another reason.
+    Users never see PREEMPTED, because the commit that preempts a job also sets the state of the job to
+    QUEUED. The reason of the job is `preempted` until the next scheduling cycle sets another reason.
     """
 
     QUEUED = "QUEUED"
@@ -83,7 +83,9 @@ class Reason(str, enum.Enum):
     REQUEUED = "requeued"
     IDLE = "idle"
     SERVICE = "service"
-    """The service of the job has ended it, because another replica takes its place or fewer are wanted."""
+    """The service of the job has ended the job, because another replica replaces it, or because the service
+    needs fewer replicas.
+    """
     UNHEALTHY = "unhealthy"
     DRAINED = "drained"
     """The drain of a node has ended the job, because the job may not be queued again."""

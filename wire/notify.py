@@ -20,8 +20,8 @@ JOB_WORDS: Final[Mapping[str, str]] = {
     "deadline.at-risk": "a job is expected to miss its deadline",
     "efficiency": "every Monday: what the jobs of a user requested in the last week, and what they used",
 }
-"""The kinds of notices about the jobs of one user. A rule sends them to this user, unless the rule has other
-recipients. Users may choose them for themselves."""
+"""The kinds of notices about the jobs of one user. A rule sends these notices to this user, unless the rule
+has other recipients. Each user may also choose kinds for his or her own jobs."""
 
 CLUSTER_WORDS: Final[Mapping[str, str]] = {
     "gpu.out": "a GPU gets no more jobs: suspect, cordoned or lost",
@@ -46,9 +46,10 @@ DIGESTS: Final = ("1h", "1d", "weekly")
 
 @dataclass(frozen=True)
 class SinkView:
-    """A sink: a place to which messages are sent. `target` is its host, without path and without secrets.
+    """A sink: a service that delivers messages, such as a mail server. `target` is the host of the service,
+    without path and secrets.
 
-    The numbers of delivered and failed tries count since the start of the controller.
+    `delivered` and `failed` count deliveries since the start of the controller.
     """
 
     name: str
@@ -59,13 +60,13 @@ class SinkView:
     delivered: int
     failed: int
     problem: str = ""
-    """Why the last try failed; empty after a delivery."""
+    """The reason why the last delivery failed; empty if it succeeded."""
 
 
 @dataclass(frozen=True)
 class RuleView:
-    """A rule: the notices that a sink gets. `to` has the recipients; empty: the sink has one place for all
-    messages."""
+    """A rule: the notices that a sink gets. `to` has the recipients. If `to` is empty, the sink sends all
+    messages to the one address in its settings."""
 
     name: str
     when: tuple[str, ...]
@@ -92,7 +93,7 @@ class NotifySettings:
     """The notices that a user wants, and where to send them: a mail address, an ntfy topic, or both.
 
     `when` has words of JOB_WORDS. `every` is one of DIGESTS, or empty for a message at once. `quiet` has
-    hours of the week, such as "22:00-07:00", in which messages wait.
+    hours, such as "22:00-07:00", in which messages wait.
     """
 
     when: tuple[str, ...] = ()
@@ -104,7 +105,7 @@ class NotifySettings:
 
 @dataclass(frozen=True)
 class NotifySettingsView:
-    """The settings of the user that asks, and the sinks that deliver to this user."""
+    """The notice settings of the user that sends the request, and the sinks that deliver to this user."""
 
     user: str
     settings: NotifySettings
@@ -113,7 +114,9 @@ class NotifySettingsView:
 
 @dataclass(frozen=True)
 class MessageView:
-    """A message in the outbox: it waits for its time, is tried again, or was given up (`dead`)."""
+    """A message in the outbox: it waits for its time, waits for another try after a failure, or was given up
+    (`dead`).
+    """
 
     id: str
     sink: str
@@ -140,8 +143,8 @@ class OutboxView:
 
 @dataclass(frozen=True)
 class SinkTest:
-    """Send a test message to a sink now. `to` is a recipient; empty: the sink's own place, or the user that
-    asks."""
+    """A request to send a test message to a sink. `to` is the recipient. If `to` is empty, the message goes
+    to the address in the settings of the sink, or to the user that sends the request."""
 
     sink: str
     to: str = ""
@@ -149,7 +152,7 @@ class SinkTest:
 
 @dataclass(frozen=True)
 class SinkTestAnswer:
-    """The outcome of a test message. `error` is empty if the sink accepted the message."""
+    """The result of a test message. `error` is empty if the sink accepted the message."""
 
     sink: str
     to: str
@@ -160,7 +163,9 @@ class SinkTestAnswer:
 
 @dataclass(frozen=True)
 class RetryRequest:
-    """Try these messages again now; with `all`, every message that was given up or waits after a failure."""
+    """A request to deliver messages of the outbox again now. With `all`, these are all messages that were
+    given up or wait after a failure.
+    """
 
     ids: tuple[str, ...] = ()
     all: bool = False
@@ -168,6 +173,6 @@ class RetryRequest:
 
 @dataclass(frozen=True)
 class RetryAnswer:
-    """The messages that are tried again."""
+    """The messages that are delivered again."""
 
     ids: tuple[str, ...]

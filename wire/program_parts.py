@@ -1,6 +1,6 @@
 """Starts the parts of Corral that run as processes of their own, such as the agent and the controller.
 
-A part is a module with a function that reads sys.argv. There are two ways to start it:
+A part is a module with a function that reads sys.argv. There are two ways to start a part:
 1. With Python: `python -c CODE HOME …`. CODE puts HOME, which holds the packages of Corral, on the import
    path and calls the function. Unlike `python -m`, this imports nothing from the working directory.
 2. From a frozen program (one that contains its own Python): `corral --corral-part MODULE …`, because there
@@ -34,8 +34,8 @@ class Part:
     isolated: bool = False
 
     def command(self, *words: str, python: str = "") -> list[str]:
-        """Return the command that starts this part with the arguments `words`. If `python` is not empty, it
-        is the Python to use instead of the one that runs this process.
+        """Return the command that starts this part with the arguments `words`. `python` is the path of the
+        Python interpreter; if it is empty, the interpreter of this process is used.
         """
         if is_frozen() and not python:
             return [sys.executable, FLAG, self.module, *words]
@@ -44,7 +44,8 @@ class Part:
 
     def _code(self) -> str:
         home = "sys.argv.pop(1)"
-        # Without -I, the first entry of the path is the working directory. A user may have put modules there.
+        # Without -I, the first entry of sys.path is the working directory, in which a user may have put
+        # modules. So replace this entry.
         path = f"sys.path.append({home})" if self.isolated else f"sys.path[0] = {home}"
         return f"import sys; {path}; from {self.module} import {self.function}; sys.exit({self.function}())"
 

@@ -45,8 +45,8 @@ def counted(number: float, thing: str) -> str:
 
 
 def decimal(value: float) -> str:
-    """Return a number with one decimal, or with two significant digits if one decimal would round too much:
-    1,234.5, 2.5, 0.25, 0.04, 0.0. A positive number below 0.001 is shown as <0.001.
+    """Return a number with one decimal, or a number below 1 with two significant digits: 1,234.5, 2.5, 0.25,
+    0.04, 0.0. A positive number below 0.001 is shown as <0.001.
     """
     size = abs(value)
     if size >= 1 or not size:

@@ -192,7 +192,7 @@ def check_file(path: str) -> None:
 def remove_tree(parent: int, name: str) -> bool:
     """Delete the entry `name` of an open directory, with everything below it. Return whether it was deleted.
 
-    A user may have made the content with bad intent. So symbolic links are deleted and not followed. Deeply
+    A user may have made the content with bad intent, so symbolic links are deleted and not followed. Deeply
     nested directories are first moved to the top directory `name`, because otherwise this process would need
     too many open files.
     """
@@ -206,7 +206,9 @@ def remove_tree(parent: int, name: str) -> bool:
             return True
         top = _open_to_delete(parent, name)
         try:
-            while _empty(top, top, 0):  # Repeat, because deeply nested directories were moved to `top`.
+            while _empty(
+                top, top, 0
+            ):  # Repeat, because `_empty` has moved deeply nested directories to `top`.
                 pass
         finally:
             os.close(top)
@@ -240,7 +242,7 @@ def _empty(folder: int, top: int, depth: int) -> bool:
                 os.close(below)
             os.rmdir(name, dir_fd=folder)
         except OSError:
-            continue  # Continue: if the entry still exists, deleting its directory fails later.
+            continue  # If the entry still exists, the deletion of its directory fails later.
     return moved
 
 
@@ -258,7 +260,7 @@ def _enter(at: int, name: str, make: bool) -> int:
         if not make:
             raise
     with suppress(FileExistsError):
-        # Continue if the directory exists: another agent may have made it at the same time.
+        # Ignore the error if the directory exists, because another agent may have made it at the same time.
         os.mkdir(name, 0o700, dir_fd=at)
     return os.open(name, _PATH_FLAGS, dir_fd=at)
 

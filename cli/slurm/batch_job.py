@@ -10,7 +10,7 @@ from cli.exit_codes import CommandError
 from cli.slurm.programs import SlurmError
 from cli.spec import job_script, sbatch_directives
 from cli.spec.sbatch_options import JOB_OPTIONS, SWITCHES, from_variables
-from cli.spec.sbatch_sizes import Option, Translation
+from cli.spec.sbatch_resources import Option, Translation
 from cli.spec.spec_builder import spec_from
 from cli.spec.submit_options import Layer, OptionText
 from cli.spec.submitter_environment import Submitter

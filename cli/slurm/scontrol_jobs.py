@@ -133,7 +133,7 @@ def _changes(pairs: dict[str, str]) -> dict[str, object]:
     """Return the new values of JobSpec fields as JSON data."""
     from cli.spec.job_options import OPTIONS
     from cli.spec.sbatch_directives import translate
-    from cli.spec.sbatch_sizes import Option
+    from cli.spec.sbatch_resources import Option
     from cli.spec.spec_builder import read_fields
     from wire.codec import encode
     from wire.job.spec import JobSpec

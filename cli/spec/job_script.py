@@ -10,7 +10,7 @@ from pathlib import Path
 from cli.exit_codes import NOT_FOUND, CommandError
 from cli.output.stderr import print_note
 from cli.registry import nearest
-from cli.spec import sbatch_directives, sbatch_sizes
+from cli.spec import sbatch_directives, sbatch_resources
 from cli.spec.job_options import BY_FLAG, OPTIONS
 from cli.spec.submit_options import Layer, OptionText, merged
 
@@ -56,7 +56,7 @@ class Directives:
     """The #CORRAL options and the #SBATCH options of a script, and the lines that come too late."""
 
     corral: dict[str, list[OptionText]] = field(default_factory=dict)
-    sbatch: list[sbatch_sizes.Option] = field(default_factory=list)
+    sbatch: list[sbatch_resources.Option] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
 
 
@@ -160,7 +160,7 @@ def directives(text: str, path: str) -> Directives:
 
 
 def _with_sbatch(
-    found: dict[str, list[OptionText]], sbatch: list[sbatch_sizes.Option], path: str
+    found: dict[str, list[OptionText]], sbatch: list[sbatch_resources.Option], path: str
 ) -> tuple[Layer, bool]:
     """Combine the options of #CORRAL and #SBATCH lines. If both set an option, the #CORRAL line is used. Also
     return whether the script has #SBATCH --wait.

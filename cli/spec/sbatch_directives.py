@@ -8,7 +8,7 @@ from collections.abc import Callable
 from cli.slurm.arguments import parse
 from cli.spec.sbatch_constraint import gpu_models
 from cli.spec.sbatch_options import BATCH_OPTIONS, SWITCHES
-from cli.spec.sbatch_sizes import Option, Sizes, Translation
+from cli.spec.sbatch_resources import Option, Sizes, Translation
 from cli.spec.submit_options import OptionText
 from wire.cluster.hostlist import expand_hostlist
 

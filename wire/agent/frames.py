@@ -1,5 +1,5 @@
-"""Writes and reads the messages (frames) between controller and agent. Each is one line with a JSON object,
-whose field "t" is the kind of message.
+"""Writes and reads the messages (frames) between controller and agent. Each frame is one line with a JSON
+object. The field "t" of the object is the kind of the frame.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from wire.codec import Malformed, decode, dumps, encode
 
 MAX_FRAME = 64 * 1024 * 1024
 MOST = 1 << 53
-"""The largest whole number in a message. Every JSON reader handles numbers up to this one exactly, and
-their sums fit into the columns of the database.
+"""The largest whole number in a message. Every JSON reader handles whole numbers up to 2^53 exactly, and sums
+of a few of them fit into the columns of the database.
 """
 
 AgentFrame = Union[
@@ -103,12 +103,12 @@ ControllerFrame = Union[
     ShellEnded,
 ]
 Frame = Union[AgentFrame, ControllerFrame, StepHello]
-"""StepHello is sent by srun alone, on the socket of its agent. srun and the agent use some of the other
-messages there, too.
+"""Only srun sends StepHello, on the socket of the agent. srun and the agent also send each other some of the
+other messages on this socket.
 """
 
 _SHORT_NAMES = {"GpuReport": "gpus", "LogChunk": "log"}
-"""The kinds of messages for which the kind is not the class name in snake case."""
+"""The kinds of the messages whose kind is not the name of their class in snake case."""
 _NAMES = {
     kind: _SHORT_NAMES.get(kind.__name__) or re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
     for kind in get_args(Frame)
@@ -145,8 +145,8 @@ def pack(frame: Frame) -> bytes:
 
 
 def unpack(line: bytes) -> Frame:
-    """Return the message that the line contains. Raise Malformed if the kind of message is unknown, or if a
-    field is unknown or has a wrong value.
+    """Return the message in this line. Raise Malformed if the kind of the message or one of its fields is
+    unknown, or if a field has a wrong value.
     """
     try:
         data = _JSON.decode(line.decode("utf-8", "surrogatepass"))

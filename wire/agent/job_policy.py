@@ -1,5 +1,5 @@
-"""Settings for jobs on nodes, from the table [jobs] of scheduler.toml. The controller passes them to every
-agent.
+"""The table [jobs] of scheduler.toml: settings with which agents run jobs. The controller sends these
+settings to every agent.
 """
 
 from __future__ import annotations

@@ -26,11 +26,11 @@ class Start:
     """Run an attempt. A repeated Start has no effect. If the agent has received a higher attempt number of
     the same job before, it refuses the Start.
 
-    `checkpoint` was saved by an earlier attempt of the job. The fields after `checkpoint` have the meaning
-    that they have in JobSpec, except these: `tasks` is the number of processes on this node; `rank` is the
-    index of this node, from 0, among the `nodes` of the job; with `barrier` the agent prepares the attempt,
-    reports that it is ready and waits for the message Go; `output` and `error` are paths without patterns;
-    with `append` output is added to existing files.
+    `checkpoint` was saved by an earlier attempt of the job. The fields after `checkpoint` have the same
+    meaning as in JobSpec, except for the following fields. `tasks` is the number of processes on this node.
+    `rank` is the index of this node, from 0, among the `nodes` of the job. With `barrier` the agent prepares
+    the attempt, reports that the attempt is ready, and waits for the message Go. `output` and `error` are
+    paths without patterns. With `append`, output is added to existing files.
     """
 
     job: int
@@ -123,10 +123,12 @@ STEP_VARIABLE = "CORRAL_STEP"
 
 
 class SignalTo(str, enum.Enum):
-    """Which processes of a job get a signal."""
+    """Selects the processes of a job that get a signal."""
 
     HANDLERS = ""
-    """The processes that have a handler for the signal. The signal would end the other processes."""
+    """The processes that have a handler for the signal. A process without a handler would be ended by the
+    signal.
+    """
     STEPS = "steps"
     """The tasks that srun has started in the job."""
     BATCH = "batch"
@@ -137,8 +139,8 @@ class SignalTo(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Signal:
-    """Send a signal to processes of an attempt. With `step`, only the tasks of this step get it. `by` is the
-    user that cancels the step with the signal; empty if the step is not cancelled.
+    """Send a signal to processes of an attempt. With `step`, only the tasks of the step with this number get
+    the signal. If a user cancels the step with the signal, `by` is this user; otherwise `by` is empty.
     """
 
     job: int
@@ -151,8 +153,8 @@ class Signal:
 
 @dataclass(frozen=True)
 class Save:
-    """Let an attempt save a checkpoint, and let it go on: send the checkpoint signal, and run the checkpoint
-    command.
+    """Let an attempt save a checkpoint: send the checkpoint signal, and run the checkpoint command. The
+    attempt continues.
     """
 
     job: int
@@ -197,7 +199,7 @@ class ReadLog:
 
 @dataclass(frozen=True)
 class StopReading:
-    """Send no more of the log for the ReadLog with this number: the client that reads the log has closed its
+    """End the ReadLog order with this number, because the client that read the log has closed its
     connection.
     """
 
@@ -228,8 +230,8 @@ class ResetGpu:
 @dataclass(frozen=True)
 class OpenShell:
     """Run a command of `corral exec` in the allocation of a running attempt. If `command` is empty, run the
-    user's login shell. `step` is True for a task of srun. With `pmi` the command has a socket for PMI as
-    descriptor PMI_FD.
+    user's login shell. `step` is True for a task of srun. With `pmi` the command gets a socket for PMI (the
+    interface by which MPI processes find each other) as file descriptor PMI_FD.
     """
 
     request: int
@@ -247,7 +249,7 @@ class OpenShell:
 @dataclass(frozen=True)
 class ShellInput:
     """Input for a `corral exec` command, as base64. If `end` is True, the command's stdin is closed. With
-    `pmi` the data goes to the command's socket for PMI.
+    `pmi` the data goes to the command's socket for PMI and not to stdin.
     """
 
     request: int

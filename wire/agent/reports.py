@@ -16,8 +16,8 @@ PROTOCOL = 1
 class GpuFacts:
     """One GPU as the host reports it. `links` has the `index` of each GPU that NVLink connects to it.
 
-    A MIG instance is reported like a GPU, with its own UUID and memory, and with its profile in `mig`.
-    The GPU that contains it is not reported. `compute` is the compute capability, such as 9.0; empty if
+    A MIG instance is reported like a GPU, with its own UUID and memory, and with its profile in `mig`. The
+    GPU that contains the instance is not reported. `compute` is the compute capability, such as 9.0; empty if
     unknown.
     """
 
@@ -34,7 +34,9 @@ class GpuFacts:
     mig: str = ""
     power_limit_w: int = 0
     label: str = ""
-    """The GPU number of the driver, if it differs from `index`, which counts MIG instances as GPUs."""
+    """The number that the driver gives the GPU; empty if it equals `index`. The two differ on hosts with MIG,
+    because `index` counts MIG instances as GPUs.
+    """
 
     @property
     def number(self) -> str:
@@ -73,19 +75,17 @@ class NodeFacts:
     cuda: str = ""
     numa: tuple[NumaFacts, ...] = ()
     handling: Mapping[str, str] = field(default_factory=dict)
-    """How the host runs jobs: one text for each topic, such as the user account of the jobs and their
-    limits.
-    """
+    """How the host runs jobs, by topic: for each topic, such as the limits of jobs, one text for users."""
     runtime: str = ""
     """The name and version of the host's container runtime; empty if the host has none."""
     image_gpus: str = ""
-    """Why containers cannot use GPUs on this host; empty if they can."""
+    """The reason why containers cannot use GPUs on this host; empty if containers can use GPUs."""
 
 
 @dataclass(frozen=True)
 class GpuUse:
-    """GPU usage of an attempt: mean and 95th percentile of utilisation in percent, peak memory in MiB,
-    energy in watt-hours.
+    """The GPU usage of an attempt: the mean and the 95th percentile of utilisation in percent, the peak
+    memory in MiB, and the energy in watt-hours.
     """
 
     mean: float = 0.0
@@ -96,8 +96,8 @@ class GpuUse:
 
 @dataclass(frozen=True)
 class HostUse:
-    """CPU and memory usage of an attempt on one node: CPU time in seconds, and the memory of all processes
-    together now and at its peak, in MiB. Files in the page cache that the kernel can drop do not count.
+    """The CPU time of an attempt on one node in seconds, and the memory of all its processes together in MiB,
+    now and at the peak. Memory that the kernel uses to cache files does not count.
     """
 
     cpu_s: float = 0.0
@@ -107,8 +107,9 @@ class HostUse:
 
 @dataclass(frozen=True)
 class Usage:
-    """What one attempt used on one node. `cpu_s` is CPU time in seconds. `max_rss_mib` is the peak memory of
-    the largest process in MiB, `memory_mib` that of all processes together, as it was sampled.
+    """The resources that one attempt used on one node. `cpu_s` is CPU time in seconds. `max_rss_mib` is the
+    peak memory of the largest process in MiB. `memory_mib` is the highest sample of the memory of all
+    processes together.
     """
 
     cpu_s: float = 0.0
@@ -148,19 +149,19 @@ class AttemptStatus:
     usage: Optional[Usage] = None
     checkpoint: Optional[Checkpoint] = None
     ready: bool = False
-    """True while the attempt waits for Go, at the barrier of its gang."""
+    """True while the attempt waits at the barrier of its gang for the message Go."""
     tail: str = ""
-    """The last lines of the log of an attempt that failed. The controller finds the cause in them, and does
-    not store them.
+    """The last lines of the log of an attempt that failed. The controller finds the cause of the failure in
+    these lines, and does not store them.
     """
     failure: str = ""
     """The name of the failure class that the controller found from `tail` and the exit status."""
     steps: tuple[Step, ...] = ()
-    """The steps of an attempt that has ended. Those of a running attempt are in StepsReport."""
+    """The steps of an ended attempt. The steps of a running attempt are in StepsReport."""
 
     @property
     def ran(self) -> bool:
-        """Return whether a process of the attempt has run, even if its start was not reported."""
+        """Return whether a process of the attempt has run, even if the agent did not report the start."""
         return self.started_at is not None or self.code is not None or self.signal is not None
 
 
@@ -191,8 +192,8 @@ class Report:
 
 @dataclass(frozen=True)
 class GpuSample:
-    """A reading of one GPU. `throttle` has the reasons why the GPU's clocks are lowered. Readings are not
-    written to the journal.
+    """The measured values of one GPU at one time. `throttle` has the reasons why the GPU's clocks are
+    lowered. GPU samples are not written to the journal.
     """
 
     uuid: str
@@ -226,8 +227,9 @@ class AttemptUse:
 
 @dataclass(frozen=True)
 class GpuReport:
-    """GPU readings, and the usage of attempts. `samples` has the readings that have changed noticeably since
-    the agent sent them last. `uses` has the usage of all running attempts, or is empty.
+    """GPU readings, and the usage of attempts. `samples` has the new readings of the GPUs whose values have
+    changed by more than small steps (such as 256 MiB of memory) since their last reading was sent. `uses` has
+    the usage of all running attempts, or is empty.
     """
 
     samples: tuple[GpuSample, ...]
@@ -236,7 +238,7 @@ class GpuReport:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """A change of an attempt's health: the health check passes, or has failed so often that the attempt
+    """A change of an attempt's health: the health check passes again, or has failed so often that the attempt
     counts as unhealthy.
     """
 
@@ -260,7 +262,9 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class GpuProcesses:
-    """All processes on the GPUs of a node. The agent sends the list when it has changed noticeably."""
+    """All processes on the GPUs of a node. The agent sends the list when a process has begun or ended, or
+    when the GPU memory of a process has changed by at least 256 MiB.
+    """
 
     processes: tuple[GpuProcess, ...]
 
@@ -277,7 +281,7 @@ class GpuTrouble:
 
 @dataclass(frozen=True)
 class GpuChecked:
-    """The answer to CheckGpu. `ok` is True if the GPU is healthy; otherwise `why` is the reason."""
+    """The answer to CheckGpu. `ok` is True if the GPU is healthy; otherwise `why` describes the fault."""
 
     uuid: str
     ok: bool
@@ -290,7 +294,9 @@ class GpuChecked:
 
 @dataclass(frozen=True)
 class GpuReset:
-    """The answer to ResetGpu. `ok` is True if the GPU was reset; otherwise `why` is the reason."""
+    """The answer to ResetGpu. `ok` is True if the GPU was reset; otherwise `why` is the reason why the reset
+    failed.
+    """
 
     uuid: str
     ok: bool
@@ -323,8 +329,8 @@ class ShellOutput:
 
 @dataclass(frozen=True)
 class ShellEnded:
-    """The end of a `corral exec` command. `error` is the reason if the command could not start or Corral
-    ended it. `cpu_s` and `max_rss_kib` are what the command used.
+    """The end of a `corral exec` command. If the command could not start, or Corral ended it, `error` is the
+    reason. `cpu_s` is the CPU time that the command used, and `max_rss_kib` its peak memory.
     """
 
     request: int

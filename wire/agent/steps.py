@@ -12,7 +12,9 @@ from wire.job.steps import Step
 
 SOCKET = "steps.sock"
 SHARED_DIRECTORY = "/run/corral-agent"
-"""The directory of the sockets of agents that run as root. Users cannot enter the spool of such an agent."""
+"""The directory of the sockets of agents that run as root. These sockets are not in the spool, because users
+cannot enter the spool of an agent that runs as root.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class StepHello:
 @dataclass(frozen=True)
 class StepCall:
     """A step has begun, goes on after an interruption, or has ended. The agent of the job's first node
-    records it, and answers with StepNumber.
+    records the change, and answers with StepNumber.
     """
 
     request: int
@@ -39,7 +41,7 @@ class StepCall:
 
 @dataclass(frozen=True)
 class StepNumber:
-    """The answer to StepCall: the number of the step, or the reason why there is no such step."""
+    """The answer to StepCall: the number of the step, or the reason why the call was refused."""
 
     request: int
     number: int = -1
@@ -48,8 +50,9 @@ class StepNumber:
 
 @dataclass(frozen=True)
 class StepsReport:
-    """Steps of a running attempt that have begun or ended. After a Hello, these are all steps of the
-    attempt. The controller keeps them in memory; the report of the attempt's end has them, too.
+    """The steps of a running attempt that have begun or ended since the last StepsReport. The first
+    StepsReport after a Hello has all steps of the attempt. The controller keeps steps in memory only, because
+    the report of the attempt's end has all of them again.
     """
 
     job: int
@@ -60,7 +63,7 @@ class StepsReport:
 @dataclass(frozen=True)
 class OpenTask:
     """Start a task of a step on another node of the attempt. The controller passes the task to the agent of
-    that node, and its output back.
+    that node, and passes the output of the task back.
     """
 
     request: int

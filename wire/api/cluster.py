@@ -26,7 +26,8 @@ class ClusterView:
     cpu_used_milli: int
     started_at: float
     wait_alarms: int = 0
-    """The number of waiting jobs that have waited much longer than usual (`[scheduler] wait_alarm`)."""
+    """The number of waiting jobs that have waited longer than usual, as `[scheduler] wait_alarm` defines it.
+    """
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class EventView:
 @dataclass(frozen=True)
 class EventList:
     """A page of events from the journal. Retention has deleted all events with numbers up to and including
-    `begins`; `begins` is 0 if it deleted none.
+    `begins`. If no event was deleted, `begins` is 0.
     """
 
     events: tuple[EventView, ...]
@@ -57,7 +58,9 @@ class EventList:
 
 @dataclass(frozen=True)
 class PulseSample:
-    """Figures of the cluster at the time `at`; in the ring of minutes, their means over a minute."""
+    """Figures of the cluster at the time `at`. In the samples of the last day, which are one minute apart,
+    each figure is the mean over a minute.
+    """
 
     at: float
     gpus: int
@@ -68,15 +71,17 @@ class PulseSample:
     power_w: Optional[float]
     """The power of the measured GPUs together, in watts; None if none is measured."""
     waiting: float
-    """Jobs in the queue."""
+    """The number of jobs in the queue."""
     waiting_gpu_hours: float
-    """The GPUs of these jobs multiplied by their time limits."""
+    """The GPU-hours that the jobs in the queue request: the sum of their GPUs multiplied by their time
+    limits.
+    """
     started_per_hour: float
-    """Jobs that started for the first time in the last hour."""
+    """The number of jobs that started for the first time in the last hour."""
     failed_per_hour: float
-    """Jobs that failed in the last hour."""
+    """The number of jobs that failed in the last hour."""
     wait_p50_s: Optional[float] = None
-    """The wait that half of the jobs that started in the last hour did not exceed; None without starts."""
+    """The median wait in seconds of the jobs that started in the last hour; None if no job started."""
     wait_p90_s: Optional[float] = None
     fragmentation: float = 0.0
     """The part (0 to 1) of the free GPU capacity that is on nodes with at least one used GPU."""
@@ -94,7 +99,7 @@ class PulseView:
     kept_s: float
     """Seconds for which a sample is kept."""
     started_at: float
-    """The start of the controller. There are no samples from before."""
+    """The time at which the controller started. There are no samples from before this time."""
     now: float
 
 
@@ -103,8 +108,9 @@ class StreamBatch:
     """A message of the event stream: the events of one commit to the journal, and the new state of each job
     and node that these events change.
 
-    GPU readings are not in the journal. A message without events has nodes with new GPU readings, or with
-    pulse=1 a sample of the cluster's figures.
+    GPU readings are not in the journal, so they arrive in messages without events, which have the nodes with
+    new GPU readings. If the client asked for pulse=1, other messages without events have a sample of the
+    cluster's figures.
     """
 
     seq: int

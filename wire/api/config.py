@@ -1,4 +1,6 @@
-"""API bodies of /v1/config: the configuration in effect, and how another configuration differs from it."""
+"""API bodies of /v1/config: the configuration in effect, and the differences between it and another
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class ConfigChange:
 
 @dataclass(frozen=True)
 class ConfigView:
-    """The configuration in effect: its file, when it was applied, and which user applied it."""
+    """The configuration in effect: the path of its file, the time at which it was applied, and the user that
+    applied it.
+    """
 
     file: str
     digest: str
@@ -34,9 +38,9 @@ class ConfigView:
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """A request to apply a configuration: the text in `text`, or, if `previous` is True, the configuration
-    that was in effect before the current one. If neither is set, the controller reads its configuration
-    file.
+    """A request to apply a configuration. It is the configuration in `text`, or, if `previous` is True, the
+    one that was in effect before the current one. If neither field is set, the controller reads its
+    configuration file.
 
     If `expect` is set, it must be the digest of the configuration in effect; otherwise the request is
     refused.
@@ -51,7 +55,9 @@ class ConfigRequest:
 
 @dataclass(frozen=True)
 class QuotaSync:
-    """The quotas that were read again from their source, and the keys that have changed."""
+    """The result of reading the quotas from their source again: the number of quotas, and the keys that have
+    changed.
+    """
 
     provider: str
     changes: tuple[ConfigChange, ...]
@@ -74,8 +80,8 @@ class ConfigAnswer:
     problems: tuple[str, ...] = ()
     applied: bool = False
     notes: tuple[str, ...] = ()
-    """Changes that could not be made at once, such as removing a node that has jobs."""
+    """Sentences about changes that could not be made at once, such as the removal of a node that has jobs."""
     text: str = ""
-    """The text that would be applied, if the controller read it from its file or its history. Only
-    administrators get it.
+    """The text of the new configuration, if the controller read this text from its file or its history. The
+    field is empty for users that are not administrators.
     """

@@ -1,5 +1,5 @@
-"""API bodies of forecasts: when a job starts, which changes would start it now, and what a change
-would do.
+"""API bodies of forecasts: when a job starts, which changes would start the job now, and how changes would
+affect the starts of all jobs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Easing:
     state.
 
     `sentence` describes the change for users. If the change is to the job's JobSpec, `changes` has the new
-    values of its fields. Otherwise `command` has the arguments of a `corral` command that releases the job,
-    resumes nodes or GPUs, or preempts the `victims`. After a preemption the job starts when the victims have
-    ended.
+    values of its fields. Otherwise `command` has the arguments of a `corral` command that makes the change:
+    it releases the job, resumes nodes or GPUs, or preempts the `victims`. After a preemption the job starts
+    when the victims have ended.
     """
 
     sentence: str
@@ -54,32 +54,34 @@ class Explanation:
     likely_at: Optional[float] = None
     predicted_s: Optional[float] = None
     between: Optional[tuple[float, float]] = None
-    """The time span in which the job is likely to start. It is based on the errors of earlier forecasts: 8
-    of 10 jobs started within such a span.
+    """The time span in which the job is likely to start. Its width follows from the errors of earlier
+    forecasts, so that 8 of 10 jobs start within their spans.
     """
     complete: bool = True
     """False if the time allowed for the forecast ended before the forecast was complete; see
     `covers_until`.
     """
     covers_until: Optional[float] = None
-    """If the forecast is not complete, the time up to which it goes: the job does not start before this
-    time. None if it is complete.
+    """If the forecast is not complete, the end of the time that it covers. The job does not start before this
+    time. None if the forecast is complete.
     """
     as_of: int = 0
     """The number of the newest journal entry when the forecast was made; 0 if no forecast was needed."""
     unknown: str = ""
     """Why `starts_at` is unknown."""
     assumes: tuple[str, ...] = ()
-    """What `starts_at` assumes besides time limits, such as preemptions before it."""
+    """Sentences on what the forecast `starts_at` assumes besides time limits, for example preemptions of
+    other jobs.
+    """
     last: str = ""
-    """The condition that will keep the job waiting until its start; empty if it is the same one as now."""
+    """The last reason for which the job will wait before its start; empty if this is also the reason now."""
     no_preemption: str = ""
-    """Why no running job can be preempted for this job now."""
+    """The reason why no running job can be preempted for this job now."""
 
 
 @dataclass(frozen=True)
 class JobEdit:
-    """New values for fields of a job's JobSpec, by field name. The values are as in JobChange."""
+    """New values for fields of a job's JobSpec, by field name, in the form of JobChange."""
 
     job: int
     changes: Mapping[str, Any]
@@ -146,14 +148,15 @@ class WhatIf:
     config: Optional[ConfigFile] = None
     marks: tuple[MarkEdit, ...] = ()
     drain_by: Optional[float] = None
-    """The time by which the nodes in `drain` are to be empty; None: they are drained at once."""
+    """The time by which the nodes in `drain` are to be empty. If it is None, the nodes get no new jobs from
+    now on.
+    """
 
 
 @dataclass(frozen=True)
 class Shift:
     """A waiting or new job whose start would change from `was` to `becomes`, in seconds since 1970. A time is
-    None if the forecast has no start for the job: the start is after the end of the forecast, or cannot be
-    predicted.
+    None if the start of the job is after the end of the forecast, or cannot be predicted.
     """
 
     job: int
@@ -172,8 +175,8 @@ class WhatIfAnswer:
     with the reason.
 
     `passed_over` has the names of the configuration tables that would change but have no effect on the
-    forecast. `why` is the reason why the first submitted job would wait. Each change in `easings` would start
-    that job at once.
+    forecast. If jobs are submitted in the WhatIf, `why` is the reason why the first of these jobs would wait,
+    and each change in `easings` would start this job at once.
 
     `shifts` lists at most 200 new jobs, then at most 200 jobs with the largest delays, then at most 200 jobs
     whose start becomes earlier by the longest times. `later` and `sooner` count all delayed and all earlier
@@ -195,8 +198,8 @@ class WhatIfAnswer:
     sooner: int = 0
     trifles: int = 0
     unknown: int = 0
-    """The number of waiting jobs whose start is unknown, because they start after `covers_until` both with
-    and without the changes.
+    """The number of waiting jobs whose start is unknown, because each of them starts after `covers_until`,
+    with and without the changes.
     """
     later_h: float = 0.0
     sooner_h: float = 0.0
@@ -205,37 +208,42 @@ class WhatIfAnswer:
     `covers_until`.
     """
     covers_until: Optional[float] = None
-    """If the forecast is not complete, the time up to which it goes; later starts are unknown. None if it
-    is complete.
+    """If the forecast is not complete, the end of the time that it covers. Later starts are unknown. None if
+    the forecast is complete.
     """
     as_of: int = 0
     """The number of the newest journal entry when the forecast was made."""
     not_known: int = 0
-    """The number of waiting jobs whose start a complete forecast cannot give, neither with the changes nor
-    without them, because they wait for the end of a job without a time limit, for example. `unchanged` does
-    not include them.
+    """The number of waiting jobs whose start is unknown with and without the changes although the forecast is
+    complete. For example, they wait for the end of a job without a time limit. `unchanged` does not include
+    these jobs.
     """
     now_unknown: int = 0
-    """The number of jobs in `later` whose start a complete forecast gives only without the changes."""
+    """The number of jobs in `later` whose start is known without the changes and unknown with them, although
+    the forecast is complete.
+    """
     now_known: int = 0
-    """The number of jobs in `sooner` whose start a complete forecast gives only with the changes."""
+    """The number of jobs in `sooner` whose start is known with the changes and unknown without them, although
+    the forecast is complete.
+    """
     leaving: tuple[LeavingJob, ...] = ()
     """The running jobs that a timed drain would move or end."""
 
 
 CERTAIN, LIKELY, LIMIT = "certain", "likely", "limit"
-"""How sure the start of a job in a plan is: the job runs already; it is likely, from the run times of earlier
-jobs; it is the start at the latest, if all jobs use their whole time limits.
+"""The certainty of a job's start in a plan. CERTAIN: the job runs already. LIKELY: the start is predicted
+from the run times of earlier jobs. LIMIT: the start is the latest possible one, which assumes that all jobs
+use their whole time limits.
 """
 RESERVATION, DRAIN = "reservation", "drain"
 
 
 @dataclass(frozen=True)
 class PlanEntry:
-    """One job of a plan: where and when it runs.
+    """One job of a plan: its nodes, its start and its end.
 
-    `ends_at` is the end at the latest, and for a start with the certainty `likely` the likely end; None if
-    the job has no time limit.
+    `ends_at` is the latest end of the job. If the certainty of the start is `likely`, `ends_at` is the likely
+    end instead. None if the job has no time limit.
     """
 
     job: int
@@ -281,10 +289,10 @@ class PlanPoint:
 
 @dataclass(frozen=True)
 class Plan:
-    """The expectation of the scheduler for the next `horizon_s` seconds, ordered by start.
+    """The jobs that the scheduler expects to run in the next `horizon_s` seconds, ordered by start.
 
-    `free` counts the GPUs of connected nodes that no job of the plan holds, also those of drained and
-    reserved nodes.
+    `free` counts the GPUs of connected nodes that no job of the plan holds. GPUs of drained and reserved
+    nodes are included.
     """
 
     now: float
@@ -294,14 +302,18 @@ class Plan:
     free: tuple[PlanPoint, ...]
     gpus: int
     waiting: int
-    """Waiting jobs that are not held."""
+    """The number of waiting jobs that are not held."""
     without_start: int
-    """Waiting jobs without a known start within the horizon."""
+    """The number of waiting jobs that have no known start within the next `horizon_s` seconds."""
     left_out: int = 0
-    """Jobs of the plan that are not in `entries`, because there are too many. They count in `free`."""
+    """The number of jobs of the plan that are not in `entries`, because the list would be too long. `free`
+    takes their GPUs into account.
+    """
     complete: bool = True
     """False if the time for the answer ended before the whole horizon was forecast."""
     covers_until: Optional[float] = None
-    """If the plan is not complete, the time up to which it has all starts."""
+    """If the plan is not complete, the time up to which it has the starts of all jobs. None if the plan is
+    complete.
+    """
     as_of: int = 0
     """The number of the newest journal entry in the plan."""

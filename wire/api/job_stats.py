@@ -1,4 +1,6 @@
-"""API bodies of the report on what a job requested and what it used."""
+"""API bodies of the report that compares the resources that a job requested with the resources that it
+used.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,13 @@ from wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class ResourceStats:
-    """One resource of an attempt: `asked` is what was allocated, `used` what was used.
+    """One resource of an attempt: `asked` is the allocated amount, `used` the used amount.
 
-    `resource` is cpu (CPUs; used: the mean), memory (MiB on the node with the most; used: the peak), gpu
-    (GPUs; used: the mean), gpu_memory (MiB on all GPUs; used: the peak), time (seconds; asked: the time
-    limit) or energy (watt-hours). None means not limited, or not measured. `advice` is a sentence, and
-    `flags` are the options of `corral submit` that follow the advice; both may be empty.
+    `resource` is cpu (in CPUs; `used` is the mean), memory (in MiB, on the node with the most; `used` is the
+    peak), gpu (in GPUs; `used` is the mean), gpu_memory (in MiB, on all GPUs; `used` is the peak), time (in
+    seconds; `asked` is the time limit) or energy (in watt-hours). None in `asked` means no limit, and None in
+    `used` means that nothing was measured. `advice` is a sentence, and `flags` are the options of `corral
+    submit` that follow the advice; both may be empty.
     """
 
     resource: str
@@ -28,9 +31,10 @@ class ResourceStats:
 
 @dataclass(frozen=True)
 class JobStats:
-    """What the last attempt of a job requested and used. `run_s` is its run time in seconds.
+    """The resources that the last attempt of a job requested and used. `run_s` is the run time of this
+    attempt in seconds.
 
-    `change` has the options of all advice together; empty without advice.
+    `change` joins the options of `corral submit` from the advice on all resources; empty without advice.
     """
 
     job: int

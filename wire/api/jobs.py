@@ -1,4 +1,4 @@
-"""API bodies to submit jobs, to show them, and to change one or many of them."""
+"""API bodies to submit jobs, to show jobs, and to change one job or many jobs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SbatchRequest:
 class Submitted:
     """The id of the submitted job, or for an array the ids of all elements, in the order of their indices.
     `label` is the id with which users name the job or the array. `notes` are sentences for the user, for
-    example: the job was put into another project than the requested one.
+    example that the job was put into another project than the requested one.
     """
 
     ids: tuple[int, ...]
@@ -74,9 +74,9 @@ class JobChange:
 
 @dataclass(frozen=True)
 class SignalRequest:
-    """A signal, such as USR1, to send to processes of a running job: without `to`, to those that have a
-    handler for the signal. With `step`, only the tasks of this step get it; `cancel` records that the user
-    has cancelled the step.
+    """A signal, such as USR1, to send to processes of a running job. `to` selects the processes; without
+    `to`, the processes that have a handler for the signal get it. With `step`, only the tasks of the step
+    with this number get the signal. `cancel` records that the user has cancelled the step.
     """
 
     signal: str
@@ -122,9 +122,9 @@ class ShellOpened:
 
 @dataclass(frozen=True)
 class ShellSaid:
-    """A part of the output of a `corral exec` command, as base64. If `end` is True, the command has ended:
-    there is no output, but an exit code or a signal. `error` is the reason if the command could not start or
-    Corral ended it.
+    """A part of the output of a `corral exec` command, as base64. If `end` is True, the command has ended,
+    and this body has its exit code or signal instead of output. If the command could not start, or Corral
+    ended it, `error` is the reason.
     """
 
     stream: str = ""
@@ -160,7 +160,9 @@ class Held:
 
 @dataclass(frozen=True)
 class Failure:
-    """The class of a failure, such as gpu_out_of_memory: a sentence about the cause, and what to do."""
+    """The class of a job's failure, such as gpu_out_of_memory, with one sentence about the cause and one
+    about what to do.
+    """
 
     name: str
     sentence: str = ""
@@ -169,7 +171,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class LastAttempt:
-    """How the attempt before the present one ended. `reason` is for example preempted or exit_nonzero."""
+    """The end of the attempt before the present one. `reason` is, for example, preempted or exit_nonzero."""
 
     attempt: int
     at: float
@@ -214,7 +216,9 @@ class JobView:
     use: Optional[GpuUse] = None
     """GPU usage of the last attempt, up to now if it still runs; None if it was not measured."""
     idle_since: Optional[float] = None
-    """Since when the job's GPUs are idle; None if they are busy or have not been idle for long enough."""
+    """The time since which the job's GPUs are idle. None if the GPUs are busy, or are idle for a shorter time
+    than counts as idle.
+    """
     silent: tuple[str, ...] = ()
     """Nodes of the running job that do not report; it is unknown whether the job still runs on them."""
     profile: str = ""
@@ -226,23 +230,23 @@ class JobView:
     were not measured.
     """
     failure: Optional[Failure] = None
-    """Why the last attempt failed, if the job has ended; None if it did not fail or the cause is known from
-    `reason` alone.
+    """The cause of the failure of the last attempt, if the job has ended. None if this attempt did not fail,
+    or if `reason` alone states the cause.
     """
     last: Optional[LastAttempt] = None
-    """The end of the attempt before, if the job was queued again."""
+    """The end of the attempt before the present one, if the job was queued again."""
     qos: str = ""
     """The QoS class of the job: guaranteed, burstable or best-effort."""
     workload: Optional[int] = None
-    """The workload to which the job belongs, and its task there; None for a job in no workload."""
+    """The workload to which the job belongs. None if the job belongs to no workload."""
     task: str = ""
 
 
 @dataclass(frozen=True)
 class JobGroup:
     """A workload or an array as one row of the queue. `id` is the lowest id of its jobs in the list, and
-    `kind` is workload or array. The numbers count all of its jobs, also ended ones. Jobs that a retry has
-    replaced are not counted.
+    `kind` is workload or array. The counts in the row include ended jobs, but not jobs that a retry has
+    replaced.
     """
 
     id: int
@@ -261,19 +265,21 @@ class JobGroup:
     failed: int
     cancelled: int
     gpus: float = 0.0
-    """The GPUs that its running jobs hold."""
+    """The GPUs that the running jobs of this workload or array hold."""
     ends_at: Optional[float] = None
-    """The expected end of its last job, from a forecast with predicted run times; None if it is not known."""
+    """The expected end of the last job of this workload or array, from a forecast with predicted run times.
+    None if this end is not known.
+    """
 
 
 @dataclass(frozen=True)
 class JobsOrder:
-    """An order for many jobs at once. `action` is cancel, hold, release, preempt, requeue or set.
+    """An order for one or many jobs. `action` is cancel, hold, release, preempt, requeue or set.
 
     `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, user:ada, last or all. `mine` leaves out jobs of other
     users; without `jobs` it selects all jobs of the user that sends the request. The action `set` uses
     `changes` and `extend_s`, which are as in JobChange. With `stay_held` a preempted job is also held. With
-    `only_tell` nothing is changed, and the answer shows what the order would change.
+    `only_tell` nothing is changed, and the answer shows which jobs the order would change.
     """
 
     action: str
@@ -314,7 +320,7 @@ class PreemptAction:
 
 @dataclass(frozen=True)
 class Preempted:
-    """One preemption of a job: what caused it, and the GPU-hours of work that were lost."""
+    """One preemption of a job: its cause, and the GPU-hours of work that were lost."""
 
     at: float
     attempt: int
@@ -341,7 +347,9 @@ class Moved:
     for_job: Optional[int] = None
     node: str = ""
     done_at: Optional[float] = None
-    """When the job ran on the new nodes. If this and `undone` are both empty, the move is under way."""
+    """The time at which the job started on the new nodes. If `done_at` and `undone` are both empty, the move
+    is under way.
+    """
     undone: str = ""
 
 
@@ -365,7 +373,7 @@ class JobDetail:
     limit.
     """
     foreseen: tuple[Foreseen, ...] = ()
-    """Start times that were estimated while the job waited."""
+    """The start times that Corral estimated for the job while the job waited."""
     moves: tuple[Moved, ...] = ()
 
 
@@ -374,8 +382,8 @@ class JobList:
     """One page of jobs, ordered by id. `seq` is the number of the newest journal entry that the page
     includes. A request with `after` set to `next` gets the next page.
 
-    With `folded`, the jobs of workloads and arrays are left out, and the first page has a row for each group
-    in `groups`.
+    If the request has `folded`, the jobs of workloads and arrays are left out. The first page then has one
+    row for each workload or array in `groups`.
     """
 
     jobs: tuple[JobView, ...]

@@ -13,8 +13,8 @@ from wire.names import GpuHealth, NodeState
 
 @dataclass(frozen=True)
 class NodeAction:
-    """The body of the requests to drain, resume or remove a node, to declare it lost, and to cordon or
-    resume one of its GPUs.
+    """The body of the requests to drain, resume or remove a node, to declare a node lost, and to cordon or
+    resume one GPU of a node.
     """
 
     why: str = ""
@@ -22,7 +22,7 @@ class NodeAction:
 
 @dataclass(frozen=True)
 class NodeRequest:
-    """The body of a request to check a host (preflight) or to add it as a node. The SSH host key in
+    """The body of a request to check a host (preflight), or to add a host as a node. The SSH host key in
     `host_key` is accepted and pinned.
 
     A preflight without `host` checks the present host of an existing node.
@@ -42,8 +42,8 @@ class HostKey:
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check of a host. `verdict` is ok, note (passed, but `found` has a remark), unknown
-    or failed.
+    """The result of one check of a host. `verdict` is ok, note, unknown or failed. With note, the check has
+    passed, and `found` has a remark.
     """
 
     name: str
@@ -71,8 +71,8 @@ class Preflight:
 
 @dataclass(frozen=True)
 class NodeMarks:
-    """Labels and taints to set on a node, by name; the value null removes one. The name of a taint is
-    `key:Effect`.
+    """Labels and taints to set on a node, by name. The value null removes the label or taint. The name of a
+    taint is `key:Effect`.
     """
 
     labels: Mapping[str, Optional[str]] = field(default_factory=dict)
@@ -130,9 +130,13 @@ class GpuView:
     mig: str = ""
     processes: tuple[GpuProcess, ...] = ()
     idle_since: Optional[float] = None
-    """Since when the GPU is idle although it is allocated to running jobs; None if it is not."""
+    """The time since which the GPU is idle although it is allocated to running jobs. None if the GPU is busy
+    or not allocated.
+    """
     heard: bool = True
-    """True if the node is connected. Otherwise the readings are unknown, and their fields are 0."""
+    """True if the agent of the GPU's node is connected. Otherwise the readings of the GPU are unknown, and
+    their fields are 0.
+    """
     job_labels: tuple[str, ...] = ()
     """Labels of the `jobs`: 17, or 12_3 for an element of array 12."""
     label: str = ""
@@ -177,9 +181,9 @@ class NodeDrain:
 class LeavingJob:
     """A job on a node that is to be empty by a given time.
 
-    `how` is `ends` if the job's time limit ends the job before that time, `moved` if the job continues on
-    other nodes, and `ended` if the job may not be queued again. `at` is the latest end of the job for `ends`,
-    and otherwise the time at which the job is told to stop.
+    `how` is `ends` if the job's time limit ends the job before that time. It is `moved` if the job is stopped
+    and continues on other nodes, and `ended` if the job is stopped and may not be queued again. For `ends`,
+    `at` is the latest end of the job. Otherwise `at` is the time at which the job is told to stop.
     """
 
     job: int
@@ -192,7 +196,7 @@ class LeavingJob:
 
 @dataclass(frozen=True)
 class TimedDrainView:
-    """A timed drain: the node is to be empty at `empty_by`. `jobs` has the jobs on it now."""
+    """A timed drain: the node is to be empty at `empty_by`. `jobs` has the jobs that are on the node now."""
 
     empty_by: float
     by: str
@@ -229,9 +233,11 @@ class NodeView:
     switches: tuple[str, ...] = ()
     """The network switches above the node, the widest first; empty without [topology]."""
     drain: Optional[TimedDrainView] = None
-    """The timed drain that has not come yet; None if there is none."""
+    """The timed drain of the node whose time `empty_by` has not been reached; None if there is none."""
     datasets: tuple[DatasetRead, ...] = ()
-    """The data sets that jobs have read on the node within [datasets] retention_s, the latest use first."""
+    """The data sets that jobs have read on the node within the last [datasets] retention_s seconds, the
+    latest use first.
+    """
 
     @property
     def state_word(self) -> str:

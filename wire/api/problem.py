@@ -7,8 +7,8 @@ from wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a request was refused. Programs should test `code`. `message` is the error for users, `where` the
-    field that is wrong, and `hint` a way to correct it.
+    """The reason why a request was refused. Programs should test `code`. `message` is the error for users,
+    `where` the name of the wrong field, and `hint` a way to correct the request.
     """
 
     code: str

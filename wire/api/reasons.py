@@ -25,7 +25,7 @@ class Ousted:
 
 @dataclass(frozen=True)
 class FilterLoss:
-    """How many nodes one filter rejected for a job, and the names of some of them."""
+    """The number of nodes that one filter rejected for a job, and the names of some of these nodes."""
 
     filter: str
     lost: int
@@ -47,8 +47,8 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Points:
-    """The points that one priority factor gives a job, or that one scorer gives a node: the factor, from 0 to
-    1, times its weight.
+    """The points that one priority factor gives a job, or that one scorer gives a node: a value from 0 to 1,
+    multiplied by the weight of the factor or the scorer.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Points:
     weight: float
     points: float
     note: str = ""
-    """What sets the factor, if it is not the job itself."""
+    """The source of the value, such as a project, if the value does not come from the job itself."""
 
 
 @dataclass(frozen=True)
 class NodeScore:
-    """How the scorers rate a node for a waiting job: the points of each scorer. If the job fits on no node
-    now, `fits` is False for all nodes, and the nodes are those that could run the job if they were idle.
+    """The points that each scorer gives a node for a waiting job. If the job fits on no node now, the nodes
+    that could run the job when idle are rated, and `fits` is False for all of them.
     """
 
     node: str
@@ -77,8 +77,8 @@ class NodeScore:
 
 @dataclass(frozen=True)
 class Why:
-    """Why a job waits: the main reason as a sentence, how many nodes each filter rejected, and the position
-    of the job in the queue.
+    """The reasons why a job waits: the main reason as a sentence, the number of nodes that each filter
+    rejected, and the position of the job in the queue.
     """
 
     reason: Reason

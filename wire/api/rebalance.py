@@ -26,9 +26,9 @@ class MoveView:
 
 @dataclass(frozen=True)
 class SpreadView:
-    """How fragmented the free GPUs of the cluster are. `free_gpus` is the number of wholly free GPUs.
-    `whole_gpus` is the number of those that are on nodes whose GPUs are all wholly free. `fragmentation`,
-    from 0 to 1, is the part of the free GPU capacity that is on nodes with at least one used GPU.
+    """The fragmentation of the free GPUs of the cluster. `free_gpus` is the number of GPUs that no job uses.
+    `whole_gpus` is the number of GPUs on nodes where no GPU is used. `fragmentation`, from 0 to 1, is the
+    part of the free GPU capacity that is on nodes with at least one used GPU.
     """
 
     free_gpus: int
@@ -47,29 +47,33 @@ class ProposalView:
     moves: tuple[MoveView, ...]
     gpu_hours: float
     worth: float
-    """The benefit in GPU-hours: a job starts earlier, a drain ends earlier, or the free GPUs are less
-    fragmented.
+    """The benefit of the proposal in GPU-hours, for example because a waiting job starts earlier, a drain
+    ends earlier, or the free GPUs are less fragmented.
     """
     before: SpreadView
     after: SpreadView
     for_job: Optional[int] = None
     label: str = ""
     name: str = ""
-    """`for_job`, `label` and `name` are those of the waiting job that can start because of the move."""
+    """The id, the label and the name of the waiting job that can start because of the move are in `for_job`,
+    `label` and `name`.
+    """
     place: tuple[Held, ...] = ()
     node: str = ""
     """The node from which jobs are moved away."""
     rest: int = 0
-    """The number of jobs that stay on this node."""
+    """The number of jobs that stay on the node `node`."""
     earlier_s: Optional[float] = None
-    """How many seconds earlier the waiting job starts or the node is empty; None if unknown."""
+    """The number of seconds by which the waiting job starts earlier, or the node is empty earlier; None if
+    unknown.
+    """
     gap: Optional[tuple[float, float]] = None
     """The difference between the highest and the lowest load of any node, as (before the move, after it)."""
 
 
 @dataclass(frozen=True)
 class RebalanceView:
-    """The current proposals to move jobs, and the latest moves that were made."""
+    """The current proposals to move jobs, and the latest moves that were carried out."""
 
     mode: str
     proposals: tuple[ProposalView, ...]
@@ -79,8 +83,8 @@ class RebalanceView:
 
 @dataclass(frozen=True)
 class RebalanceRequest:
-    """The body of `/v1/rebalance/run`: the id of the proposal to carry out; if empty, all proposals are
-    carried out.
+    """The body of `/v1/rebalance/run`: the id of the proposal to carry out. If the id is empty, all proposals
+    are carried out.
     """
 
     proposal: str = ""
@@ -122,7 +126,7 @@ def nodes_and_gpus(allocation: Sequence[Held]) -> str:
 
 
 def move_purpose(move: Moved) -> str:
-    """Return why a job was moved, as text for users."""
+    """Return the purpose of a move, as text for users."""
     if move.for_job is not None:
         return f"job {move.for_job} starts"
     return {"load": f"{move.node} has less load", "drain": f"{move.node} is empty"}.get(

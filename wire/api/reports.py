@@ -46,9 +46,9 @@ class BudgetView:
     """The use of a project in one calendar month, compared with its budget. `gpu_hours_limit` and
     `money_limit` include the amount that was carried over from the last month; None means no limit.
 
-    `percent` is the used part of the budget in percent. `then` says what happens to the project's waiting
-    jobs when the budget is used up: they start as before (alert), they start after all other jobs (low), or
-    they do not start (stop). The month ends at `ends_at`.
+    `percent` is the used part of the budget in percent. When the budget is used up, `then` decides about the
+    waiting jobs of the project. With alert they start as before, with low they start after all other jobs,
+    and with stop they do not start. The month ends at `ends_at`.
     """
 
     project: str
@@ -72,11 +72,11 @@ class BudgetReport:
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """How wrong the predicted run times of one user's jobs were. All times are means in seconds.
+    """The errors of the predicted run times of one user's jobs. All times are means in seconds.
 
-    `bias_s` is above 0 if jobs run longer than predicted. `error_s` is the mean absolute error.
-    `outlived` is the fraction of jobs that ran longer than predicted. `limit_error_s` is the mean absolute
-    error if the time limit were the prediction, for jobs with a time limit.
+    `bias_s` is above 0 if jobs run longer than predicted. `error_s` is the mean absolute error. `outlived` is
+    the fraction of jobs that ran longer than predicted. `limit_error_s` is the mean absolute error that a
+    prediction equal to the time limit would have, over the jobs with a time limit.
     """
 
     user: str
@@ -90,9 +90,9 @@ class RunEstimate:
 
 @dataclass(frozen=True)
 class StartEstimates:
-    """How wrong estimated start times were. All times are means in seconds. `kind` names the estimate:
-    promise (the reservation of the first waiting job), latest (a forecast from time limits) or likely (a
-    forecast from predicted run times).
+    """The errors of estimated start times. All times are means in seconds. `kind` names the estimate: promise
+    (the reservation of the first waiting job), latest (a forecast from time limits) or likely (a forecast
+    from predicted run times).
 
     `bias_s` is above 0 if jobs start later than estimated. `error_s` is the mean absolute error. `late`
     is the fraction of jobs that started later than estimated.
@@ -117,8 +117,9 @@ class Foreseen:
 
 @dataclass(frozen=True)
 class EstimateReport:
-    """How accurate estimates were. `runs` has one entry for each user, the user with most jobs first.
-    `plans` says which run times scheduling uses: `limit` (time limits) or `predicted`.
+    """The accuracy of estimates. `runs` has one entry for each user, the user with the most jobs first.
+    `plans` says which run times the scheduler plans with: `limit` (the time limits) or `predicted` (the
+    predicted run times).
     """
 
     plans: str
@@ -160,8 +161,8 @@ class StintList:
 
 @dataclass(frozen=True)
 class FairnessRow:
-    """What one project or user got, and what it was entitled to. The entitlement is the max-min fair part of
-    the cluster, computed from weights and demands.
+    """The GPU-hours that one project or user got, and the GPU-hours to which it was entitled. The entitlement
+    is the max-min fair part of the cluster, computed from weights and demands.
 
     All amounts are GPU-hours. `points` is `got` minus `entitled`, in percent of the capacity. Waits are
     seconds from the time when a job may start to its first start; `wait_max_s` also counts jobs that still
@@ -182,14 +183,17 @@ class FairnessRow:
     """The label of the job that has waited longest and still waits; empty if none waits."""
     longest_waiting_s: float
     judgement: str
-    """One sentence if the deviation is large or a wait is long; otherwise empty."""
+    """One sentence for users if `got` differs much from `entitled`, or if jobs waited long; otherwise empty.
+    """
 
 
 @dataclass(frozen=True)
 class FairnessReport:
-    """How fair the cluster was between `since` and `until`, by project or user, the largest deviation first.
+    """The fairness of the cluster between `since` and `until`: one row for each project or user, the largest
+    deviation from its entitlement first.
 
-    `capacity` is in GPU-hours. Idle GPUs that take no new jobs do not count.
+    `capacity` is in GPU-hours. Idle GPUs that get no new jobs (such as cordoned GPUs) are not part of the
+    capacity.
     """
 
     by: str
@@ -216,7 +220,8 @@ class GpuHoursByCause:
 
 @dataclass(frozen=True)
 class WasteReport:
-    """Where the GPU-hours between `since` and `until` went: used by jobs, idle by cause, and lost by cause.
+    """The GPU-hours between `since` and `until`: those that jobs used, the idle ones by cause, and the lost
+    ones by cause.
 
     Lost GPU-hours are part of the used GPU-hours: they were used by attempts that ended before their work was
     saved.
@@ -232,8 +237,8 @@ class WasteReport:
 
 @dataclass(frozen=True)
 class ModelUse:
-    """GPU time on one GPU model. `gpu_ms` are milliseconds of one GPU, so that sums are exact. `money` is
-    `gpu_hours` times `price`.
+    """GPU time on one GPU model. `gpu_ms` is GPU time in milliseconds, a whole number, so that sums are
+    exact. `money` is `gpu_hours` times `price`.
     """
 
     model: str
@@ -263,8 +268,8 @@ class MonthRow:
     """Measured GPU-hours in which the GPUs did not compute."""
     wait_p50_s: Optional[float] = None
     wait_p95_s: Optional[float] = None
-    """Quantiles of the waits of jobs that started in the month, wrong by at most 12 %; None without such
-    jobs, or if they are not known.
+    """The median (p50) and the 95th percentile (p95) of the waits of the jobs that started in the month, in
+    seconds. Each is accurate to 12 %. None if no job started, or if the waits are not known.
     """
     off_queue_gpu_hours: float = 0.0
     """GPU-hours of the user's processes outside of jobs; 0 for projects and queues."""
@@ -293,19 +298,21 @@ class MonthReport:
 
 @dataclass(frozen=True)
 class SlaRow:
-    """How many jobs of a queue started within the target of the queue (`wait_target_s`)."""
+    """The number of jobs of a queue that started within the wait that the queue aims for
+    (`wait_target_s`).
+    """
 
     queue: str
     target_s: float
     started: int
-    """Jobs that started for the first time while the queue had a target."""
+    """The number of jobs that started for the first time while the queue had a wait target."""
     in_target: int
     met_percent: Optional[float]
-    """The part of the started jobs that met the target; None without started jobs."""
+    """The part of the started jobs that met the wait target, in percent; None without started jobs."""
     wait_p50_s: Optional[float]
     wait_p95_s: Optional[float]
     waiting_longer: int
-    """Jobs that wait now, and have waited longer than the target."""
+    """The number of jobs that still wait and have already waited longer than the wait target."""
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ class PassView:
 
 @dataclass(frozen=True)
 class SchedulerView:
-    """The scheduling policy in effect, and the numbers of jobs that it concerns now.
+    """The scheduling policy in effect, and the numbers of waiting and running jobs.
 
     `policy` and `preemption` have the keys of [scheduler] and [preemption] in scheduler.toml. If there are
-    profiles, each of them may replace keys of both; `GET /v1/profiles` shows them.
+    profiles, each profile may replace keys of `policy` and `preemption`; `GET /v1/profiles` shows the
+    profiles.
     """
 
     order: str
@@ -34,15 +35,17 @@ class SchedulerView:
     quota_provider: str
     """The plugin that provides the quotas; `unlimited` if scheduler.toml has no quotas."""
     waiting: int
-    """Jobs in the queue, which start as soon as the policy allows."""
+    """The number of jobs in the queue, which start as soon as the policy allows."""
     not_ready: int
-    """Jobs that are held, or wait for a dependency, a time, data or their array."""
+    """The number of jobs that are not in the queue yet: they are held, or wait for a dependency, a time, data
+    or their array.
+    """
     running: int
-    """Jobs that hold resources."""
+    """The number of jobs that hold resources."""
     passes: int
-    """Scheduling passes since the controller started."""
+    """The number of scheduling passes since the controller started."""
     pass_mean_s: Optional[float]
-    """The mean duration of these passes in seconds; None before the first one."""
+    """The mean duration of a scheduling pass in seconds; None before the first pass."""
     last_pass: Optional[PassView]
     seq: int
 
@@ -52,9 +55,9 @@ class Triggered:
     """The result of a scheduling pass that an operator has requested."""
 
     scheduled: int
-    """Jobs that the pass placed."""
+    """The number of jobs that the pass placed."""
     remaining: int
-    """Jobs that still wait in the queue."""
+    """The number of jobs that still wait in the queue."""
     seq: int
 
 

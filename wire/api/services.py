@@ -26,14 +26,14 @@ class ReplicaView:
     restarts: int = 0
     started_at: Optional[float] = None
     replaces: Optional[int] = None
-    """The job that ends when this one is ready; None if there is no such job."""
+    """The job that ends when this replica is ready; None if this replica replaces no job."""
 
 
 @dataclass(frozen=True)
 class ServiceView:
-    """A service and its replicas. `wanted` is the number of replicas that must run, `declared` the number in
-    scheduler.toml, `ready` how many are ready, and `current` how many of the ready ones have the present
-    settings.
+    """A service and its replicas. `wanted` is the number of replicas that must run, and `declared` the number
+    in scheduler.toml. `ready` is the number of replicas that are ready, and `current` the number of ready
+    replicas that have the present settings.
     """
 
     name: str
@@ -47,7 +47,7 @@ class ServiceView:
     max_unavailable: int
     replicas: tuple[ReplicaView, ...] = ()
     problem: str = ""
-    """Why no more replicas can be queued; empty if they can."""
+    """The reason why no more replicas can be queued; empty if they can be queued."""
 
 
 @dataclass(frozen=True)

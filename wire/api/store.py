@@ -40,7 +40,9 @@ class CompactRequest:
 
 @dataclass(frozen=True)
 class Compacted:
-    """How many jobs and journal entries were deleted. `begins` is the number of the last deleted entry."""
+    """The numbers of jobs and journal entries that were deleted. `begins` is the number of the last deleted
+    entry.
+    """
 
     jobs: int
     entries: int

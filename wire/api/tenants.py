@@ -40,30 +40,32 @@ class ShareView:
     held: float
     factor: float
     """The fair-share factor, which is 1 without usage. On each level of the tree, usage equal to the fair
-    share halves it.
+    share halves the factor.
     """
     beyond: bool = False
-    """True if this entry or one of its parents exceeds its soft limit."""
+    """True if this entry of the share tree, or one of its parents, exceeds its soft limit."""
     soft: Optional[float] = None
     hard: Optional[float] = None
     stopped: str = ""
-    """The entry whose hard limit keeps jobs from starting: this one or one of its parents; empty if there
-    is none.
+    """The name of the entry whose hard limit keeps jobs from starting: this entry or one of its parents.
+    Empty if there is no such entry.
     """
     until: Optional[float] = None
-    """The time at which jobs may start again at the latest; None if unknown."""
+    """The latest time at which jobs may start again; None if unknown."""
 
 
 @dataclass(frozen=True)
 class HoursInForce:
-    """The tables [hours.NAME] of scheduler.toml whose quotas and weights are in force."""
+    """The tables [hours.NAME] of scheduler.toml whose quotas and weights are in force now."""
 
     tables: tuple[str, ...]
-    """Their names; empty: the limits of [quota] and the weights of [fair_share] hold."""
+    """The names of the tables [hours.NAME] in force. If the list is empty, the limits of [quota] and the
+    weights of [fair_share] apply.
+    """
     until: Optional[float] = None
     """The time of the next change; None if there is none within a week."""
     then: tuple[str, ...] = ()
-    """The tables that are in force after the change."""
+    """The names of the tables that are in force after the next change."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +80,15 @@ class ShareList:
 
 @dataclass(frozen=True)
 class LicenceView:
-    """One licence: how many there are, which jobs hold it, and how many jobs wait for it."""
+    """One licence: its total number, the jobs that hold it, and the number of jobs that wait for it."""
 
     name: str
     total: int
     used: int
     jobs: tuple[str, ...] = ()
-    """Labels of the jobs that hold the licence, or for which it is kept until they start."""
+    """The labels of the jobs that hold the licence, or for which the licence is kept until they start."""
     waiting: int = 0
-    """Number of queued jobs that request the licence."""
+    """The number of queued jobs that request the licence."""
 
 
 @dataclass(frozen=True)
@@ -99,17 +101,18 @@ class LicenceList:
 
 @dataclass(frozen=True)
 class QueueDay:
-    """The jobs of a queue that started or ended in the last 24 hours, counted in whole hours from `since` on.
+    """The numbers of jobs of a queue that started or ended in the last 24 hours. The period begins at
+    `since`, a full hour.
 
-    A wait lasts from the time at which the job may start to its first start. Quantiles of waits are wrong by
-    at most 12 %. They are None if no job has started.
+    A wait lasts from the time at which the job may start to its first start. The percentiles of waits are
+    accurate to 12 %, and None if no job has started.
     """
 
     since: float
     started: int = 0
     completed: int = 0
     failed: int = 0
-    """Jobs that ended in any state except COMPLETED."""
+    """The number of jobs that ended in any state except COMPLETED."""
     wait_p50_s: Optional[float] = None
     wait_p95_s: Optional[float] = None
     wait_longest_s: Optional[float] = None
@@ -118,11 +121,11 @@ class QueueDay:
 
 @dataclass(frozen=True)
 class QueueView:
-    """One queue: its policy, and what its jobs use now."""
+    """One queue: its policy, and the resources that its jobs use now."""
 
     name: str
     priority: int
-    """Queues with a higher number come first."""
+    """The priority of the queue: jobs of queues with a higher number start first."""
     policy: tuple[str, ...]
     """Phrases that describe the policy of the queue, such as "never preempted"."""
     waiting: int
@@ -137,7 +140,7 @@ class QueueView:
 
 @dataclass(frozen=True)
 class QueueList:
-    """All queues, the highest priority first. Without tables of queues in scheduler.toml, only the queues
+    """All queues, the highest priority first. If scheduler.toml has no tables [queues.NAME], only the queues
     with jobs are listed.
     """
 
@@ -168,8 +171,9 @@ class QuotaView:
     """For a queue, phrases that describe its policy in scheduler.toml, as in QueueView."""
     budget: str = ""
     gpu_hours_planned: float = 0.0
-    """GPU-hours that running jobs will use in addition if each runs until its time limit. They count for the
-    limit on GPU-hours. A job without a time limit counts as if it ran for the window of the limit.
+    """The further GPU-hours that running jobs will use if each runs until its time limit. They count towards
+    the limit on GPU-hours. A job without a time limit counts as if it ran for the whole time window of the
+    limit.
     """
 
     def counted(self, field: str) -> float:
@@ -178,8 +182,8 @@ class QuotaView:
         return used + self.gpu_hours_planned if field == "gpu_hours" else used
 
     def use_text(self, amount: Amount) -> str:
-        """Return the use of one resource and its hard limit, such as 12/16 or 12. GPU-hours with a limit
-        include those that running jobs may still use: 12+30/100.
+        """Return the use of one resource and its hard limit as text, such as 12/16, or 12 without a limit.
+        GPU-hours with a limit also show the GPU-hours that running jobs may still use, such as 12+30/100.
         """
         used, hard = getattr(self.used, amount.field) or 0, getattr(self.quota.hard, amount.field)
         bound = "" if hard in (None, UNLIMITED) else f"/{amount.text(hard)}"
@@ -221,7 +225,8 @@ class QuotaList:
 
 @dataclass(frozen=True)
 class ProfileView:
-    """A scheduler profile: the jobs and the nodes that it is for, and its `policy` as in scheduler.toml.
+    """A scheduler profile: its `policy` as in scheduler.toml, and the jobs and nodes to which the policy
+    applies.
 
     `terms` are the conditions that a node must meet, and `nodes` are the nodes that meet them. `shared`
     are the other profiles that use some of these nodes.

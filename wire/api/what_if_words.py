@@ -29,8 +29,8 @@ def moment(answer: WhatIfAnswer, at: Optional[float]) -> str:
 
 
 def counts(answer: WhatIfAnswer) -> tuple[int, int]:
-    """Return how many jobs would start later, and how many would start sooner. Both include jobs that the
-    answer does not list.
+    """Return the number of jobs that would start later, and the number of jobs that would start sooner. Both
+    numbers include jobs that the answer does not list.
     """
     moved = [delay(answer, shift) for shift in answer.shifts if not shift.new]
     later = sum(each > 0 for each in moved)
@@ -38,8 +38,8 @@ def counts(answer: WhatIfAnswer) -> tuple[int, int]:
 
 
 def hours(answer: WhatIfAnswer) -> str:
-    """Return two sums as text: the hours of all delays, and the hours by which jobs start earlier. Return an
-    empty text if both are near 0.
+    """Return two sums as text: the hours of all delays, and the hours by which jobs start earlier. If both
+    sums are below 0.05 hours, return an empty text.
     """
     if max(answer.later_h, answer.sooner_h) < 0.05:
         return ""
@@ -47,8 +47,8 @@ def hours(answer: WhatIfAnswer) -> str:
 
 
 def starts_known_in_one_case(answer: WhatIfAnswer) -> list[str]:
-    """Return two clauses for users: how many jobs would have a known start only with the changes, and how
-    many only without them. A clause is left out if its number is 0.
+    """Return up to two clauses for users: the number of jobs whose known start would become unknown by the
+    changes, and the number whose unknown start would become known. A clause with the number 0 is left out.
     """
     found = []
     if answer.now_unknown:
@@ -59,7 +59,9 @@ def starts_known_in_one_case(answer: WhatIfAnswer) -> list[str]:
 
 
 def extent(answer: WhatIfAnswer) -> str:
-    """Return which jobs and times the answer does not cover, as text; empty if it covers everything."""
+    """Return a text that names the jobs and times that the answer does not cover; empty if the answer covers
+    everything.
+    """
     limits = []
     if answer.trifles:
         limits.append(f"{counted(answer.trifles, 'job')} would move by less than a minute or 5 % of the wait")

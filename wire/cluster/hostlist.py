@@ -39,13 +39,15 @@ def expand_hostlist(text: str) -> list[str]:
 
 
 def fold_hostlist(names: Iterable[str]) -> str:
-    """Return host names in the short form: n1, n2 and n5 give n[1-2,5]. `expand_hostlist` of the answer gives
-    the names in the same order, because the place of a node in the list is its rank in the job.
+    """Return host names in the short form: n1, n2 and n5 give n[1-2,5]. The order of the names is kept,
+    because the place of a node in the list is its rank in the job: `expand_hostlist` returns the same names
+    in the same order.
 
     1. Split each name at its last number: n01-ib is `n`, `01`, `-ib`.
-    2. A name joins the group of the name before it if the rest is equal, the number is higher, and the digits
-       are as many, or neither number has leading zeros.
-    3. In a group, numbers that follow each other become a range.
+    2. Put a name into the group of the name before it if three conditions hold: the parts before and after
+       the number are equal; the number is higher; and the numbers have equally many digits, or neither has
+       leading zeros.
+    3. In a group, write consecutive numbers as a range.
     """
     groups: list[tuple[str, str, list[str]]] = []
     for name in names:
@@ -77,7 +79,9 @@ def _ranges(numbers: list[str]) -> str:
 
 
 def _numbers(inside: str, text: str) -> list[str]:
-    """Return the texts that the inside of a pair of brackets stands for: `01-03,7` gives 01, 02, 03 and 7."""
+    """Return the numbers, as texts, for which the text between two brackets stands: 01, 02, 03 and 7 for
+    `01-03,7`.
+    """
     found: list[str] = []
     for part in inside.split(","):
         bounds = _RANGE.fullmatch(part)

@@ -103,7 +103,7 @@ def checked_remote_path(text: str) -> str:
 
 
 def host_problems(host: HostSpec) -> list[tuple[str, str]]:
-    """Return the errors in the settings of a host, each as (field name, sentence for users)."""
+    """Validate the settings of a host. Return each mistake as (field name, sentence for users)."""
     checks: list[tuple[str, Callable[[], object]]] = [
         ("ssh", lambda: parse_ssh_address(host.ssh)),
         ("python", lambda: checked_remote_path(host.python)),

@@ -1,4 +1,6 @@
-"""MIG profiles, which name the sizes of the instances into which the driver divides a GPU."""
+"""MIG profiles. With MIG the driver divides a GPU into instances, and a MIG profile such as 1g.5gb names the
+size of an instance.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Quotas of users, projects and queues. A quota sets limits on the resources that running jobs use, and on
-numbers of jobs.
+the numbers of running and waiting jobs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCOPES = ("user", "project", "queue")
 MAX_MODEL = 100
 """The most characters of a GPU model's name in a quota."""
 ANY_NAME = "*"
-"""The quota with this name applies to each user, project or queue that has no quota of its own."""
+"""The name of the quota that applies to each user, project or queue without a quota of its own."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Amount:
-    """One kind of limit: its name in commands, its field in `Limits`, and functions to parse and print its
-    value.
+    """One kind of limit: its name in commands, its field in `Limits`, and the functions that parse and print
+    its value.
     """
 
     word: str
@@ -165,7 +165,7 @@ class Quota:
     exceed a `soft` limit start after all other jobs.
 
     A project may exceed its `hard` limit by the amounts in `borrow`, as long as other projects leave at least
-    these amounts of their own quotas unused.
+    as much of their own quotas unused.
     """
 
     hard: Limits = NO_LIMITS
@@ -173,14 +173,14 @@ class Quota:
     borrow: Limits = NO_LIMITS
 
     def over(self, below: Quota) -> Quota:
-        """Return a quota with the limits that this quota sets. Each limit that it does not set is taken from
-        `below`, a more general quota.
+        """Return a quota with the limits that this quota sets. Limits that this quota does not set are taken
+        from `below`, a more general quota.
         """
         return Quota(self.hard.over(below.hard), self.soft.over(below.soft), self.borrow.over(below.borrow))
 
 
 def quota_problems(scope: str, quota: Quota) -> list[tuple[str, str]]:
-    """Return the errors in a quota, each as (field name, sentence for users)."""
+    """Validate a quota. Return each mistake as (field name, sentence for users)."""
     found: list[tuple[str, str]] = []
     for part in fields(quota):
         limits: Limits = getattr(quota, part.name)

@@ -39,7 +39,7 @@ class ReservationSpec:
 
 
 def reservation_problems(spec: ReservationSpec) -> list[tuple[str, str]]:
-    """Return the errors in a reservation, each as (field name, sentence for users)."""
+    """Validate a reservation. Return each mistake as (field name, sentence for users)."""
     found: list[tuple[str, str]] = []
 
     def need(good: bool, where: str, sentence: str) -> None:

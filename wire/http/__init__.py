@@ -1,1 +1,1 @@
-"""The client of the controller's HTTP API, and how it finds and reaches the controller."""
+"""The client of the controller's HTTP API: it finds the controller, connects to it, and sends requests."""

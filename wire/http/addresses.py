@@ -30,7 +30,8 @@ def socket_path() -> Path:
 
 def admin_socket(path: str) -> str:
     """Return the path of a second socket next to the socket `path`. Only root and the controller's user can
-    connect to the second socket, so other users cannot make it unreachable by filling its backlog.
+    connect to the second socket. So other users cannot fill its queue of connections and thereby make it
+    unreachable.
     """
     return f"{path}.admin"
 
@@ -41,8 +42,8 @@ def config_dir() -> Path:
 
 
 def find_config(path: str = "") -> Optional[Path]:
-    """Return the path of the configuration file to use: `path`, or $CORRAL_CONFIG if `path` is empty, even if
-    there is no such file. If both are empty, return the first default file that exists, or None.
+    """Return the path of the configuration file to use: `path`, or $CORRAL_CONFIG if `path` is empty. This
+    file may be missing. If both are empty, return the first default file that exists, or None if none exists.
     """
     named = path or os.environ.get("CORRAL_CONFIG", "")
     if named:

@@ -103,7 +103,7 @@ JobName = Union[str, int]
 Query = list[tuple[str, Any]]
 
 SILENCE_S = 15.0
-"""A stream counts as lost after this many seconds without data, in which three heartbeats should have
+"""A stream counts as lost after this many seconds without data. In this time, three heartbeats should have
 arrived.
 """
 
@@ -136,7 +136,9 @@ class Client:
         return self._post(Submitted, "/v1/jobs", request, _KEYED)
 
     def sbatch(self, request: SbatchRequest) -> Submitted:
-        """Queue a batch script with #SBATCH lines. A request without a key is not repeated."""
+        """Queue a batch script with #SBATCH lines. If the connection is lost, a request without a key is not
+        sent again.
+        """
         return self._post(Submitted, "/v1/slurm/sbatch", request, _KEYED if request.key else _ONCE)
 
     def preview(self, spec: JobSpec, *, as_user: str = "") -> JobSpec:
@@ -185,7 +187,7 @@ class Client:
     def what_if(
         self, changes: WhatIf, *, within_s: Optional[float] = None, only_first: bool = False
     ) -> WhatIfAnswer:
-        """Return the effect that changes would have, without making them. `within_s` is how many seconds the
+        """Return the effect that changes would have. Nothing is changed. `within_s` is how many seconds the
         controller may compute. With `only_first` the answer covers only the next 24 hours and 200 jobs.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
@@ -222,7 +224,7 @@ class Client:
         return self._post(StepRecorded, f"/v1/jobs/{_quoted(job)}/steps", StepRequest(step)).number
 
     def checkpoint(self, job: JobName) -> JobView:
-        """Let a running job save a checkpoint. The job goes on."""
+        """Let a running job save a checkpoint. The job continues."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/checkpoint")
 
     def hold(self, job: JobName) -> JobView:
@@ -232,8 +234,8 @@ class Client:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
 
     def order(self, order: JobsOrder) -> JobsAnswer:
-        """Carry out one action on many jobs. If the action is refused for one job, it is still carried out on
-        the other jobs.
+        """Carry out one action on many jobs. If the controller refuses the action for one job, the other jobs
+        are still changed.
         """
         return self._post(JobsAnswer, "/v1/jobs/orders", order)
 
@@ -259,8 +261,8 @@ class Client:
         return self._transport.listen(_target(f"/v1/jobs/{_quoted(job)}/logs", query), silence_s)
 
     def open_shell(self, job: JobName, request: ShellRequest) -> str:
-        """Run a command in the allocation of a running job. Return the id of the session. Call read_shell
-        soon after, because the controller closes a session whose output is not read.
+        """Run a command in the allocation of a running job. Return the id of the session. The caller must
+        soon call read_shell, because the controller closes a session whose output is not read.
         """
         return self._post(ShellOpened, f"/v1/jobs/{_quoted(job)}/shells", request).shell
 
@@ -269,8 +271,8 @@ class Client:
         return self._lines(ShellSaid, f"/v1/shells/{_quoted(shell)}")
 
     def write_shell(self, shell: str, message: ShellGiven) -> None:
-        """Send `message` to a `corral exec` command. It has input, the end of the input, or a new size of the
-        terminal window.
+        """Send `message` to a `corral exec` command. The message has input, the end of the input, or a new
+        size of the terminal window.
         """
         self._post(ShellOpened, f"/v1/shells/{_quoted(shell)}/input", message)
 
@@ -313,13 +315,17 @@ class Client:
         return self._get(SchedulerView, "/v1/scheduler")
 
     def plan(self, horizon_s: float, within_s: Optional[float] = None) -> Plan:
-        """Return which jobs run when and where in the next `horizon_s` seconds."""
+        """Return the jobs that are expected to run in the next `horizon_s` seconds, with their times and
+        nodes.
+        """
         query: Query = [("horizon", horizon_s)]
         query += [("within", within_s)] if within_s is not None else []
         return self._get(Plan, "/v1/plan", query, within_s or 0.0)
 
     def pulse(self, ring: str = "minutes", after: int = 0) -> PulseView:
-        """Return figures of the cluster over the last 10 minutes (`ring` is `seconds`) or the last day."""
+        """Return figures of the cluster: for each second of the last 10 minutes if `ring` is `seconds`,
+        otherwise for each minute of the last day.
+        """
         return self._get(PulseView, "/v1/pulse", [("ring", ring), ("after", after)])
 
     def trigger(self) -> Triggered:
@@ -401,8 +407,8 @@ class Client:
     def workloads(
         self, *, user: str = "", everything: bool = False, after: int = 0, limit: int = 1000
     ) -> WorkloadList:
-        """Return the workloads with jobs that have not ended; with `everything` all of them. At most `limit`,
-        with ids above `after`.
+        """Return the workloads with jobs that have not ended; with `everything`, all workloads. Return at
+        most `limit` workloads, with ids above `after`.
         """
         query: Query = [("user", user), ("all", int(everything)), ("after", after), ("limit", limit)]
         return self._get(WorkloadList, "/v1/workloads", query)
@@ -416,8 +422,8 @@ class Client:
         return self._post(WorkloadAnswer, f"/v1/workloads/{_quoted(workload)}/cancel")
 
     def retry_workload(self, workload: JobName, *, cancelled: bool = False) -> WorkloadAnswer:
-        """Queue new jobs in place of failed jobs, and of jobs that were cancelled because of them. With
-        `cancelled`, jobs that users have cancelled run again, too.
+        """Queue new jobs in place of failed jobs, and in place of jobs that were cancelled because others
+        failed. With `cancelled`, jobs that users have cancelled also run again.
         """
         return self._post(
             WorkloadAnswer, f"/v1/workloads/{_quoted(workload)}/retry", WorkloadRetry(cancelled)
@@ -442,7 +448,7 @@ class Client:
         return self._post(ServiceView, f"/v1/services/{_quoted(name)}/scale", ScaleRequest(replicas))
 
     def queues(self) -> QueueList:
-        """Return all queues, with their policies and their use."""
+        """Return all queues, with their policies and the resources that their jobs use."""
         return self._get(QueueList, "/v1/queues")
 
     def licences(self) -> LicenceList:
@@ -457,35 +463,37 @@ class Client:
         return self._post(ShareList, "/v1/shares", change)
 
     def notify(self) -> NotifyView:
-        """The sinks and the rules of notifications."""
+        """Return the sinks (services that deliver messages) and the rules of notifications."""
         return self._get(NotifyView, "/v1/notify")
 
     def notify_settings(self) -> NotifySettingsView:
-        """The notices that the caller gets."""
+        """Return which notices the caller gets, and at which addresses."""
         return self._get(NotifySettingsView, "/v1/notify/me")
 
     def set_notify_settings(self, settings: NotifySettings) -> NotifySettingsView:
-        """Set the notices that the caller gets."""
+        """Set which notices the caller gets, and at which addresses."""
         return self._post(NotifySettingsView, "/v1/notify/me", settings)
 
     def outbox(self) -> OutboxView:
-        """The messages that wait or were given up."""
+        """Return the messages of the outbox: those that wait to be delivered, and those that were given
+        up.
+        """
         return self._get(OutboxView, "/v1/notify/outbox")
 
     def retry_messages(self, request: RetryRequest) -> RetryAnswer:
-        """Try messages of the outbox again now."""
+        """Try now to deliver messages of the outbox again."""
         return self._post(RetryAnswer, "/v1/notify/retry", request)
 
     def test_sink(self, request: SinkTest) -> SinkTestAnswer:
-        """Send a test message to a sink, and wait for its outcome."""
+        """Send a test message to a sink, and return whether the sink accepted the message."""
         return self._post(SinkTestAnswer, "/v1/notify/test", request, more_s=300.0)
 
     def mark(self, name: str, marks: NodeMarks) -> NodeView:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/marks", marks)
 
     def declare_lost(self, name: str) -> NodeView:
-        """Declare a node lost: the node does not report, and no job runs on it any more. Its jobs can then be
-        queued again.
+        """Declare a node lost: the node does not report, and no job runs on it any more. The jobs of the node
+        can then be queued again.
         """
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/lost", NodeAction())
 
@@ -498,13 +506,14 @@ class Client:
 
     def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:
         """Return the GPU usage between `since` and `until`, in seconds since 1970. `by` is user, project,
-        queue or job: the usage is summed for each of these. Without `until`, the usage up to now is returned.
+        queue or job: the answer has the usage of each user, of each project, and so on. Without `until`, the
+        usage up to now is returned.
         """
         window = [("by", by), ("since", since)]
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
 
     def budgets(self) -> BudgetReport:
-        """Return what each project with a budget has used in the present month."""
+        """Return the use of each project with a budget in the present month."""
         return self._get(BudgetReport, "/v1/reports/budgets")
 
     def verify(self) -> Iterator[VerifyLine]:
@@ -524,19 +533,21 @@ class Client:
         return self._get(EstimateReport, "/v1/reports/estimates")
 
     def fairness(self, by: str, since: int) -> FairnessReport:
-        """Return what each project or user got and was entitled to since the time `since`, in seconds since
-        1970. `by` is project or user.
+        """Return the GPU-hours that each project or user got, and those to which it was entitled, since the
+        time `since` (seconds since 1970). `by` is project or user.
         """
         return self._get(FairnessReport, "/v1/reports/fairness", [("by", by), ("since", since)])
 
     def month(self, month: str = "", by: str = "project", only: Mapping[str, str] = {}) -> MonthReport:
-        """Return the use of one month by project, user or queue. `only` has the names of a project, a user or
-        a queue, to which the report is restricted.
+        """Return the use of one month by project, user or queue. `only` restricts the report to one project,
+        one user or one queue.
         """
         return self._get(MonthReport, "/v1/reports/month", [("month", month), ("by", by), *only.items()])
 
     def sla(self, since: int) -> SlaReport:
-        """Return for each queue with a target which part of its jobs started in time since `since`."""
+        """Return, for each queue with a wait target, the part of its jobs that started within the target
+        since the time `since`.
+        """
         return self._get(SlaReport, "/v1/reports/sla", [("since", since)])
 
     def waste(self, since: int) -> WasteReport:

@@ -28,9 +28,7 @@ class Context:
 
     url: str
     ca: str = ""
-    """A PEM file with the certificate authority that signed the controller's certificate. It is used with
-    https.
-    """
+    """A PEM file with the certificate authority that signed the controller's certificate; used with https."""
     token_file: str = ""
     """The file that has the token; used with http and https."""
 
@@ -57,8 +55,8 @@ def path() -> Path:
 
 
 def load() -> Contexts:
-    """Return the contexts in the file; if the file does not exist, there are none. Raise InvalidContexts if
-    the file cannot be read.
+    """Return the contexts in the file. If the file does not exist, return no contexts. Raise InvalidContexts
+    if the file cannot be read.
     """
     try:
         text = path().read_text("utf-8")

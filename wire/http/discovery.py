@@ -95,7 +95,8 @@ def _toml(text: str) -> Optional[Any]:
     try:
         import tomllib
     except ImportError:
-        # Python 3.9 and 3.10 have no tomllib. This is no problem, because only agents use these versions.
+        # Ignore the missing module: Python 3.9 and 3.10 have no tomllib, but only agents run on these
+        # versions.
         return None
     try:
         return tomllib.loads(text)

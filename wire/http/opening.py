@@ -1,4 +1,6 @@
-"""Opens the connection to the controller: finds its address and the token and the certificate for it."""
+"""Opens the connection to the controller: finds the address of the controller, and the token and the
+certificate for this address.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from wire.http.transport import Transport, Unreachable
 
 
 def open_transport(url: str = "", *, timeout_s: float = 30.0, token: str = "") -> Transport:
-    """Return a transport to the controller at `url`, or to the controller that `discovery` finds. Raises
-    Unreachable if the contexts or the token cannot be read.
+    """Return a transport to the controller at `url`, or, without `url`, to the controller that `discovery`
+    finds. Raise Unreachable if the contexts or the token cannot be read.
     """
     try:
         found = discovery.ControllerAddress(url, "given") if url else discovery.find_controller()

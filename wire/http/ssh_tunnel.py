@@ -35,10 +35,11 @@ class Tunnel:
 
     1. Start ssh with `-L LOCAL:REMOTE` and a remote command that prints a word and then reads its input.
     2. Wait for the word. ssh opens the tunnel before it starts the command, so the tunnel is open then.
-    3. When this process ends, even by SIGKILL, the input of the command ends; then the command and ssh end.
+    3. When this process ends, even by SIGKILL, the input of the remote command ends. Then the command and ssh
+       end.
 
-    On the other machine, sshd connects to the controller as the remote user, whose name the controller gets
-    from the kernel. So the client needs no token, and has the rights of that user.
+    On the other machine, sshd connects to the controller as the remote user, and the controller gets the name
+    of this user from the kernel. So the client needs no token, and has the rights of the remote user.
     """
 
     def __init__(self, url: str, timeout_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Sends HTTP requests over a unix socket or TCP. Every failure is raised as Unreachable or Refused."""
+"""Sends HTTP requests over a unix socket or TCP. Every failure raises Unreachable or Refused."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ class Transport:
                 return self._body(response.status, response.read())
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
-                # Raise an error instead of a repetition if no repetition is left, if the request was not
-                # sent, or if the answer took too long.
+                # Raise an error and do not repeat the request if no repetition is left, if the request could
+                # not be sent, or if the answer took too long.
                 if not pauses or not sent or isinstance(error, _TIMEOUTS):
                     unsure = sent and not question
                     raise self._unreachable(error, connected, timeout_s, unsure=unsure) from None
@@ -176,8 +176,8 @@ class Transport:
         raise Refused(status, problem)
 
     def _connection(self) -> http.client.HTTPConnection:
-        # Drop a kept connection that the server has closed. A request on this connection would fail, and a
-        # repetition of the request might be carried out twice.
+        # Drop a kept connection that the server has closed. A request on this connection would fail, and the
+        # controller might carry out the request twice if it were repeated.
         if self._kept is not None and (self._kept.sock is None or _readable(self._kept.sock)):
             self._drop()
         if self._kept is None:
@@ -261,7 +261,9 @@ class _Connection(http.client.HTTPConnection):
 
 
 def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> bool:
-    """Connect the socket `line` to the unix socket at `path`. Return True if a process listens there."""
+    """Connect the socket `line` to the unix socket at `path`. Return True if a process listens at this
+    path.
+    """
     try:
         _connect_unix(line, path, timeout_s)
     except (ConnectionRefusedError, FileNotFoundError):
@@ -271,7 +273,7 @@ def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> boo
 
 def _connect_unix(line: socket.socket, path: str, timeout_s: Optional[float]) -> None:
     """Connect the socket `line` to the unix socket at `path`. If the backlog (the queue of connections that
-    the server has not accepted) is full, wait for free space in it, within the timeout.
+    the server has not accepted) is full, wait for free space in the backlog, within the timeout.
 
     Python makes a socket with a timeout non-blocking, and its connect() fails at once with EAGAIN if the
     backlog is full. So a blocking socket is used: the kernel waits until the backlog has space, for at most
@@ -330,7 +332,7 @@ def _secure(url: str, ca: str) -> ssl.SSLContext:
 
 
 def _connection_error(error: Exception) -> tuple[str, str]:
-    """Return why the connection failed and how the user can repair it, as two sentences."""
+    """Return two sentences: why the connection failed, and how the user can repair the cause."""
     start = "Start one with 'corral controller', or set CORRAL_URL to the address of one."
     if isinstance(error, ssh_tunnel.TunnelBroken):
         return str(error), "Check that 'ssh' reaches that host, and that a controller runs there."
@@ -351,7 +353,7 @@ def _connection_error(error: Exception) -> tuple[str, str]:
 
 
 def _readable(line: socket.socket) -> bool:
-    # If an idle connection has data, the server has closed the connection, or does not use HTTP.
+    # If an idle connection has data to read, the server has closed the connection, or does not use HTTP.
     poll = select.poll()
     poll.register(line, select.POLLIN)
     return bool(poll.poll(0))

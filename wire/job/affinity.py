@@ -29,7 +29,7 @@ class Operator(str, enum.Enum):
 
 
 class Effect(str, enum.Enum):
-    """What a taint does to jobs that do not tolerate it."""
+    """The effect of a taint on jobs that do not tolerate the taint."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -85,7 +85,7 @@ class Preference:
 
 @dataclass(frozen=True)
 class Taint:
-    """A taint of a node. It keeps away jobs that do not tolerate the taint."""
+    """A taint of a node: jobs that do not tolerate the taint do not run on the node."""
 
     key: str
     effect: Effect
@@ -193,7 +193,7 @@ def parse_effect(text: str) -> Effect:
 
 
 def term_problems(term: Term) -> Iterator[str]:
-    """Return a sentence for each error in a condition."""
+    """Validate a condition. Yield a sentence for each mistake."""
     if not KEY.fullmatch(term.key):
         yield f"{term.key!r} is not the name of a label"
     if len(term.values) > MAX_VALUES or any(len(value) > 200 for value in term.values):
@@ -211,7 +211,7 @@ def term_problems(term: Term) -> Iterator[str]:
 def affinity_problems(
     terms: tuple[Term, ...], preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Return the errors in affinity, preferences and tolerations, each as (field name, sentence for
+    """Validate affinity, preferences and tolerations. Yield each mistake as (field name, sentence for
     users).
     """
     for where, count in (

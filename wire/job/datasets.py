@@ -22,7 +22,7 @@ def parse_dataset(text: str) -> tuple[str, int]:
 
 
 def dataset_problems(datasets: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the errors in the data sets of a job, each as (field name, sentence for users)."""
+    """Validate the data sets of a job. Yield each mistake as (field name, sentence for users)."""
     if len(datasets) > MOST:
         yield "datasets", f"must be at most {MOST} data sets"
     names = set()

@@ -16,7 +16,7 @@ LONGEST_S = 10 * 365 * 86_400.0
 
 
 class MemberFailure(str, enum.Enum):
-    """What happens to the other members of a gang when one member fails."""
+    """What Corral does with the other members of a gang when one member fails."""
 
     FAIL = "fail"
     """End the other members of the gang. The job has failed."""
@@ -52,7 +52,7 @@ NO_GANG = Gang()
 
 
 def gang_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Return the errors in the gang settings of a JobSpec, each as (field name, sentence for users)."""
+    """Validate the gang settings of a JobSpec. Yield each mistake as (field name, sentence for users)."""
     gang = spec.gang
     if gang.min_nodes is not None:
         if spec.nodes is None:

@@ -24,7 +24,7 @@ class GpuWish:
     other fields limit which GPUs the job may get.
 
     `numa` requests GPUs on one NUMA node, `nvlink` GPUs that are all connected with each other by NVLink.
-    Each is empty, "prefer" or "require".
+    Each of the two is empty, "prefer" or "require".
     """
 
     memory_mib: int = 0
@@ -36,7 +36,7 @@ class GpuWish:
 
     @property
     def demands(self) -> bool:
-        """Return whether the job's GPUs on a node must be on one NUMA node, or must be linked by NVLink."""
+        """Return whether the job requires GPUs that are on one NUMA node or linked by NVLink."""
         return REQUIRE in (self.numa, self.nvlink)
 
     @property
@@ -119,7 +119,7 @@ def parse_require_or_prefer(text: str) -> str:
 
 
 def gpu_requirement_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Return the errors in datasets, GPU requirements and topology, each as (field name, sentence for
+    """Validate data sets, GPU requirements and topology. Yield each mistake as (field name, sentence for
     users).
     """
     wish, topology = spec.gpu, spec.topology

@@ -16,7 +16,7 @@ MAX_FILE = 1_000
 
 
 class HealthAction(str, enum.Enum):
-    """What happens to a job that has become unhealthy."""
+    """What Corral does with a job that has become unhealthy."""
 
     POLICY = "policy"
     """The job is stopped, and its restart policy decides whether it runs again."""
@@ -25,7 +25,7 @@ class HealthAction(str, enum.Enum):
     FAIL = "fail"
     """The job is stopped and has failed."""
     NOTIFY = "notify"
-    """The job goes on. The event HealthChanged tells its owner."""
+    """The job continues. Its owner sees the event HealthChanged."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ class HealthCheck:
 
 
 def health_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield the errors in the health check of a JobSpec, each as (field name, sentence for users)."""
+    """Validate the health check settings of a JobSpec. Yield each mistake as (field name, sentence for
+    users).
+    """
     health = spec.health
     if health is None:
         return

@@ -12,7 +12,7 @@ _LONGEST = 4_096
 
 
 def image_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Return the errors in image and mounts, each as (field name, sentence for users)."""
+    """Validate the image and the mounts of a job. Yield each mistake as (field name, sentence for users)."""
     if len(spec.image) > _LONGEST or spec.image != spec.image.strip() or spec.image.startswith("-"):
         yield "image", "must be the name of an image, such as docker.io/library/python:3.12"
     if spec.mounts and not spec.image:
@@ -26,8 +26,8 @@ def image_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def mount_problem(text: str) -> str:
-    """Return the error in a mount; empty if it is valid. Valid mounts are `/data`, `/data:/mnt` and
-    `/data:/mnt:ro`.
+    """Validate a mount such as `/data`, `/data:/mnt` or `/data:/mnt:ro`. Return the mistake as a sentence;
+    empty if the mount is valid.
     """
     paths = text[:-3] if text.endswith((":ro", ":rw")) else text
     source, colon, target = paths.partition(":")

@@ -1,5 +1,5 @@
-"""Job affinity: conditions that place a job near to jobs with a label, apart from them, or spread over
-domains with them.
+"""Job affinity: conditions that place a job near jobs with a label, away from them, or over a fixed number of
+domains together with them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def parse_job_term(text: str, domains: Optional[int]) -> JobTerm:
 
 
 def job_affinity_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Return the errors in the labels and the job affinity of a JobSpec, each as (field name, sentence for
+    """Validate the labels and the job affinity of a JobSpec. Yield each mistake as (field name, sentence for
     users).
     """
     if len(spec.labels) > MAX_LABELS:

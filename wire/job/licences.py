@@ -22,7 +22,7 @@ def parse_licence(text: str) -> tuple[str, int]:
 
 
 def licence_problems(licences: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Return the errors in the licences of a JobSpec, each as (field name, sentence for users)."""
+    """Validate the licences of a JobSpec. Yield each mistake as (field name, sentence for users)."""
     if len(licences) > MAX_LICENCES:
         yield "licences", f"must be at most {MAX_LICENCES} kinds"
         return

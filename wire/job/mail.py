@@ -11,7 +11,7 @@ MAIL_TYPES = (
     *("BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "STAGE_OUT", "ARRAY_TASKS"),
     *("TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50"),
 )
-"""The events with the names of Slurm's option --mail-type."""
+"""The events that users may choose, by the names that Slurm's option --mail-type gives them."""
 ALL_TYPES = ("BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "STAGE_OUT")
 """The events for which the word ALL stands, as in Slurm."""
 _LONGEST_ADDRESS = 320
@@ -35,7 +35,7 @@ def mail_types(text: str) -> tuple[str, ...]:
 
 
 def mail_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Return the errors in the mail settings of a JobSpec, each as (field name, sentence for users)."""
+    """Validate the mail settings of a JobSpec. Yield each mistake as (field name, sentence for users)."""
     if len(spec.mail_user) > _LONGEST_ADDRESS or not spec.mail_user.isprintable():
         yield "mail_user", f"must be printable and at most {_LONGEST_ADDRESS} characters"
     wrong = [each for each in spec.mail_types if each not in MAIL_TYPES]

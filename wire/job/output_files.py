@@ -27,7 +27,7 @@ _LONGEST = 4_096
 
 
 def output_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Return the errors in the output files of a JobSpec, each as (field name, sentence for users)."""
+    """Validate the output files of a JobSpec. Yield each mistake as (field name, sentence for users)."""
     for where, text in (("output", spec.output), ("error", spec.error)):
         if len(text) > _LONGEST:
             yield where, f"must be at most {_LONGEST:,} characters"

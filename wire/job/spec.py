@@ -31,21 +31,22 @@ class JobSpec:
     - `gpus` is the total over all nodes: a whole number, or a part of one GPU such as 0.25. Without `nodes`
       the job gets the fewest nodes that have enough GPUs.
     - Fields named `…_at` are seconds since 1970. `start_within_s` counts from the first moment at which the
-      job was allowed to start. Of the dependencies listed in `after`, at least the number `after_count` must
-      be met; None means that all of them must be met.
+      job was allowed to start. At least `after_count` of the dependencies in `after` must be met; None means
+      that all must be met.
     - `output` and `error` are files relative to `workdir`, with the patterns of output_files.py. `open_mode`
       is append, truncate or empty; empty truncates in the first attempt and appends in later attempts. With
       `merge_output` stdout and stderr go to one log, in the order in which they are written.
     - With `time_min_s` the scheduler may give an attempt a shorter limit than `time_limit_s`, but at least
       this many seconds, if the job can then start earlier.
-    - With `checkpoint_every_s` a running job is asked to save at this interval. Of its checkpoints, the
-      newest ones that are together at most `checkpoint_mib` large are kept; the newest one always is. 0 means
-      no interval and no limit.
+    - With `checkpoint_every_s` a running job is asked to save a checkpoint at this interval. Old checkpoints
+      are deleted until the others have at most `checkpoint_mib` MiB together; the newest checkpoint is always
+      kept. 0 means no interval and no limit.
     - A `batch` command runs once, on the first node. It may start programs on the other nodes of the job.
     - `profile` is the name of a scheduler profile that accepts the job. None means the first profile that
       accepts the job.
     - Mail about the events `mail_types` goes to `mail_user`; empty means the user of the job.
-    - `comment` has no effect. `lease_s` is not set by users: the controller records the job's lease in it.
+    - `comment` has no effect. Users do not set `lease_s`: the controller records the job's lease in this
+      field.
     """
 
     command: tuple[str, ...]
@@ -120,8 +121,8 @@ class JobSpec:
 
     @property
     def saves(self) -> bool:
-        """Return whether the job can save its state before it is stopped: it has a checkpoint signal or
-        command.
+        """Return whether the job can save its state before it is stopped, because it has a checkpoint signal
+        or a checkpoint command.
         """
         return bool(self.checkpoint_command or self.checkpoint_signal)
 
@@ -144,8 +145,8 @@ def with_values(spec: JobSpec, values: Mapping[str, object]) -> JobSpec:
 
 def qos_class(spec: JobSpec) -> str:
     """Return the QoS class of a job, as in Kubernetes. A guaranteed job gets the CPU and memory that it
-    requests. A burstable job may also use more while more is free. A best-effort job gets only what no other
-    job uses.
+    requests. A burstable job may also use more CPU and memory while they are free. A best-effort job gets
+    only CPU and memory that no other job uses.
     """
     if spec.best_effort:
         return "best-effort"
@@ -155,7 +156,7 @@ def qos_class(spec: JobSpec) -> str:
 
 
 Problems = Iterator[tuple[str, str]]
-"""Errors in a JobSpec, each as (field name, sentence for users)."""
+"""Mistakes in a JobSpec, each as (field name, sentence for users)."""
 
 _SeldomCheck = tuple[frozenset[str], Callable[[JobSpec], object], object, Callable[[JobSpec], Problems]]
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -165,11 +166,12 @@ MAX_COMMAND = 128 * 1024
 
 
 def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
-    """Return the errors in a JobSpec that can be found without the state of the cluster, each as (field
-    name, sentence for users).
+    """Validate a JobSpec without the state of the cluster. Return each mistake as (field name, sentence for
+    users).
     """
     found = list(_usual_problems(spec))
-    # Check other fields only if the job sets one of them. This saves time for most jobs.
+    # Check the other fields only if the job sets one of them, because most jobs set none and a submit must be
+    # fast.
     checks = _OFTEN_CHECKS if _RARE_FIELDS(spec) == _RARE_DEFAULTS else _SELDOM_CHECKS
     for _, values, default, check in checks:
         if values(spec) != default:
@@ -178,7 +180,7 @@ def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
 
 
 def _usual_problems(spec: JobSpec) -> Problems:
-    """Yield the errors in the fields of a JobSpec that most jobs set."""
+    """Validate the fields of a JobSpec that most jobs set. Yield each mistake."""
     if not spec.command or not spec.command[0]:
         yield "command", _PROGRAM
     if sum(map(len, spec.command)) > MAX_COMMAND:
@@ -384,13 +386,13 @@ _SELDOM_CHECKS = (
     _if_set("health", health_problems),
     _if_set("gang", gang_problems),
 )
-"""The checks of the fields that few jobs set, in the order in which their errors are reported. A check finds
-no error if all its fields have their default values.
+"""The checks of the fields that few jobs set, in the order in which mistakes are reported. A check finds no
+mistake if all fields that it reads have their default values.
 """
 _OFTEN_SET = frozenset(("workdir", "env", "output", "error", "umask"))
 """The fields that `corral submit` sets for most jobs."""
 _OFTEN_CHECKS = tuple(each for each in _SELDOM_CHECKS if each[0] & _OFTEN_SET)
-"""All checks that a job needs whose other fields have their default values."""
+"""The checks that are enough for a job that sets only the fields in _OFTEN_SET."""
 _RARE_FIELDS = attrgetter(
     *sorted(frozenset().union(*(each[0] for each in _SELDOM_CHECKS if each not in _OFTEN_CHECKS)))
 )

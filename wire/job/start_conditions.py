@@ -17,28 +17,30 @@ LONGEST_S = 10 * 365 * 86_400.0
 MAX_RESTARTS = 1_000
 HEALTHY_RUN_S = 600.0
 HEALTHY_RUN_DELAYS = 10
-"""An attempt was healthy if it ran at least HEALTHY_RUN_S seconds, and at least HEALTHY_RUN_DELAYS times the
-restart delay before it. The next restart delay is then `delay_s` again.
+"""An attempt counts as healthy if it ran at least HEALTHY_RUN_S seconds, and at least HEALTHY_RUN_DELAYS
+times as long as the restart delay before it. After a healthy attempt, the restart delay is `delay_s` again.
 """
 MAX_CODES = 64
 MAX_AFTER = 1_000
 RELAXABLE = ("affinity", "gpu_models", "nodes", "selector")
-"""The fields of a JobSpec whose conditions --relax may drop."""
+"""The fields of a JobSpec whose conditions the option --relax may drop."""
 _LABEL = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?")
 
 
 class RestartWhen(str, enum.Enum):
-    """After which ends of an attempt a job is restarted."""
+    """The ends of an attempt after which a job is restarted."""
 
     NEVER = "never"
     ON_HARDWARE = "on-hardware"
-    """Restart only if hardware ended the job: a GPU was lost or failed, and the job itself made no error."""
+    """Restart the job only if hardware ended it: a GPU was lost or failed, and the program of the job did not
+    fail.
+    """
     ON_FAILURE = "on-failure"
     ALWAYS = "always"
 
 
 class OnNodeLost(str, enum.Enum):
-    """What happens to a running job whose node no longer reports."""
+    """What Corral does with a running job whose node no longer reports."""
 
     WAIT = "wait"
     """The job stays on the node until the node reports its state."""
@@ -50,12 +52,12 @@ class OnNodeLost(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Restart:
-    """How often a job is restarted, and how many seconds it waits before each restart.
+    """How often a job is restarted, and how many seconds the job waits before each restart.
 
     The first wait is `delay_s` seconds. Each further wait is twice as long, up to `delay_most_s`. After an
     attempt that ran long enough to count as healthy (`healthy_run_s`), the wait is `delay_s` again; the
     number of restarts is not reset. If `codes` is set, only these exit codes (128 + n for signal n) cause a
-    restart. The loss of a node always causes one.
+    restart. The loss of a node always causes a restart.
     """
 
     when: RestartWhen = RestartWhen.ON_HARDWARE
@@ -82,9 +84,7 @@ DEFAULT_RESTART = Restart()
 
 
 class Until(str, enum.Enum):
-    """What must have happened to a job, or to all jobs of an array, before a job that depends on it may
-    start.
-    """
+    """The state that a job, or all jobs of an array, must have reached before a dependent job may start."""
 
     STARTED = "started"
     OK = "ok"
@@ -109,7 +109,7 @@ class Dependency:
 
 
 def condition_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Return the errors in start conditions, dependencies and restarts, each as (field name, sentence for
+    """Validate start conditions, dependencies and restarts. Yield each mistake as (field name, sentence for
     users).
     """
     for where, moment in (("begin_at", spec.begin_at), ("deadline_at", spec.deadline_at)):

@@ -1,4 +1,4 @@
-"""Steps of jobs: what one srun has run in a job, and how it ended."""
+"""Steps of jobs. A step is the tasks that one srun starts in a job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Optional
 from wire.dataclass import dataclass
 
 MAX_STEPS = 1_000
-"""The most steps of one attempt that are recorded. Further steps run, but no command shows them."""
+"""The most steps of one attempt that are recorded. Further steps run, but are not recorded."""
 MAX_TEXT = 400
 """The most characters in the name of a step, and in the list of its nodes."""
 
@@ -16,12 +16,12 @@ MAX_TEXT = 400
 class Step:
     """One step of an attempt: the tasks that one srun has started.
 
-    `number` is -1 until the agent has given the step a number. `nodes` is a list such as gpu[01-04], and
-    `node_count` the number of nodes in it. `code` and `signal` are the highest exit code and signal of the
-    tasks; `cancelled_by` is the user that cancelled the step with scancel. `cpu_s` is the CPU time of all
-    tasks. `max_rss_kib` is the peak memory of the largest process; the task `max_rss_task` on the node
-    `max_rss_node` has had this process. `host` and `pid` say where srun runs, and `pid_ticks` when it
-    started.
+    `number` is -1 until the agent has given the step a number. `nodes` is a host list such as gpu[01-04] of
+    `node_count` nodes. `code` and `signal` are the highest exit code and signal of the tasks. `cancelled_by`
+    is the user that cancelled the step with scancel. `cpu_s` is the CPU time of all tasks. `max_rss_kib` is
+    the peak memory of the largest process, which belonged to the task `max_rss_task` on the node
+    `max_rss_node`. The process srun runs on `host` with the number `pid`, and started `pid_ticks` clock ticks
+    after the boot.
     """
 
     number: int = -1

@@ -37,15 +37,17 @@ class TaskView:
     cancelled: int = 0
     after: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
-    """The labels of its jobs, such as 12, or 12_[0-9] for elements of array 12. Old labels may be missing."""
+    """The labels of the jobs of the task, such as 12, or 12_[0-9] for elements of array 12. Labels of old
+    jobs may be missing.
+    """
 
 
 @dataclass(frozen=True)
 class WorkloadView:
-    """A workload, with the sum of the numbers of its tasks.
+    """A workload, with the number of its jobs in each state, summed over its tasks.
 
-    `state` is QUEUED before its first job has started, then RUNNING until its last job has ended. After that
-    it is FAILED if a job has failed, otherwise CANCELLED if a job was cancelled, otherwise COMPLETED.
+    `state` is QUEUED until the first job starts, then RUNNING until the last job has ended. After that,
+    `state` is FAILED if a job has failed, otherwise CANCELLED if a job was cancelled, otherwise COMPLETED.
     """
 
     id: int
@@ -65,7 +67,9 @@ class WorkloadView:
     retries: int = 0
     ended_at: Optional[float] = None
     ends_at: Optional[float] = None
-    """The expected end of its last job, from a forecast with predicted run times; None if it is not known."""
+    """The expected end of the last job of the workload, from a forecast with predicted run times. None if
+    this end is not known.
+    """
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,8 @@ class WorkloadAnswer:
 
 @dataclass(frozen=True)
 class WorkloadRetry:
-    """An order to run failed jobs of a workload again, and the jobs that were cancelled because of them. With
-    `cancelled`, jobs that users have cancelled run again, too.
+    """An order to run failed jobs of a workload again, and jobs that were cancelled because others failed.
+    With `cancelled`, jobs that users have cancelled also run again.
     """
 
     cancelled: bool = False
@@ -95,12 +99,14 @@ class WorkloadRetry:
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """A job that a submit of a workload would queue, with its defaults. `index` is its place in its task."""
+    """A job that a submit of a workload would queue, with default values filled in. `index` is the index of
+    the job in its task.
+    """
 
     task: str
     index: Optional[int]
     after: tuple[str, ...]
-    """The tasks for which the job waits."""
+    """The names of the tasks for which the job waits."""
     spec: JobSpec
 
 

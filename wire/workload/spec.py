@@ -26,7 +26,7 @@ _FIXED = frozenset(("array", "after", "after_count", "by_default", "hold", "leas
 
 
 class OnFailure(str, enum.Enum):
-    """What happens to the waiting jobs of a workload when one of its jobs has failed."""
+    """What Corral does with the waiting jobs of a workload when one of its jobs has failed."""
 
     CONTINUE = "continue"
     """The other jobs run, except those that depend on the failed job."""
@@ -63,7 +63,7 @@ class WorkloadTask:
 
     @property
     def size(self) -> int:
-        """The number of jobs of the task."""
+        """Return the number of jobs of the task."""
         return len(self.elements) or 1
 
 
@@ -115,8 +115,8 @@ def _values(changes: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def in_order(tasks: tuple[WorkloadTask, ...]) -> list[WorkloadTask]:
-    """Return the tasks so that each comes after the tasks on which it depends, otherwise in the given order.
-    Tasks that depend on each other in a cycle are left out.
+    """Return the tasks in an order in which each task comes after the tasks on which it depends. Apart from
+    this, the given order is kept. Tasks that depend on each other in a cycle are left out.
     """
     placed: dict[str, WorkloadTask] = {}
     left = list(tasks)
@@ -130,7 +130,7 @@ def in_order(tasks: tuple[WorkloadTask, ...]) -> list[WorkloadTask]:
 
 
 def workload_problems(spec: WorkloadSpec) -> Iterator[tuple[str, str]]:
-    """Yield the errors in a WorkloadSpec other than those in the specs of its jobs, each as (field,
+    """Validate a WorkloadSpec, but not the specs of its jobs. Yield each mistake as (field name,
     sentence).
     """
     if len(spec.name) > 200 or not is_storable(spec.name):
