@@ -40,9 +40,9 @@ class SendToNodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartAttempt:
-    """Send the start order of an attempt to the agent of each of its nodes. The orders are made only when
-    they are sent. The job may have changed by then, so `members`, `spec`, `attempt`, `checkpoint` and `short`
-    keep the values that the job had at its placement.
+    """Send the start order of an attempt to the agent of each of its nodes. The orders are made when they are
+    sent, some time after the placement. The job may have changed by then. Therefore `members`, `spec`,
+    `attempt`, `checkpoint` and `short` keep the job's values at its placement.
     """
 
     job: Job
@@ -51,7 +51,7 @@ class StartAttempt:
     attempt: int
     checkpoint: Checkpoint | None
     addresses: Callable[[Job], dict[str, str]]
-    """Returns the network address of each node of the job."""
+    """Returns the network address of each node of the job, by node name."""
     short: ShortLimit | None = None
 
     @property
@@ -60,8 +60,8 @@ class StartAttempt:
         return self.spec.time_limit_s if self.short is None else self.short.limit_s
 
     def orders(self) -> Iterator[SendToNode]:
-        # Make the frames from a copy of the job, because the job may have been edited or placed again since
-        # its placement.
+        # Copy the job before making the frames, because the job may have been edited or placed again since
+        # this placement.
         job = copy(self.job)
         job.members, job.spec, job.attempt = self.members, self.spec, self.attempt
         job.checkpoint, job.short = self.checkpoint, self.short

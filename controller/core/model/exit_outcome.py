@@ -38,8 +38,8 @@ def was_preempted(job: Job) -> bool:
 
 
 def continues_without_failed(job: Job) -> bool:
-    """Return whether the gang goes on running without its failed members. True if `on_failure` of the job is
-    "continue" and enough members can still succeed.
+    """Return whether the gang continues to run without its failed members. This needs `on_failure` =
+    "continue", and enough members that can still succeed.
     """
     gang = job.spec.gang
     if gang.on_failure is not MemberFailure.CONTINUE:
@@ -59,14 +59,13 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     1. The job was stopped because its health checks failed: FAILED.
     2. All members succeeded, or enough of them with on_failure = "continue": COMPLETED, even if a stop was
        ordered.
-    3. Otherwise the exit code, signal and reason of the job are those of the member that failed first.
-       Members that were stopped because another member had failed are considered only if there is no other
-       failed member.
+    3. Otherwise the exit code, signal and reason of the job are those of the member that failed first. A
+       member that was stopped because another one had failed counts only if no other member has failed.
     """
     failed = [member for member in job.members.values() if member.failed]
     if job.stopping is Reason.UNHEALTHY:
-        # If all members exited with code 0 after the stop order, `failed` is empty. The job has failed all
-        # the same, so take the first of all members.
+        # `failed` is empty if all members exited with code 0 after the stop order. The job has still failed,
+        # so use the first of all members.
         first = min(failed or job.members.values(), key=_blame)
         detail = f"unhealthy: {job.stopped_by}"
         return JobEnded(job.id, now, JobState.FAILED, Reason.UNHEALTHY, detail, first.code, first.signal)
@@ -103,8 +102,8 @@ def outcome_of(job: Job, now: float) -> JobEnded:
 
 
 def _blame(member: Member) -> tuple[bool, float]:
-    """Return a sort key of a failed gang member. The lowest key is the member whose failure counts for the
-    job: the one that ended first, but members that were stopped because another one failed come last.
+    """Return the sort key of a failed gang member. The member with the lowest key decides the outcome of the
+    job: the one that ended first. Members that were stopped because another member had failed come last.
     """
     return member.why == "member_failed", member.ended_at or 0.0
 

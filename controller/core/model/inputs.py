@@ -47,9 +47,9 @@ class GpuInput(Input):
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The user that submits, edits, holds or releases a job. The rights of the user decide how much a job may
-    ask for (ceilings), which projects it may use, and whether it may be released. An admin has `operator` and
-    `admin` True.
+    """The user that sends a command: a submit, an edit, a hold or a release. The rights of the user decide
+    how much a job may request (ceilings), which projects it may use, and whether it may be released. For an
+    admin, both `operator` and `admin` are True.
     """
 
     user: str
@@ -67,8 +67,8 @@ class Submit(Input):
     user: str
     key: str = ""
     known: Mapping[str, JobState] = field(default_factory=dict)
-    """The final state, by label, of each job named in a dependency that is only in the store and no longer in
-    memory.
+    """The final states, by job label, of jobs that the submit names in dependencies. It lists only ended jobs
+    that are no longer in memory; the sender of the input read them from the store.
     """
     asker: Requester | None = None
     """The user that sends the submit; None in a simulation, in which everything is allowed."""
@@ -95,8 +95,8 @@ class CancelWorkload(Input):
 
 @dataclass(frozen=True, slots=True)
 class RetryWorkload(Input):
-    """Queue new jobs in place of the jobs of a workload that have failed, and of those that were cancelled
-    because of them. With `cancelled` also in place of jobs that users have cancelled.
+    """Queue new jobs that replace jobs of a workload: those that have failed, and those that were cancelled
+    because another job had failed. With `cancelled`, also replace jobs that users have cancelled.
     """
 
     workload: int
@@ -119,7 +119,9 @@ class Edit(JobCommand):
     asker: Requester | None = None
     """`known` and `asker` have the same meaning as in Submit."""
     delays_nobody: bool = False
-    """True: a forecast shows that a longer time limit of the running job delays no promised start."""
+    """True: a forecast shows that a longer time limit of the running job delays no planned start of another
+    job.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +148,8 @@ class Requeue(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Preempt(JobCommand):
-    """Preempt a running job and queue it again at its former position. With `hold`, the job then does not
-    start until it is released.
+    """Preempt a running job. The job is queued again with its age, so it keeps its position in the queue.
+    With `hold`, the job does not start until it is released.
     """
 
     hold: bool = False
@@ -155,7 +157,9 @@ class Preempt(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class AddNode(Input):
-    """Add a node from the configuration, or a node that an operator adds with the address of its host."""
+    """Add a node. The node comes from the configuration, or from an operator who names the address of its
+    host.
+    """
 
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -200,8 +204,9 @@ class MarkNode(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Drain(NodeCommand):
-    """Drain a node: place no more jobs on it. With `empty_by` (a timed drain), jobs that end before that time
-    may still start, and jobs that would still run at that time are moved or ended.
+    """Drain a node: place no more jobs on it. In a timed drain, the node must be empty at the time
+    `empty_by`. Until then, jobs that end before `empty_by` may still start. Jobs that would still run at
+    `empty_by` are moved or ended.
     """
 
     why: str = ""
@@ -236,8 +241,8 @@ class UnsetQuota(Input):
 
 @dataclass(frozen=True, slots=True)
 class Reserve(Input):
-    """Reserve nodes for a time. With `anyway`, the reservation is made even if running jobs may still be on
-    the nodes at its start.
+    """Reserve nodes for a time. With `anyway`, make the reservation even if jobs may still run on the nodes
+    when it begins.
     """
 
     spec: ReservationSpec
@@ -247,8 +252,8 @@ class Reserve(Input):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance(Input):
-    """Carry out the rebalancing proposal with this name if it is still valid; without a name, carry out all
-    present proposals.
+    """Carry out the rebalancing proposal with the name `proposal` if it is still valid. Without a name, carry
+    out all present proposals.
     """
 
     by: str
@@ -280,8 +285,8 @@ class CancelReservation(Input):
 
 @dataclass(frozen=True, slots=True)
 class AgentSaidHello(Input):
-    """An agent has connected. The agent sent the hardware of its host, and the state of all attempts that it
-    still has.
+    """An agent has connected. Its hello message contains the hardware of its host, and the state of all
+    attempts in its records.
     """
 
     node: str
@@ -298,8 +303,8 @@ class AgentReported(Input):
 
 @dataclass(frozen=True, slots=True)
 class MembersReported(Input):
-    """Agents have reported the state of several members of one gang. Same effect as one AgentReported for
-    each member.
+    """Agents have reported the state of several members of one gang. The effect is the same as one
+    AgentReported input for each member.
     """
 
     job: int
@@ -309,7 +314,7 @@ class MembersReported(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpuReported(GpuInput):
-    """The health of a GPU as recorded in a journal. Only the replay of a journal sends this input."""
+    """The health of a GPU, taken from a journal entry. Only the replay of a journal sends this input."""
 
     health: GpuHealth
     why: str = ""
@@ -336,7 +341,7 @@ class GpuChecked(GpuInput):
     ok: bool
     why: str = ""
     lasts: bool = False
-    """True if the check failed only because the known cause still lasts, for example an off-queue process on
+    """True if the check failed because the known cause is still present, for example an off-queue process on
     the GPU.
     """
 
@@ -351,7 +356,7 @@ class GpuWasReset(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessSeen(GpuInput):
-    """An agent has found that a user runs a process outside of any job on a GPU."""
+    """An agent has found a process of a user on a GPU. The process belongs to no job."""
 
     user: str
     pid: int
@@ -360,7 +365,7 @@ class OffQueueProcessSeen(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessGone(GpuInput):
-    """The user has no more processes on this GPU outside of jobs."""
+    """The user has no more processes outside of jobs on this GPU."""
 
     user: str
 
@@ -419,7 +424,7 @@ class GpusBusy(Input):
 
 @dataclass(frozen=True, slots=True)
 class DataFound(Input):
-    """A path in the file system for which jobs wait (a dependency) now exists."""
+    """A path in the file system now exists. Jobs that depend on the path can start."""
 
     path: str
 
@@ -445,8 +450,8 @@ class NoteStart(Input):
 
 @dataclass(frozen=True, slots=True)
 class NoteLongWait(Input):
-    """Record that a job has waited much longer than usual, unless this is already recorded. `usual_s` is the
-    median wait, in seconds, of jobs in the same queue with a similar number of GPUs.
+    """Record that a job has waited much longer than usual. Do nothing if this is already recorded. `usual_s`
+    is the median wait in seconds of jobs in the same queue with a similar number of GPUs.
     """
 
     job: int
@@ -455,8 +460,10 @@ class NoteLongWait(Input):
 
 @dataclass(frozen=True, slots=True)
 class WarnOfLimit(Input):
-    """The owner of a job was warned, in a journal that is now replayed, that the time limit will end it, or
-    with `window` that it may be preempted when its predicted run time is over.
+    """The owner of a job was warned of the job's end. Only the replay of a journal sends this input.
+
+    The time limit will end the job. With `window`, the job may instead be preempted when its predicted run
+    time is over.
     """
 
     job: int
@@ -466,7 +473,7 @@ class WarnOfLimit(Input):
 
 @dataclass(frozen=True, slots=True)
 class NodeSilent(Input):
-    """The controller has received no message from a node for `for_s` seconds."""
+    """The controller has received no message from a node for the last `for_s` seconds."""
 
     node: str
     for_s: float
@@ -479,8 +486,8 @@ class DeclareLost(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ControllerStarted(Input):
-    """The controller has started and loaded its state from the store. `nodes` are those that were connected
-    when the controller stopped. Now no agent is connected.
+    """The controller has started and loaded its state from the store. `nodes` are the nodes that were
+    connected when the controller stopped. No agent is connected yet.
     """
 
     nodes: tuple[str, ...]
@@ -501,8 +508,8 @@ class SetShare(Input):
 
 @dataclass(frozen=True, slots=True)
 class ApplyConfig(Input):
-    """Use another configuration. Without a pipeline (scheduling settings) the scheduling policy stays
-    unchanged.
+    """Use another configuration. `pipeline` has the new scheduling settings. With `pipeline` None, the
+    scheduling policy stays unchanged.
     """
 
     digest: str
@@ -523,9 +530,9 @@ class Tick(Input):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The input was accepted and carried out. `jobs` are the ids of the submitted or changed jobs. `notes`
-    are sentences for the user about changes that the controller made to the spec of a submit. `workload` is
-    the id of a submitted workload.
+    """The input was accepted and carried out. `jobs` has the ids of the submitted or changed jobs. `notes`
+    has sentences for the user: they tell which values of a submitted spec the controller has changed.
+    `workload` is the id of a submitted workload.
     """
 
     jobs: tuple[int, ...] = ()

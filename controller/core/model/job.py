@@ -57,14 +57,15 @@ class Member:
     cpu_s: float = 0.0
     max_rss_mib: int = 0
     fault: str = ""
-    """The fault of a GPU that the member holds; `own` is True if the member itself caused the fault."""
+    """The fault of a GPU that the member holds. `own` is True if the member's own program caused the fault.
+    """
     own: bool = False
     ready: bool = False
     """True once the member has reached the start barrier of its gang."""
     use: GpuUse | None = None
     leaving: bool = False
-    """True if the member was ordered to stop while the other members continue. With any exit code, its end is
-    no failure.
+    """True if the member was ordered to stop while the other members continue. Its end does not count as a
+    failure, whatever its exit code.
     """
     memory_mib: int = 0
     """The peak memory of all processes together, in MiB."""
@@ -106,7 +107,7 @@ class Move:
     done_at: float | None = None
     """The time from which the job ran on the new nodes; None: not yet."""
     undone: str = ""
-    """Why the job never ran on the new nodes; empty if it did or still may."""
+    """The reason why the job never ran on the new nodes. Empty if the job ran there or still can."""
 
     @property
     def under_way(self) -> bool:
@@ -147,7 +148,9 @@ class Job:
     operator_hold: str = ""
     """The operator that holds the job; empty if it is not held, or held by its user."""
     from_queue: tuple[str, ...] = ()
-    """The labels that the queue added to the job's selector; removed when the job changes its queue."""
+    """The node labels that the queue added to the job's node selector. They are removed when the job changes
+    its queue.
+    """
     wait: Wait = NEVER_WAITED
     profile: str = ""
     """The profile that places the job, or has placed it; empty on a cluster without profiles."""
@@ -156,7 +159,7 @@ class Job:
     unstarted: int = 0
     """The number of members that have neither started nor ended."""
     unended: int = 0
-    """The number of members that have not ended, which still hold their allocation."""
+    """The number of members that have not ended. These members still hold their allocations."""
     quality: int | None = None
     placed_at: float | None = None
     foreseen: tuple[StartEstimate, ...] = ()
@@ -164,7 +167,9 @@ class Job:
     predicted_s: float | None = None
     """The run time in seconds that was predicted when the job was placed."""
     planned_s: float | None = None
-    """Plans expect the end this many seconds after the start; None: after time limit and grace."""
+    """Scheduling plans expect the job to end this many seconds after its start. None: they expect it to end
+    after its time limit and grace.
+    """
     outlived: bool = False
     """True if the attempt has run longer than plans expected when it was placed."""
     charge: float = 0.0
@@ -183,13 +188,15 @@ class Job:
     checkpoint: Checkpoint | None = None
     """The newest checkpoint of any attempt; the next attempt receives its path."""
     claim: tuple[Allocation, ...] = ()
-    """The nomination of the job: the allocations that are kept for it until its victims have left them."""
+    """The nomination of the job: the allocations that are kept for it until other jobs have left them. None:
+    the job is not nominated.
+    """
     claim_quality: int = 0
     claim_from: tuple[Victim, ...] = ()
     """The victims of the job's nomination."""
     stop_by: float | None = None
-    """For a nominated job the time by which its victims have ended; for a job that is being preempted its
-    latest end.
+    """For a nominated job: the time by which its victims have ended. For a job that is being preempted: the
+    latest time of its end.
     """
     idle_since: float | None = None
     """The time since which all GPUs of the job are idle; None if they are not all idle."""
@@ -202,7 +209,7 @@ class Job:
     moves: tuple[Move, ...] = ()
     """All moves of the job to other nodes, the latest last."""
     replica: Replica | None = None
-    """The place of the job in its service; None for a job that was submitted."""
+    """The number of the job in its service; None for a job that a user submitted."""
     workload: int | None = None
     """The workload to which the job belongs; None for a job in no workload."""
     task: str = ""
@@ -212,11 +219,11 @@ class Job:
     limit_raised: bool = False
     """True if the time limit of the present attempt was extended after its start."""
     warned_end: float | None = None
-    """The end at the time limit of which the owner was warned last; None if there was no warning in this
+    """The end of the time limit of which the owner was warned last. None: no warning was sent in this
     attempt.
     """
     last: LastAttempt | None = None
-    """The end of the attempt before, if the job was queued again."""
+    """How the previous attempt ended; None if the job was never queued again."""
     healthy: bool | None = None
     """The last result of the attempt's health checks; None before the first result and without checks."""
 
@@ -232,16 +239,16 @@ class Job:
 
     @property
     def failure(self) -> str:
-        """The failure class of the attempt that has ended: that of the member that failed first. Members that
-        were stopped because another one had failed have none.
+        """The failure class of an ended attempt: the class of the member that failed first. A member that was
+        stopped because another member had failed has no failure class.
         """
         failed = [member for member in self.members.values() if member.failed and member.failure]
         return min(failed, key=lambda member: member.ended_at or 0.0).failure if failed else ""
 
     @property
     def ready(self) -> bool:
-        """True if the job is in the queue: its state is QUEUED, it is not held, no gate (such as a
-        dependency) is closed, and no nodes are kept for it (nomination).
+        """True if the job is in the queue. Its state is QUEUED, it is not held, no nodes are kept for it
+        (nomination), and no gate is closed. A closed gate is a reason to wait, such as a dependency.
         """
         return self.state is JobState.QUEUED and not self.held and not self.wait.gates and not self.claim
 
@@ -252,8 +259,9 @@ class Job:
 
     @property
     def ready_at(self) -> float:
-        """The time at which the job last entered the queue: when no hold and no gate (a reason to wait, such
-        as a dependency) kept it out any more. The submit time if nothing has kept it out.
+        """The time at which the job last entered the queue. From then on, no hold and no closed gate (a
+        reason to wait, such as a dependency) kept it out. If nothing ever kept the job out, this is its
+        submit time.
         """
         return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
 
@@ -280,15 +288,15 @@ class Job:
     def granted_priority(self) -> int:
         """The higher one of the requested and the inherited priority, without the points gained by waiting.
 
-        Jobs on which this job depends inherit this priority. While the job runs, this priority protects it
-        from preemption.
+        Jobs on which this job depends inherit this priority. While the job runs, only waiting jobs with a
+        higher priority can preempt it.
         """
         return max(self.spec.priority, self.wait.inherited)
 
     @property
     def latest_start(self) -> float:
-        """The latest time at which the job can start and still meet its deadline, if it runs for its whole
-        time limit. NEVER without a deadline.
+        """The latest time at which the job can start and still end before its deadline. The job is assumed to
+        run for its whole time limit. NEVER without a deadline.
         """
         deadline = self.spec.deadline_at
         return NEVER if deadline is None else deadline - (self.spec.time_limit_s or 0.0)
@@ -311,10 +319,10 @@ class Job:
 
     @property
     def expected_end(self) -> float:
-        """The time at which backfill and all other plans expect a placed or nominated job to end.
+        """The time at which backfill and all other scheduling plans expect a placed or nominated job to end.
 
-        1. The time limit begins when the processes start, which a slow prolog or image pull delays. Until all
-           members have started, the placement counts as the start.
+        1. The time limit begins when the processes of all members have started. Until then, the time of the
+           placement counts as the start. A slow prolog or image pull makes this difference large.
         2. After the limit the job may use its whole grace. No checkpoint is saved at the time limit.
         3. A job that is being preempted has ended at `stop_by` at the latest. This time includes its
            checkpoint and its grace.
@@ -328,9 +336,10 @@ class Job:
 
     @property
     def latest_end(self) -> float:
-        """The time at which a placed or nominated job has ended at the latest; NEVER without a time limit.
+        """The latest time at which a placed or nominated job ends; NEVER without a time limit.
 
-        Unlike `expected_end`, it uses neither a predicted run time nor `[jobs] default_time_limit_s`.
+        Unlike `expected_end`, this time does not depend on a predicted run time or on `[jobs]
+        default_time_limit_s`.
         """
         return self._end_after(self.span)
 
@@ -342,8 +351,8 @@ class Job:
 
     @property
     def unsaved_since(self) -> float:
-        """The time of the attempt's last checkpoint, or the start of the attempt if it has saved none. The
-        work since this time is lost if the attempt ends now.
+        """The time of the attempt's last checkpoint; without a checkpoint, the start of the attempt. If the
+        attempt ends now, the work since this time is lost.
         """
         since = self.started_at if self.started_at is not None else self.placed_at
         if since is None:
@@ -352,8 +361,8 @@ class Job:
 
     @property
     def staying(self) -> list[Member]:
-        """The members of the job that have not ended, without the members that were ordered to end because an
-        elastic job shrinks.
+        """The members of the job that have not ended and were not ordered to stop. An elastic job that
+        shrinks orders single members to stop.
         """
         return [member for member in self.members.values() if member.ended_at is None and not member.leaving]
 
@@ -379,8 +388,8 @@ class Job:
 
     @property
     def gpu_milli(self) -> int:
-        """The GPUs that the job holds, in thousandths of a GPU. Members that were ordered to end because an
-        elastic job shrinks are not counted.
+        """The number of GPUs that the job holds, in thousandths of a GPU. Members that an elastic job gives
+        up (they were ordered to stop) are not counted.
         """
         return sum(
             gpu.milli

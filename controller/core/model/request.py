@@ -1,6 +1,6 @@
 """Resource requests: the part of a job's spec that decides on which nodes the job can run.
 
-Jobs with equal requests form one class: placement results for one of them are valid for all.
+Jobs with equal requests form one class. A node that can run one job of a class can run all of them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Hashed:
 @dataclass(frozen=True, slots=True)
 class PerNodeRequest(_Hashed):
     """The resources that a job requests on one node, and its constraints on the node. `gpus` is a number of
-    whole GPUs. A job that requests a part of one GPU has `share` thousandths instead.
+    whole GPUs. A job that requests a part of one GPU has `gpus` 0; `share` is the part in thousandths.
     """
 
     __hash__ = _Hashed.__hash__
@@ -71,13 +71,13 @@ class PerNodeRequest(_Hashed):
     contained: bool = False
     """True: the job runs in a container image, so the node needs a container runtime."""
     user: str = ""
-    """The job's user if the request is `social`; otherwise empty. Anti-affinity excludes only jobs of the
-    same user.
+    """The user of the job if the request is `social`; otherwise empty. It is needed because anti-affinity
+    excludes only jobs of the same user.
     """
 
     social: bool = field(init=False, repr=False, compare=False)
-    """True if the request has job labels or job affinity, so that the nodes that the job may use depend on
-    other jobs.
+    """True if the request has job labels or job affinity. The nodes that the job may use then depend on which
+    other jobs run on them.
     """
     wants_gpus: bool = field(init=False, repr=False, compare=False)
     """True if the request asks for whole GPUs, a part of a GPU, or GPU memory."""
@@ -113,12 +113,13 @@ class ResourceRequest(_Hashed):
     nodes: int | None = 1
     topology: Topology | None = None
     least: int | None = None
-    """The least number of nodes with which the job may start; None if it needs all of them."""
+    """The least number of nodes with which the job may start. None: the job needs the full number of nodes.
+    """
     licences: LicenceCounts = ()
     """The licences that the whole job requests."""
     beyond: tuple[int, int] = (0, 0)
-    """How much the CPU and memory limits are above the requests on each node, in 1/1000 CPU and MiB. Quotas
-    count these amounts too.
+    """How far the limits on each node are above the requests: CPU in 1/1000 CPU, memory in MiB. Quotas also
+    count these amounts.
     """
 
     one_model: bool = False
@@ -136,8 +137,8 @@ class ResourceRequest(_Hashed):
 
 
 def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
-    """Return the spec without the constraints named in its `relax`. Node labels that the queue of the job
-    requires are kept; `from_queue` has the keys of these labels.
+    """Return the spec without the constraints that it names in `relax`. Keep the node labels that the job's
+    queue requires; `from_queue` has the keys of these labels.
     """
     plain: dict[str, Any] = {name: getattr(EMPTY_SPEC, name) for name in spec.relax}
     if "selector" in plain:
@@ -146,12 +147,12 @@ def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
 
 
 def request_of(spec: JobSpec, user: str = "") -> ResourceRequest:
-    """Return the resource request of a spec of this user. Equal requests are one object, so that they are
+    """Return the resource request of a spec of this user. Equal requests are one object, so that they can be
     compared quickly.
     """
     if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:
-        # Most jobs have no constraints. Their request depends only on amounts of resources, so use only these
-        # amounts as the key of the cache.
+        # Most jobs have no constraints. Their request depends only on amounts of resources, so these amounts
+        # alone are the key of the cache.
         return _ask_for(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.nodes)
     return _ask_of(spec, user)
 

@@ -1,5 +1,5 @@
-"""The database rows that one commit writes: journal entries, and the jobs, nodes and notes that the events
-changed. A note is a row for any other stored state.
+"""The database rows that one commit writes. These are journal entries, and the rows of the jobs, nodes and
+notes that the events changed. A note is a row for any other stored state, such as a quota.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One event in the journal. `body` is JSON; `seq` is the number of the entry, which grows by one."""
+    """One event in the journal. `body` is the event as JSON. `seq` is the number of the entry; each entry has
+    the next number.
+    """
 
     seq: int
     at: float
@@ -63,9 +65,10 @@ class NoteRow:
 class UsageRow:
     """The resources that one attempt used on one node, written once when the attempt has ended.
 
-    `measured_s` is the number of GPU-seconds with a known utilisation; `busy_s` is the part of them in which
-    the GPU was busy. `cpu_s` is the CPU time that was used, `cpu_held_s` that was allocated (CPUs times
-    seconds). `memory_held_s` is the allocated memory in MiB times seconds, `memory_mib` the peak memory.
+    `measured_s` is the number of GPU-seconds with a known utilisation. `busy_s` is the number of GPU-seconds
+    in which the GPU was busy. `cpu_s` is the used CPU time, and `cpu_held_s` the allocated CPU time (CPUs
+    times seconds). `memory_held_s` is the allocated memory in MiB times seconds, `memory_mib` the peak
+    memory.
     """
 
     job: int

@@ -11,20 +11,25 @@ from wire.codec import dumps, encode
 from wire.job.spec import JobSpec
 
 LABEL = "service"
-"""The job label with the name of the service. Replicas are spread over nodes by this label."""
+"""The key of the job label that has the service's name as its value. Replicas are spread over nodes by this
+label.
+"""
 
 MOVE_BEFORE_S = 1_800.0
-"""Replicas leave a node this many seconds before a reservation of the node for others begins."""
+"""Before another job's reservation of a node begins, replicas leave the node. This is the lead time in
+seconds.
+"""
 
 _PLAIN = JobSpec(command=())
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service of scheduler.toml: `replicas` jobs with the spec `spec` run at all times.
+    """A service of scheduler.toml. The controller keeps `replicas` jobs with the spec `spec` running at all
+    times.
 
-    While replicas are restarted one after the other, at most `max_unavailable` of them may be unready. A
-    replica without a health check is ready when it has run for `ready_after_s` seconds.
+    A restart of the service replaces its replicas (jobs) in turn. At most `max_unavailable` of them may be
+    unready at a time. A replica without a health check is ready when it has run for `ready_after_s` seconds.
     """
 
     name: str
@@ -58,10 +63,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """The number and the settings of a job that is a replica of a service. `revision` is a hash of the
-    settings.
+    """One job of a service (a replica): its number, and a hash of its settings (`revision`).
 
-    `replaces` is the id of the running job that ends when this job is ready; None if there is none.
+    `replaces` is the id of the older replica that ends when this job is ready. It is None if there is no
+    older one.
     """
 
     service: str
@@ -72,11 +77,11 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ServiceOrders:
-    """The orders of operators for one service: the number of ordered restarts, and the ordered number of
-    replicas (`scaled`).
+    """The orders of operators for one service. They are the number of ordered restarts, and the ordered
+    number of replicas (`scaled`).
 
     `scaled` is None if the number in scheduler.toml applies. `declared` was the number in scheduler.toml when
-    `scaled` was ordered. When the number in scheduler.toml changes, `scaled` no longer applies.
+    `scaled` was ordered. When scheduler.toml is changed to another number, `scaled` no longer applies.
     """
 
     restarts: int = 0

@@ -1,5 +1,5 @@
-"""Estimated starts of jobs. An estimate is stored with its job and compared with the job's start. The errors
-give the ranges of later estimates.
+"""Estimated starts of jobs. Each estimate is stored with its job and compared with the real start of the job.
+The differences (errors) determine the ranges of later estimates.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 PROMISE, LATEST, LIKELY = "promise", "latest", "likely"
-"""The kinds of estimates: the reserved start of the first waiting job, the latest start if all running jobs
-use their whole time limit, and the likely start.
+"""The kinds of estimates. PROMISE: the reserved start of the first waiting job. LATEST: the start if all
+running jobs use their whole time limit. LIKELY: the most likely start.
 """
 MAX_ESTIMATES = 8
 """At most this many estimates are recorded for one job."""
@@ -21,7 +21,7 @@ MAX_ERRORS = 100
 MIN_ERRORS = 10
 """A range is calculated from at least this many errors."""
 TAIL_FRACTION = 0.1
-"""The fraction of the errors that lies below the range, and also the fraction above it."""
+"""The fraction of the errors that lies below the range. The same fraction lies above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,14 @@ class StartScore:
     count: int = 0
     ahead_s: float = 0.0
     bias_s: float = 0.0
-    """The sum of start minus estimate. Above 0, jobs start later than estimated."""
+    """The sum of (start - estimate) in seconds. If the sum is positive, jobs start later than estimated on
+    average.
+    """
     error_s: float = 0.0
     late: int = 0
     errors: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_ERRORS))
-    """The latest errors. Each error is divided by the time between the making of the estimate and the
-    estimated start.
+    """The latest errors. Each error is divided by the length of its forecast (the time from the estimate to
+    the estimated start).
     """
 
     def add(self, estimate: StartEstimate, started_at: float) -> None:
@@ -63,8 +65,8 @@ class StartScore:
         self.errors.append(round(error / ahead, 4))
 
     def span(self, start: float, now: float) -> tuple[float, float] | None:
-        """Return (earliest, latest) start of a job with the estimated start `start`: the job starts in this
-        range with a probability of 80 %. The range comes from the errors of earlier estimates.
+        """Return the earliest and the latest start of a job with the estimated start `start`. The job starts
+        in this range with a probability of 80 %. The range comes from the errors of earlier estimates.
 
         Return None if fewer than MIN_ERRORS errors are known.
         """
@@ -87,8 +89,9 @@ def load_score(kept: Sequence[float]) -> StartScore:
 
 
 def should_record(known: Iterable[StartEstimate], kind: str, now: float) -> bool:
-    """Return whether to record another estimate of this kind for a job with the recorded estimates `known`.
-    False if the job has MAX_ESTIMATES, or had one of this kind in the last MIN_GAP_S seconds.
+    """Return whether to record another estimate of this kind for a job. `known` are the estimates that are
+    already recorded for it. Return False if there are MAX_ESTIMATES of them, or if one of this kind is
+    younger than MIN_GAP_S seconds.
     """
     known = list(known)
     again = (each for each in known if each.kind == kind)

@@ -14,17 +14,19 @@ from wire.job.output_files import expand_patterns, is_per_node
 from wire.job.spec import signal_name
 
 NO_INDEX = 4_294_967_294
-"""What the pattern %a gives for a job outside of an array, as in Slurm."""
+"""The text that replaces the pattern %a (array index) for a job outside of an array, as in Slurm."""
 
 HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
-"""The command on all nodes of a batch job except the first: it sleeps until the batch command has ended."""
+"""The command on all nodes of a batch job except the first. It sleeps until the batch script on the first
+node has ended.
+"""
 
 SLURM_CLUSTER = "corral"
-"""The name of the cluster in variables and outputs of Slurm's commands."""
+"""The name of the cluster for Slurm clients: in SLURM_* variables and in the output of Slurm's commands."""
 
 FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
-"""The rendezvous ports of gangs. The port depends on the job id, so that two gangs on one node rarely use the
-same port.
+"""The rendezvous ports of gangs (ports at which the members find each other). The port depends on the job id,
+so that two gangs on one node rarely use the same port.
 """
 
 
@@ -157,7 +159,8 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         made.update(_slurm_step_variables(nodes))
     if job.spec.gang.elastic or len(nodes) * job.spec.tasks_per_node > 1:
         made["MASTER_ADDR"] = addresses[first]
-        # Use another port for each attempt: the previous attempt may have failed because its port was in use.
+        # Use another port for each attempt, because the previous attempt may have failed when another process
+        # used its port.
         made["MASTER_PORT"] = str(FIRST_PORT + (job.id + (job.attempt - 1) * PORT_STEP) % PORTS)
     return made
 
@@ -178,8 +181,8 @@ def _slurm_array_variables(text: str) -> dict[str, str]:
 def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
     """Return the SLURM_* variables for a batch script, such as the number of tasks that it should start.
 
-    As in Slurm, the number of tasks is not set if the job has one task for each node by default. The client
-    puts the number into the job's own variables if the user has written it.
+    As in Slurm, the number of tasks is not set if the job has one task for each node by default. If the user
+    has set the number, the client has put it into the job's own variables.
     """
     each, tasks = job.spec.tasks_per_node, job.spec.tasks_per_node * nodes
     made = {
@@ -216,7 +219,8 @@ def _slurm_variables(job: Job, nodes: list[str]) -> dict[str, str]:
     listed, count = fold_hostlist(nodes), str(len(nodes))
     made = {
         "SLURM_CLUSTER_NAME": SLURM_CLUSTER,
-        # Commands of Slurm on the node, if there are any, must not read another cluster's configuration.
+        # Slurm's own commands may be installed on the node. Prevent them from reading another cluster's
+        # configuration.
         "SLURM_CONF": "/dev/null",
         "SLURM_JOB_ID": str(job.id),
         "SLURM_JOBID": str(job.id),
@@ -233,6 +237,7 @@ def _slurm_variables(job: Job, nodes: list[str]) -> dict[str, str]:
         "SLURM_WORKING_CLUSTER": SLURM_CLUSTER,
     }
     if job.attempt > 1:
-        # because scripts test whether this variable exists, to see whether they must resume
+        # Scripts test whether this variable exists, to see whether they must resume. Therefore set it only
+        # after a requeue.
         made["SLURM_RESTART_COUNT"] = str(job.attempt - 1)
     return {**made, "SLURM_SUBMIT_DIR": job.spec.workdir} if job.spec.workdir else made

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WARNING_PART = 0.1
-"""A warning comes at most this fraction of the time limit before the end."""
+"""A warning comes at most this fraction of the time limit before the end of the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShortLimit:
-    """A time limit in seconds that is shorter than the job requests. The scheduler gave it to the attempt, so
-    that the job could start earlier (`--time-min`). `why` names the reason.
+    """A time limit in seconds that is shorter than the job requests. With a shorter limit the job could start
+    earlier (`--time-min`). `why` names the reason.
     """
 
     limit_s: float
@@ -23,16 +23,19 @@ class TimeLimitRules:
     """The settings of [jobs] in scheduler.toml about the time limits of running jobs."""
 
     owners_may_extend: bool = True
-    """True: the owner of a running job may extend its limit if no promised start is delayed by it."""
+    """True: the owner of a running job may extend its limit if no planned start of another job is delayed."""
     warning_s: float = 600.0
     """The owner is warned this many seconds before the time limit ends a job; 0: no warning."""
     ends_backfilled: bool = False
-    """True: a job that runs longer than predicted may be preempted for a job that waited before it started
-    (preemption strategy `window`). The owner is warned before the predicted end, too.
+    """True: a backfilled job that runs longer than predicted may be preempted for a job that waited already
+    when it started. This is the preemption strategy `window`. The owner is then also warned before the
+    predicted end.
     """
 
     def lead_s(self, limit_s: float) -> float:
-        """Return how many seconds before the end a job with this time limit is warned of it."""
+        """Return how many seconds before the end of a job its owner is warned. `limit_s` is the job's time
+        limit in seconds.
+        """
         return min(self.warning_s, WARNING_PART * limit_s)
 
 

@@ -1,3 +1,3 @@
-"""The state of the cluster, the changes that events make to it, and the database rows in which it is
-stored.
+"""The state of the cluster. The package also has the changes that events make to the state, and the database
+rows that store it.
 """

@@ -3,8 +3,8 @@ that it does not have to read the whole journal.
 
 A row has columns for the fields by which the store searches, and a JSON body for all others. `JobFields` and
 `NodeFields` list the fields that have the same name in the JSON body and in Job or Node. These fields are
-copied by name, so a new field needs only one line there. It also needs a default, because older rows do not
-have the field.
+copied by name, so a new field needs only one line there. A new field also needs a default, because older rows
+do not have it.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class JobRecord(JobFields):
 
     members: tuple[Member, ...] = ()
     wait: Wait | None = None
-    """The closed gates of the job, and what has changed because it waits. None: the job was never kept out of
-    the queue.
+    """The closed gates of the job (reasons to wait) and the effects of its wait. None: no gate was ever
+    closed and the wait had no effect.
     """
     preemption: PreemptionRecord | None = None
     """The nomination and preemptions; None: all fields of PreemptionRecord have their defaults."""
@@ -107,19 +107,22 @@ class JobRecord(JobFields):
     operator_hold: str = ""
     """The operator that holds the job. Only the row of such a job has this field."""
     replica: Replica | None = None
-    """The place of the job in its service. Only the row of a replica has this field."""
+    """The number of the job in its service. Only the row of a service's job has this field."""
     workload: int | None = None
     task: str = ""
     """The workload of the job and its task there. Only the row of a job in a workload has these fields."""
     short: ShortLimit | None = None
     limit_raised: bool = False
-    """See Job. Only the row of a job with such a limit has `short` or `limit_raised`."""
+    """The same as in Job. The row has `short` only if the attempt has a shorter limit, and `limit_raised`
+    only if the limit was extended.
+    """
     warned_end: float | None = None
     outlived: bool = False
-    """See Job. Only the row of a job with a warning has `warned_end`, and only that of a job that has run
-    longer than planned has `outlived`."""
+    """The same as in Job. The row has `warned_end` only after a warning, and `outlived` only if the job has
+    run longer than planned.
+    """
     last: LastAttempt | None = None
-    """See Job. Only the row of a job that was queued again has this field."""
+    """The same as in Job. Only the row of a job that was queued again has this field."""
     healthy: bool | None = None
     """The result of the health checks. Only the row of a running job with a result has this field."""
 
@@ -171,14 +174,14 @@ _CONDITION_FIELDS = tuple(each.name for each in fields(GpuCondition))
 
 
 def job_row(job: Job, *, with_spec: bool) -> JobRow:
-    """Return the database row of a job. With with_spec=False the row has no spec, and the stored spec stays
-    unchanged; True is needed only if the job is new or was edited.
+    """Return the database row of a job. With `with_spec` False, the row has no spec, and the stored spec
+    stays unchanged. A new or edited job needs `with_spec` True.
     """
     return _job_row(job, dumps(encode(job.spec)) if with_spec else None)
 
 
 def _member_record(member: Member) -> dict[str, Any]:
-    """Return a member for the row. The fields that an earlier version did not have are left out if they are
+    """Return a member for the job's row. Fields that older versions do not know are left out if they are
     empty.
     """
     record: dict[str, Any] = _encode_member(member)
@@ -279,7 +282,8 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
     preemption = record.preemption or NO_PREEMPTION
     wait = record.wait or NEVER_WAITED
     if wait.doubted and spec.deadline_at is None:
-        # Clear `doubted`, because an older version kept it when an edit removed the deadline.
+        # Clear `doubted` if the job has no deadline. An older version kept the flag when an edit removed the
+        # deadline.
         wait = replace(wait, doubted=False)
     copied: dict[str, Any] = dict(zip(_JOB_FIELDS, _job_values(record), strict=True))
     job = Job(
@@ -403,7 +407,7 @@ def _restore_claims(state: State) -> None:
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
     for node in state.nodes.by_name.values():
-        # Use `by_name`, because reading `nodes.rows` would build the node table, which is not needed yet.
+        # Use `by_name` here. `nodes.rows` would build the node table, which is not needed yet.
         node.leaving.update(departing_jobs(state, node))
 
 
@@ -412,14 +416,14 @@ def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow],
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
     for event in events:
         if isinstance(event, PreemptionPlanned):
-            # Write the row of each victim, because the row names the jobs for which the victim is stopped. If
-            # the victim was being stopped already, no other event is about it.
+            # Also write the row of each victim, because it names the jobs for which the victim is stopped. If
+            # the victim was already being stopped, this batch has no other event about the victim.
             jobs.update(dict.fromkeys(victim.job for victim in event.victims))
     fresh = {event.job for event in events if isinstance(event, JobQueued | JobEdited)}
     names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))
     if any(isinstance(event, ConfigApplied) and event.overcommit is not None for event in events):
         names.update(dict.fromkeys(node.name for node in state.nodes))
-    specs: dict[int, str] = {}  # The elements of an array share one spec object, which is encoded only once.
+    specs: dict[int, str] = {}  # All elements of an array share one spec object. Encode it only once.
     rows = []
     for each in jobs:
         job, text = state.jobs[each], None

@@ -1,5 +1,5 @@
-"""Computes the sort keys of waiting jobs for order plugins under which queue positions change with time and
-usage.
+"""Computes the sort keys of waiting jobs. They are needed for order plugins under which positions in the
+queue change with time and usage.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 ABOVE_SHARE = 3
-"""A gang of a project above its share must have waited this many times as long to come first."""
+"""A gang of a project that has used more than its share comes first only after this many times the usual
+wait.
+"""
 
 
 def _order_view(state: State, now: float) -> OrderView:
@@ -37,7 +39,7 @@ def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
 
 def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
     """Return a function that computes the sort key of a queue entry at the time `now`. Return None if sort
-    keys do not change with time, so that the rank of the entries decides alone.
+    keys do not change with time. The fixed rank of the entries then decides alone.
     """
     moving, jobs, quotas = queue.moving, state.jobs, state.quotas
     overdue = overdue_gangs(state, queue, now)

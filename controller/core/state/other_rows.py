@@ -4,11 +4,11 @@ reservations.
 A note is one row (kind, name, JSON body). Each kind has one entry in `NOTE_KINDS`: the events that change
 notes of the kind, a function that makes a note, and a function that loads all notes of the kind.
 
-How the notes that changed are found
+How the changed notes are found
 1. For each event of a batch, `changed_notes` finds the notes that the event changes (`of_event`).
-2. Other notes change as a side effect of events. For example, the end of a job changes the known run times.
-   The objects for shares, estimates and off-queue usage keep sets of such notes. `changed_notes` also reads
-   these sets (`listed`).
+2. Some notes change as a side effect of events. For example, the end of a job changes the known run times.
+   The objects for shares, estimates and off-queue usage each keep a set of the notes that changed in this
+   way. `changed_notes` also reads these sets (`listed`).
 3. `clear_note_changes` empties these sets. Call it after the notes were put into the batch that is committed.
 """
 
@@ -68,30 +68,30 @@ Note = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoteKind:
-    """One kind of note: a database row that is neither a job nor a node. A key identifies a note within its
-    kind. The function `note` returns the name and the body of the note with this key.
+    """One kind of note. A note is a database row that is neither a job nor a node. A key identifies a note
+    within its kind. The function `note` returns the name and the body of the note with this key.
     """
 
     kind: str
     keys: Callable[[State], Iterable[Any]]
-    """The keys of all notes of the kind."""
+    """Yields the keys of all notes of the kind."""
     note: Callable[[State, Any], Note]
     load: Callable[[State, list[Note]], None]
     """Loads all stored notes of the kind into an empty state. The list may be empty."""
     of_event: Callable[[State, Any], Iterable[Any]] | None = None
-    """The keys of the notes that an event changes; called for events of the types in `events`."""
+    """Yields the keys of the notes that an event changes. Called only for events of the types in `events`."""
     events: tuple[type[Any], ...] = ()
     listed: Callable[[State], Iterable[Any]] | None = None
-    """The keys of the notes in the sets of changed notes, which the state keeps."""
+    """Yields the keys in the set of changed notes of this kind, which the state keeps."""
 
 
 def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
-    """Return the notes (database rows of quotas, shares and the like) that the events in `batch` changed,
-    with their contents after the events.
+    """Return the notes that the events in `batch` changed, with their contents after the events. Notes are
+    the database rows of quotas, shares and the like.
 
-    The state's sets of changed notes stay as they are; `clear_note_changes` empties them.
+    The state keeps sets of changed notes. This function does not empty them; `clear_note_changes` does.
 
-    Cost: one dictionary lookup per event, plus one row for each note that changed.
+    Cost: one dictionary lookup for each event, plus one row for each changed note.
     """
     keys: dict[NoteKind, dict[Any, None]] = {kind: {} for kind in NOTE_KINDS}
     for event in batch:
@@ -104,8 +104,8 @@ def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
 
 
 def clear_note_changes(state: State) -> None:
-    """Empty the sets of changed notes (database rows of quotas, shares and the like). Call it when these
-    notes are in the batch of rows that the next commit writes.
+    """Empty the state's sets of changed notes (database rows of quotas, shares and the like). Call it when
+    these notes are in the batch of rows that the next commit writes.
     """
     state.shares.without_row.clear()
     state.estimates.changed.clear()
@@ -118,8 +118,8 @@ def clear_note_changes(state: State) -> None:
 
 
 def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
-    """Return all notes: the database rows of quotas, shares, reservations and the like. With learned=False,
-    statistics of ended jobs (the kinds in LEARNED) are left out.
+    """Return all notes: the database rows of quotas, shares, reservations and the like. With `learned` False,
+    leave out the statistics of ended jobs (the kinds in LEARNED).
     """
     return [
         _row(kind, kind.note(state, key))
@@ -168,8 +168,8 @@ def _spent(state: State, key: TenantKey) -> Note:
 def _spent_by(state: State, event: AttemptExited | MembersExited) -> Iterator[TenantKey]:
     job = state.jobs[event.job]
     if job.spec.gpus or job.spec.gpu is not None:
-        # A job without GPUs changes no note, because these notes (database rows) have only the GPU time of
-        # tenants.
+        # A job without GPUs changes no note here, because these notes (database rows) contain only the GPU
+        # time of tenants.
         for account in state.accounts.tenants_of(job.user, job.spec):
             yield account.key
 
@@ -216,7 +216,7 @@ def _usage(state: State, path: SharePath) -> Note:
 
 def _has_usage(state: State, path: SharePath) -> bool:
     """Return whether the usage of the share has a database row. The root of the share tree (an empty path)
-    has a row only after the first use; every other share has one.
+    has one only after the first use. Every other share has one.
     """
     return bool(path or state.shares.accounts[path].usage.at)
 
@@ -363,10 +363,10 @@ def _load_config(state: State, notes: list[Note]) -> None:
 
 
 def _runs(state: State, key: RunKind) -> Note:
-    """Return the note (database row) with the latest run times of the jobs of one kind (`key`).
+    """Return the note (database row) with the latest run times of one group of similar jobs (`key`).
 
     The body of the note is a list: the time at which the last of these jobs ended, then a run for each job in
-    the order of their ends. A run is the run time in seconds, or for an element of an array the list [run
+    the order of their ends. A run is the run time in seconds. For an element of an array it is the list [run
     time, id of the array]. The body is None if there are no runs.
     """
     found = state.estimates.runs.get(key)
@@ -386,8 +386,8 @@ def _run(stored: float | list[Any]) -> Run:
 
 
 def _load_runs(state: State, notes: list[Note]) -> None:
-    # Load the kinds of jobs in the order of their last ends, because `state.estimates` keeps only a limited
-    # number: those that are loaded last.
+    # Load the groups of similar jobs in the order of their last ends. `state.estimates` keeps a limited
+    # number of groups: those that are loaded last.
     loaded = [(body[0], tuple(json.loads(name)), body[1:]) for name, body in notes]
     for at, key, run_times in sorted(loaded, key=itemgetter(0, 1)):
         state.estimates.load_runs(key, at, map(_run, run_times))
@@ -410,8 +410,8 @@ NOTE_KINDS = (
         "share",
         keys=lambda state: state.shares.set_weights,
         note=lambda state, name: (name, state.shares.set_weights[name]),
-        # Weights are loaded before "usage", because loading usage creates the shares, and a share reads its
-        # weight when it is created.
+        # Load weights before "usage". Loading usage creates the shares, and a share reads its weight when it
+        # is created.
         load=_load_weights,
         events=(ShareSet,),
         of_event=lambda state, event: (event.share,) if event.share in state.shares.set_weights else (),

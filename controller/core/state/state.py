@@ -57,9 +57,9 @@ class AppliedConfig:
 
 
 class State:
-    """The state of the cluster. Only apply() changes it; other functions may fill its caches.
+    """The state of the cluster. Only `apply` changes it. Other functions may fill its caches.
 
-    An ended job stays in memory until `keep_ended` further jobs have ended after it.
+    An ended job stays in memory until `keep_ended` more jobs have ended.
     """
 
     def __init__(
@@ -81,22 +81,28 @@ class State:
         self.gang_after_s: float | None = None
         """`[scheduler] gang_after_s`: gangs that have waited longer come first; None: never."""
         self.releases: list[tuple[float, int]] = []
-        """(expected end, job) of every job that is placed or nominated, the soonest end first."""
+        """(expected end, job) of each placed or nominated job, sorted by the expected end, the soonest first.
+        """
         self._assumed_releases: list[tuple[float, int]] = []
         """The entries of `releases` of jobs without a time limit. Their ends are only assumed."""
         self.claims: dict[int, None] = {}
-        """Nominated jobs, in the order of their nominations."""
+        """The nominated jobs (jobs for which resources are kept), in the order of their nominations."""
         self.shortenable: set[int] = set()
-        """Waiting jobs with a least time limit (`--time-min`), and some that no longer wait."""
+        """Waiting jobs with a least time limit (`--time-min`). Some of them may have started or ended since.
+        """
         self.elastic: dict[int, None] = {}
         """Running elastic jobs, which may grow when no job waits."""
         self.preempted_at: list[float] = []
-        """Times of preemptions, oldest first, for the rate limit."""
+        """The times of earlier preemptions, the oldest first. The rate limit of preemption uses them."""
         self.next_job = 1
         self.forgot = False
-        """True if ended jobs were dropped from memory. Then only the store has their idempotency keys."""
+        """True if ended jobs were dropped from memory. The idempotency keys of these jobs are then only in
+        the store.
+        """
         self.keys: dict[tuple[str, str], list[int]] = {}
-        """The ids of the jobs that were submitted with each idempotency key, by (user, key)."""
+        """The ids of submitted jobs by (user, idempotency key). A repeated submit with the same key returns
+        these jobs.
+        """
         self.arrays: dict[int, dict[int, int]] = {}
         """The job id of each array element, by array and index."""
         self.accounts = UsageCounters(models_of=self.models_of_node)
@@ -112,7 +118,9 @@ class State:
         self.licences = Licences()
         self.estimates = RuntimePredictor()
         self.config: AppliedConfig | None = None
-        """None if the state was stored by a version that did not record the configuration."""
+        """The configuration in use. None if an older version stored the state and did not record the
+        configuration.
+        """
         self.used: list[UsageRow] | None = None
         """The usage records of attempts that ended after the last commit; None without a store."""
         self._capacity = (-1, 0.0)
@@ -133,8 +141,8 @@ class State:
         return self._asked[2]
 
     def enqueue(self, job: Job) -> None:
-        """Put the job into its queue. Do nothing while a hold, a closed gate (such as a dependency) or a
-        nomination keeps the job out.
+        """Put the job into its queue. Do nothing if the job is held or nominated, or if a gate is closed. A
+        closed gate is a reason to wait, such as a dependency.
         """
         if not job.ready:
             return
@@ -144,9 +152,9 @@ class State:
         order, moving = queue.order, queue.moving
         group = () if moving is None else moving.group(job, self.tenant(job))
         if self.limited:
-            # While limits exist, put jobs of different users, projects or queues into different lanes
-            # (waiting jobs with the same request and group). If a tenant is at a limit, the scheduler can
-            # then skip a whole lane.
+            # While limits exist, put jobs of different users, projects or queues into different lanes. A lane
+            # is a list of waiting jobs with the same request. The scheduler can then skip the whole lane of a
+            # tenant that is at a limit.
             group = (*group, job.user, job.spec.project, job.spec.queue)
         if self.scavengers_last:
             # Limits such as kept GPUs and reservations hold for other jobs, but not for scavengers.
@@ -163,8 +171,8 @@ class State:
             job.profile = profile_of(self.profiles, job.spec, job.user) if self.profiles else ""
 
     def queue_tier(self, job: Job) -> tuple[float, ...]:
-        """Return the first part of the job's sort key, which comes from the priority of its queue; empty if
-        no queue has a priority.
+        """Return the first part of the job's sort key, which depends on the priority of the job's queue. It
+        is empty if no queue has a priority.
         """
         if self.scavengers_last:
             last = (float(job.granted_priority <= PRIORITIES["SCAVENGER"]),)
@@ -178,8 +186,8 @@ class State:
         return (float(-rule.priority),) if rule is not None else (0.0,)
 
     def over_soft_quota(self, job: Job, now: float) -> LimitExceeded | None:
-        """Return the first soft limit that the job would exceed if it started now, or the first hard limit
-        that it would exceed by borrowing quota; None if there is none.
+        """Return the first limit that the job would exceed if it started now: a soft limit, or a hard limit
+        that the job can exceed by borrowing quota. Return None if there is none.
         """
         part, nodes = job.ask.part, job.ask.nodes or 1
         gpu_milli = gpu_needs_of(part, self.nodes.columns).max_milli * nodes
@@ -196,15 +204,15 @@ class State:
         self._regroup()
 
     def _count_models(self, window_s: float | None = None, *, again: bool = False) -> None:
-        """Count the usage of all tenants again if quotas limit other GPU models than before, if the time
-        window of quotas has changed (`window_s`), or if `again` is True.
+        """Count the usage of all tenants again if one of these has changed: the GPU models that quotas limit,
+        or the time window of quotas (`window_s`). With `again` True, always count again.
         """
         window_s, models = window_s or self.accounts.window_s, self.quotas.models
         if again or (window_s, models) != (self.accounts.window_s, self.accounts.models):
             self.accounts.recount(self.jobs.values(), window_s, models)
 
     def note_gpu_models(self, node: str, before: Mapping[str, str]) -> None:
-        """Count the usage of all tenants again if the node has running jobs and its GPU models have changed.
+        """Count the usage of all tenants again if the GPU models of a node with running jobs have changed.
         `before` has the former model of each GPU, by GPU UUID.
         """
         if self.nodes.by_name[node].held and before != self.models_of_node(node):
@@ -217,7 +225,9 @@ class State:
         return self.nodes.gpu_models(node) if node in self.nodes.by_name else {}
 
     def follow_hours(self, tables: tuple[str, ...]) -> None:
-        """Use the quotas and weights of these tables [hours.NAME] from now on, and of no others."""
+        """Use the quotas and weights of these tables [hours.NAME] from now on. Tables that are not named no
+        longer apply.
+        """
         self.hours = tables
         found = self.quotas.rules.timetable.named(tables)
         self.quotas.follow_hours(found)
@@ -225,15 +235,15 @@ class State:
         self.shares.set_hour_weights(weights)
 
     def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set the limits that an operator has ordered for a share. They override the limits in the
+        """Set the limits that an operator has ordered for a share. The limits override those in the
         configuration.
         """
         self.shares.set_limits(name, soft, hard)
         self._regroup()
 
     def _regroup(self, *, always: bool = False) -> None:
-        """Set `limited`: whether any quota or share limit exists. If `limited` changes, or `always` is True,
-        put all waiting jobs into the queue again, because the lanes of the queue are divided by tenant only
+        """Set `limited`: True if a quota or share limit exists. If `limited` changes, or `always` is True,
+        put all waiting jobs into the queue again. This is needed because the queue separates tenants only
         while limits exist.
         """
         was = self.limited
@@ -289,16 +299,16 @@ class State:
             self._regroup(always=True)
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return True for each node that the job cannot use because of an operator's reservation, a timed
-        drain or a quota of GPUs of one model. None if there is no such node. The job may start up to
-        `later_s` seconds after `now`.
+        """Return an array that is True for each node that the job cannot use. The cause is an operator's
+        reservation, a timed drain or a quota of GPUs of one model. Return None if there is no such node. The
+        job may start up to `later_s` seconds after `now`.
         """
         return either_mask(self.reserved_nodes(job, now, later_s), self.nodes_at_model_quota(job))
 
     @property
     def orders_by_limits(self) -> bool:
-        """True if jobs may come after all others in the queue because of soft limits, borrowed quota or
-        used-up budgets.
+        """True if soft limits, borrowed quota or used-up budgets may put a job behind all others in the
+        queue.
         """
         return self.quotas.has_soft_limits or self.budgets.lowers
 
@@ -309,8 +319,8 @@ class State:
         return bool(reservations.by_name or reservations.drains or self.quotas.models)
 
     def nodes_at_model_quota(self, job: Job) -> Bools | None:
-        """Return True for each node that the job cannot use because its tenants have no quota left for the
-        GPU model of the node; None if there is no such node.
+        """Return an array that is True for each node that the job cannot use, because its tenants have no
+        quota left for the node's GPU model. Return None if there is no such node.
         """
         full, columns = self.full_models(job), self.nodes.columns
         if not full:
@@ -319,8 +329,8 @@ class State:
         return np.asarray(np.isin(columns.gpu_model, codes).any(axis=1))
 
     def full_models(self, job: Job) -> dict[str, LimitExceeded]:
-        """Return the GPU models that the job cannot use because its tenants have no quota left for these
-        models, each with the exceeded limit.
+        """Return the GPU models for which the tenants of the job have no quota left, each with the exceeded
+        limit. The job cannot use these models.
         """
         if not self.quotas.models or not job.ask.part.wants_gpus:
             return {}
@@ -329,8 +339,9 @@ class State:
         return self.quotas.full_models(job.user, job.spec, needs, self._model_claims(job))
 
     def _model_claims(self, job: Job) -> dict[TenantKey, list[int]]:
-        """Return by tenant how the use of quotas changes until the job starts: the amounts that other
-        nominated jobs will use, minus those that the job itself holds now.
+        """Return for each tenant how its use of quotas will change before the job starts. Add the amounts of
+        other nominated jobs (jobs with nodes kept for them). Subtract the amounts that the job itself holds
+        now, which is possible only if the job is being moved.
         """
         found: dict[TenantKey, list[int]] = {}
         changes = [(job, [member.allocation for member in job.running], -1)] if job.running else []
@@ -344,13 +355,13 @@ class State:
         return found
 
     def reserved_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return True for each node that the job cannot use because of an operator's reservation or a timed
-        drain; None if there is no such node.
+        """Return an array that is True for each node that the job cannot use because of an operator's
+        reservation or a timed drain. Return None if there is no such node.
 
-        The job cannot use a node if it could still run there when the reservation begins, and the reservation
-        does not admit the job. The job is assumed to start at `now`, or up to `later_s` seconds later. A
-        replica of a service leaves a node before a reservation begins, so it may use nodes whose reservation
-        does not begin soon.
+        A reservation that does not admit the job bars it if the job could still run when the reservation
+        begins. The job is assumed to start at `now`, or up to `later_s` seconds later. A replica (job of a
+        service) leaves a node before a reservation begins. Therefore only reservations that begin soon bar a
+        replica.
         """
         if not self.reservations:
             return None
@@ -365,8 +376,8 @@ class State:
             insort(self._assumed_releases, release)
 
     def remove_release(self, job: Job) -> None:
-        """Remove the job from the sorted list `releases`. Call it before the job's expected end changes,
-        because the end is the sort key.
+        """Remove the job from the sorted list `releases`. Call this before the job's expected end changes,
+        because the list is sorted by it.
         """
         release = (job.expected_end, job.id)
         for releases in (self.releases, self._assumed_releases):
@@ -375,15 +386,15 @@ class State:
                 del releases[at]
 
     def assumes_ends(self, by: float) -> bool:
-        """Return whether at least one running job without a time limit is planned to end at or before the
-        time `by`.
+        """Return whether a running job without a time limit is expected to end at or before the time `by`.
+        Its end is only assumed.
         """
         ending = takewhile(lambda each: each[0] <= by, self._assumed_releases)
         return any(self.jobs[job].stop_by is None for _, job in ending)
 
     def released_by(self, job: Job) -> list[Allocation]:
-        """Return the allocations that other jobs can use after the end of this job: all of its allocations
-        except those that are kept for nominated jobs.
+        """Return the allocations that other jobs can use after the end of this job. Allocations that are kept
+        for nominated jobs are left out.
         """
         if job.claim and not job.unended:
             return list(job.claim)
@@ -393,9 +404,7 @@ class State:
         return [each for each in held if job.id not in self.nodes.by_name[each.node].leaving]
 
     def note_elastic(self, job: Job) -> None:
-        """Add the job to the index of running elastic jobs (`elastic`) or remove it, after its state has
-        changed.
-        """
+        """Update the index of running elastic jobs (`elastic`) after the state of the job has changed."""
         if job.spec.gang.elastic and job.state is JobState.RUNNING:
             self.elastic[job.id] = None
         else:
@@ -409,14 +418,14 @@ class State:
         if job.key:
             insort(
                 self.keys.setdefault((job.user, job.key), []), job.id
-            )  # Sort the ids on insertion, because rows of ended jobs are loaded after those of other jobs.
+            )  # insert by value: the rows of ended jobs are loaded later and may have lower ids
         if job.array is not None and job.index is not None:
             self.arrays.setdefault(job.array, {})[job.index] = job.id
         if job.replica is not None and not job.state.terminal:
             self.replicas.setdefault(job.replica.service, {})[job.id] = None
 
     def orders_of(self, service: str) -> ServiceOrders:
-        """Return what operators have ordered for a service."""
+        """Return the operators' orders for a service."""
         return self.services.get(service, NO_ORDERS)
 
     def drop_replica(self, job: Job) -> None:
@@ -437,7 +446,7 @@ class State:
         self.ended[job.id] = None
 
     def forget_old(self) -> None:
-        """Drop the oldest ended jobs from memory, so that `keep_ended` of them are left. Call this after the
+        """Drop the oldest ended jobs from memory until `keep_ended` of them are left. Call this after the
         database rows of these jobs were made.
         """
         while len(self.ended) > self.keep_ended:
@@ -455,7 +464,7 @@ class State:
                 self.arrays.pop(job.array, None)
 
     def find(self, label: str) -> Job | None:
-        """Return the job with the label `17` or `12_3`; None if the job is not in memory."""
+        """Return the job with this label, such as `17` or `12_3`. Return None if the job is not in memory."""
         head, bar, tail = label.partition("_")
         if not (head.isascii() and head.isdigit() and len(head) < 19):
             return None

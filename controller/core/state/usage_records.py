@@ -1,4 +1,6 @@
-"""Makes usage records: the resources that each attempt used on each of its nodes, for usage reports."""
+"""Makes usage records for usage reports. A usage record has the resources that one attempt used on one of its
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ def usage_rows(job: Job, now: float, so_far: Mapping[str, AttemptUse] = _NOT_MEA
     """Yield a usage record for each member (node) of the job's present attempt. For members that still run,
     the record ends at `now`.
 
-    `so_far` has the use of the members that still run, by node name. For an ended member, the use in the
-    report of its end is taken. There is no record for a member that never started.
+    `so_far` has the present use of the members that still run, by node name. The use of an ended member comes
+    from the report of its end. A member that never started gets no record.
     """
     for node, member in job.members.items():
         if member.started_at is None:

@@ -1,5 +1,5 @@
-"""The workloads of the cluster: which jobs belong to which task, and how many of them have ended in which
-state.
+"""The workloads of the cluster. They record which jobs belong to which task, and how many jobs of each task
+have ended in which state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from wire.names import JobState
 from wire.workload.spec import OnFailure
 
 KEEP_WORKLOADS = 1_000
-"""With more workloads than this, the oldest ones whose jobs have all ended are dropped."""
+"""If there are more workloads than this, the oldest ended workloads are dropped."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Task:
     after: tuple[str, ...] = ()
     """The names of the tasks on which this task depends."""
     spans: list[list[int]] = field(default_factory=list)
-    """The ids of all jobs of the task, also the replaced ones, as pairs [first id, number of ids]."""
+    """The ids of all jobs of the task, including replaced ones, as pairs [first id, number of ids]."""
     total: int = 0
     completed: int = 0
     failed: int = 0
@@ -44,7 +44,7 @@ class Task:
             self.spans.append([job, 1])
 
     def count_end(self, state: JobState, by: int = 1) -> None:
-        """Count the end of a job in this state; with `by` -1, no longer count it."""
+        """Count one more ended job in this state. With `by` -1, count one less."""
         if state is JobState.COMPLETED:
             self.completed += by
         elif state is JobState.FAILED:
@@ -53,7 +53,7 @@ class Task:
             self.cancelled += by
 
     def ids(self) -> Iterator[int]:
-        """Yield the ids of all jobs of the task, also of those that a retry has replaced."""
+        """Yield the ids of all jobs of the task, including jobs that a retry has replaced."""
         for first, count in self.spans:
             yield from range(first, first + count)
 
@@ -74,7 +74,7 @@ class Workload:
     """The ids of jobs that a retry has replaced."""
     retries: int = 0
     last_end: float | None = None
-    """The time at which the latest of its ended jobs has ended."""
+    """The latest time at which a job of the workload has ended."""
 
     @property
     def total(self) -> int:
@@ -95,7 +95,7 @@ class Workloads:
         """The workloads that were dropped since the last commit."""
 
     def add(self, workload: Workload) -> None:
-        """Add a workload. If there are too many, drop the oldest ones whose jobs have all ended."""
+        """Add a workload. If there are too many, drop the oldest workloads whose jobs have all ended."""
         self.by_id[workload.id] = workload
         self.next_id = max(self.next_id, workload.id + 1)
         surplus = len(self.by_id) - KEEP_WORKLOADS

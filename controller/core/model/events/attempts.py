@@ -15,7 +15,7 @@ from wire.names import JobState, Reason
 
 @dataclass(frozen=True, slots=True)
 class JobPlaced(JobEvent):
-    """A new attempt of the job got its allocations. Its processes have not started yet."""
+    """The job got allocations for a new attempt. The processes of the attempt have not started yet."""
 
     attempt: int
     allocations: tuple[Allocation, ...]
@@ -23,17 +23,19 @@ class JobPlaced(JobEvent):
     predicted_s: float | None = None
     """The run time in seconds that was predicted from earlier jobs like this one."""
     planned_s: float | None = None
-    """Plans expect the job to end this many seconds after its start; None: at its time limit."""
+    """The planned run time in seconds. Scheduling plans expect the job to end this long after its start.
+    None: the job is expected to end at its time limit.
+    """
     profile: str = ""
     """The profile that placed the job; empty on a cluster without profiles."""
     short: ShortLimit | None = None
-    """The time limit of the attempt, if it is shorter than the job requests."""
+    """The time limit of the attempt, if it is shorter than the limit that the job requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionOutlived(JobEvent):
-    """The job has run longer than predicted. Plans now expect that it runs `planned_s` seconds; if
-    `planned_s` is None, until its time limit.
+    """The job has run longer than predicted. Scheduling plans now expect a run time of `planned_s` seconds.
+    If `planned_s` is None, they expect the job to end at its time limit.
     """
 
     planned_s: float | None
@@ -57,8 +59,8 @@ class AttemptStarted(JobEvent):
 
     @property
     def pids(self) -> Mapping[str, int | None]:
-        """The process id of the attempt on the event's node, as a dictionary with one entry (node name:
-        process id).
+        """A dictionary with one entry: the name of the event's node and the process id of the attempt on this
+        node.
         """
         return {self.node: self.pid}
 
@@ -76,7 +78,8 @@ class AttemptExited(JobEvent):
 
     `why` names the cause of the end, for example `time_limit`. It is empty if the program ended by itself.
     `max_rss_mib` is the peak memory of the largest process, `memory_mib` that of all processes together.
-    `failure` is the name of the failure class (error_classes.py); empty if there is none.
+    `failure` is the name of the failure class, such as an out-of-memory error. It is empty if no class was
+    found.
     """
 
     attempt: int
@@ -93,14 +96,16 @@ class AttemptExited(JobEvent):
 
     @property
     def exits(self) -> Mapping[str, AttemptExited]:
-        """The end of the attempt on the event's node, as a dictionary with one entry (node name: event)."""
+        """A dictionary with one entry: the name of the event's node and how the attempt ended on this node
+        (`Exit`).
+        """
         return {self.node: self}
 
 
 @dataclass(frozen=True, slots=True)
 class StepsRecorded(JobEvent):
-    """The attempt has run these steps (srun). The event comes with the end of the attempt on its first
-    node.
+    """The attempt has run these job steps (commands started by srun). The event is recorded when the attempt
+    ends on its first node.
     """
 
     attempt: int
@@ -133,7 +138,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class MembersExited(JobEvent):
-    """Several members of a gang have ended. `exits` has the exit of each, by node name."""
+    """Several members of a gang have ended. `exits` has the end of each (`Exit`), by node name."""
 
     attempt: int
     exits: Mapping[str, Exit]
@@ -141,7 +146,7 @@ class MembersExited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class GpuFaultNoted(JobEvent):
-    """A GPU of a running attempt had a fault. `own` is True if the attempt itself caused the fault."""
+    """A GPU of a running attempt had a fault. `own` is True if the attempt's own program caused the fault."""
 
     attempt: int
     node: str
@@ -162,14 +167,15 @@ class IdleNoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class IdleEnded(JobEvent):
-    """A GPU of the job is busy again."""
+    """A GPU of the job is busy again, so the job is no longer idle."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class EndWarned(JobEvent):
-    """The owner of a running job was warned that the job will be told to stop at `ends_at`, for `reason`.
+    """The owner of a running job was warned that the job will get a stop order at the time `ends_at`.
+    `reason` names why.
 
     `detail` names the cause, such as the drain of a node.
     """
@@ -182,7 +188,9 @@ class EndWarned(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged(JobEvent):
-    """A running attempt has become healthy or unhealthy by its health checks. `why` is the last failure."""
+    """The health checks of a running attempt have found it healthy or unhealthy. `why` is the message of the
+    last failed check.
+    """
 
     attempt: int
     healthy: bool
@@ -193,8 +201,8 @@ class HealthChanged(JobEvent):
 class StopRequested(JobEvent):
     """The attempt was ordered to stop. It ends when its processes have ended.
 
-    `until` is the latest end of the attempt. Plans count the resources of the attempt as free from that time
-    on.
+    `until` is the latest time at which the attempt ends. Scheduling plans count its resources as free from
+    `until` on.
     """
 
     reason: Reason
@@ -204,8 +212,8 @@ class StopRequested(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobShrunk(JobEvent):
-    """An elastic job gives up some of its nodes for other jobs: its processes on these nodes were ordered to
-    stop.
+    """An elastic job gives up some of its nodes for other jobs. The job's processes on these nodes were
+    ordered to stop.
     """
 
     attempt: int
@@ -216,7 +224,7 @@ class JobShrunk(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobGrew(JobEvent):
-    """A running elastic job got more nodes, because no job was waiting for them."""
+    """A running elastic job got more nodes, because no job was waiting for these nodes."""
 
     attempt: int
     allocations: tuple[Allocation, ...]
@@ -235,8 +243,8 @@ class JobPreempted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRequeued(JobEvent):
-    """The attempt has ended, and the job is queued again. The job keeps its age, so that it does not go to
-    the end of the queue.
+    """The attempt has ended, and the job is queued again. The job keeps its age and therefore its position in
+    the queue.
     """
 
     attempt: int
@@ -245,9 +253,11 @@ class JobRequeued(JobEvent):
     again_at: float | None = None
     """The job is kept out of the queue until this time."""
     restart: bool = False
-    """True: the requeue counts against the limit of the job's restart policy."""
+    """True: this requeue counts as a restart, and the job's restart policy limits the number of restarts."""
     healthy: bool = False
-    """True: the attempt ran so long that earlier restarts no longer make the job's backoff longer."""
+    """True: the attempt ran long enough to count as healthy. The wait before the next restart (backoff) then
+    starts again from its shortest value.
+    """
 
 
 @dataclass(frozen=True, slots=True)

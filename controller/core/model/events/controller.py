@@ -15,7 +15,9 @@ class ConfigApplied(ClusterEvent):
     digest: str
     by: str
     changed: tuple[str, ...] = ()
-    """The changed keys without values, because every user may read events and values may be secret."""
+    """The names of the changed keys. Their values are left out, because every user may read events and a
+    value may be secret.
+    """
     policy: str = ""
     """The tables of scheduler.toml that affect scheduling decisions, as JSON."""
     overcommit: Overcommit | None = None
@@ -24,7 +26,9 @@ class ConfigApplied(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class JournalSealed(ClusterEvent):
-    """The journal entries up to number `through` are deleted. `digest` is the hash of entry `through`."""
+    """Old journal entries, up to and including number `through`, are deleted. `digest` is the hash of entry
+    `through`.
+    """
 
     through: int
     digest: str
@@ -35,7 +39,7 @@ class PluginFailed(ClusterEvent):
     """A plugin raised an exception or returned an invalid value. The plugin is not called again in this
     scheduling cycle.
 
-    With `given_up` the plugin is not called until the controller restarts.
+    If `given_up` is True, the plugin is not called again until the controller restarts.
     """
 
     kind: str

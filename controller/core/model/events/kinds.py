@@ -1,4 +1,6 @@
-"""The registry of events: for each kind of journal entry its class, and how the journal writes it."""
+"""The registry of events: the class of each kind of journal entry, and the conversion between events and
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ JOURNAL_NAMES = {
     "OffQueueProcessEnded": "StrangerLeft",
     "DeadlineAtRisk": "DeadlineDoubted",
 }
-"""The renamed event classes, each with the old name that the journal, the API and saved traces still use."""
+"""The old names of renamed event classes. The journal, the API and saved traces still use the old names."""
 
 MODULES: tuple[ModuleType, ...] = (
     queued,
@@ -38,7 +40,8 @@ MODULES: tuple[ModuleType, ...] = (
     workloads,
     controller,
 )
-"""The modules of events. Each class in them that derives from Event is one kind of event."""
+"""The modules that define events. Each class in these modules that derives from Event is one kind of event.
+"""
 
 _KIND_OF: dict[type[Any], str] = {
     event: JOURNAL_NAMES.get(name, name)
@@ -47,12 +50,12 @@ _KIND_OF: dict[type[Any], str] = {
     if isinstance(event, type) and issubclass(event, Event) and event.__bases__ != (object,)
 }
 KINDS: dict[str, type[Any]] = {kind: event for event, kind in _KIND_OF.items()}
-"""For each kind of journal entry the class of its events."""
+"""The event class of each kind of journal entry, by the name of the kind."""
 
 
 def kind_of(event: Event) -> str:
-    """Return the name that identifies the kind of the event in the journal: the name of its class, or the
-    former name if the class was renamed.
+    """Return the name of the event's kind in the journal. This is the name of its class, or the old name if
+    the class was renamed.
     """
     return _KIND_OF[type(event)]
 

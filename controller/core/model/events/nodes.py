@@ -14,8 +14,8 @@ from wire.names import GpuHealth
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded(NodeEvent):
-    """A node was added, or its configuration was changed. `host` and `by` are set if an operator made the
-    change, and empty if the change comes from scheduler.toml.
+    """A node was added, or its configuration was changed. `host` and `by` are set if an operator ordered the
+    change. Both are empty if the change comes from scheduler.toml.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class NodeAdded(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved(NodeEvent):
-    """The node was removed from the cluster. When this happened, no job held resources on the node."""
+    """The node was removed from the cluster. Only a node on which no job holds resources can be removed."""
 
     by: str
 
@@ -44,15 +44,17 @@ class NodeMarked(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class Overcommit:
-    """The overcommit factors of a node for CPU and memory. Example: with a CPU factor of 2, jobs may hold 128
-    CPUs on a node that has 64.
+    """The overcommit factors of a node: how many times its CPUs and its memory may be allocated. Example:
+    with a CPU factor of 2, jobs may hold 128 CPUs on a node that has 64.
     """
 
     cpu: float = 1.0
     memory: float = 1.0
 
     def of(self, facts: NodeFacts) -> tuple[int, int]:
-        """Return (CPU in 1/1000 CPU, memory in MiB) that jobs may hold on a node with hardware `facts`."""
+        """Return how much CPU (in 1/1000 CPU) and memory (in MiB) jobs may hold on a node with the hardware
+        `facts`.
+        """
         return round(facts.cpu_milli * self.cpu), round(facts.memory_mib * self.memory)
 
 
@@ -100,8 +102,8 @@ class NodeDeclaredLost(NodeEvent):
 class NodeDrained(NodeEvent):
     """The node was drained: no job is placed on it any more. Running jobs continue.
 
-    With `empty_by` (a timed drain), jobs that end before that time may still start, and jobs that would still
-    run at that time are moved or ended.
+    In a timed drain, the node must be empty at the time `empty_by`. Until then, jobs that end before
+    `empty_by` may still start. Jobs that would still run at `empty_by` are moved or ended.
     """
 
     why: str

@@ -1,4 +1,6 @@
-"""Events about nominations: preemptions and moves, for which resources are kept until a job has left them."""
+"""Events about nominations. A nomination keeps nodes and GPUs for a job until the jobs that still use them
+have ended.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ class Victim:
     gpu_hours: float
     attempt: int = 0
     nodes: tuple[str, ...] = ()
-    """The nodes that an elastic job gives up; empty: the whole job is stopped."""
+    """The nodes that an elastic job gives up. Empty: the job is stopped on all of its nodes."""
     target: tuple[Allocation, ...] = ()
     quality: int = 0
-    """`target` and `quality` are the placement to which the job is moved. If `target` is empty, the job waits
-    in the queue after it was stopped.
+    """`target` is the placement to which the job is moved, and `quality` is the score of this placement. If
+    `target` is empty, the job is stopped and waits in the queue.
     """
 
 
@@ -41,14 +43,14 @@ class PreemptionPlanned(JobEvent):
     by: float
 
     def leaving(self, node: str) -> list[int]:
-        """Return the ids of the jobs that are preempted on this node."""
+        """Return the ids of the victims (preempted jobs) on this node."""
         return [victim.job for victim in self.victims if not victim.nodes or node in victim.nodes]
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionDropped(JobEvent):
-    """The nomination of the job was withdrawn: the allocations are no longer kept for the job, because the
-    job cannot or must not start there any more.
+    """The nomination of the job was withdrawn, because the job cannot or must not start there any more. The
+    allocations are no longer kept for the job.
     """
 
     why: str
@@ -57,15 +59,15 @@ class PreemptionDropped(JobEvent):
 WINDOW = "window"
 """The name of the preemption strategy that ends backfilled jobs after their predicted run time."""
 WINDOW_CLOSED = "its backfill window has closed"
-"""Part of the texts about jobs that this strategy has ended."""
+"""The sentence about a job that the `window` strategy has ended."""
 PREEMPTION = "preemption"
-"""The `kind` of a move whose job was preempted for another job. The other kinds are those of rebalancing."""
+"""The `kind` of a move that a preemption caused. All other kinds of moves come from rebalancing."""
 
 
 @dataclass(frozen=True, slots=True)
 class MovePlanned(JobEvent):
-    """A running job is moved to other nodes: it was ordered to save a checkpoint and end, and starts again in
-    `allocations` after that.
+    """A running job is moved to other nodes. The job was ordered to save a checkpoint and end. It then starts
+    again in `allocations`.
 
     `until` is the latest end of the present attempt. The move frees resources for the job `for_job`, or
     empties the node `node`.
@@ -93,8 +95,8 @@ def move_cause(kind: str, proposal: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MoveUndone(JobEvent):
-    """The move of the job has failed or was cancelled. The job's former `allocations` are kept for it, so
-    that it can start there again. If `allocations` is empty, the job waits in the queue.
+    """The move of the job has failed or was cancelled. The job's former `allocations` are kept, so that the
+    job can start there again. If `allocations` is empty, the job waits in the queue.
     """
 
     attempt: int

@@ -1,4 +1,6 @@
-"""Events about waiting jobs: submit, hold, edit, priority, dependencies and gates."""
+"""Events about waiting jobs: submits, holds, edits, priorities, dependencies, and gates (reasons that keep a
+job out of the queue).
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,18 @@ class JobQueued(JobEvent):
     array: int | None = None
     index: int | None = None
     gates: tuple[Reason, ...] = ()
-    """The closed gates, which keep the job out of the queue."""
+    """The closed gates: the reasons, such as a dependency, that keep the job out of the queue."""
     met: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
-    """`met` has the indices of the dependencies in the spec that are met already, `lost` of those that can
+    """Indices of dependencies in the job's spec. `met`: those that are met already. `lost`: those that can
     never be met.
     """
     from_queue: tuple[str, ...] = ()
-    """The labels that the job's queue added to the job's selector."""
+    """The node labels that the job's queue requires in addition to the job's own node selector."""
     replica: Replica | None = None
-    """The place of the job in its service; None for a job that was submitted."""
+    """The number of the job in its service (a job that scheduler.toml keeps running); None for a job that a
+    user submitted.
+    """
     workload: int | None = None
     """The workload to which the job belongs, and the name of its task there."""
     task: str = ""
@@ -53,8 +57,8 @@ class JobReleased(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobEdited(JobEvent):
-    """The spec of the job was changed. The event has the whole new spec, and the closed gates: the reasons,
-    such as a dependency, that now keep the job out of the queue.
+    """The spec of the job was changed. The event has the whole new spec and the closed gates: the reasons,
+    such as a dependency, that keep the job out of the queue after the edit.
     """
 
     spec: JobSpec
@@ -68,7 +72,9 @@ class JobEdited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRelaxed(JobEvent):
-    """The job has waited so long that the constraints which its spec names in `relax` no longer apply."""
+    """The job has waited so long that some of its constraints no longer apply: those that its spec names in
+    `relax`.
+    """
 
     dropped: tuple[str, ...]
 
@@ -88,13 +94,14 @@ class PriorityInherited(JobEvent):
 
     priority: int
     heir: str
-    """The label of the job whose priority is inherited; empty if there is none."""
+    """The label (id shown to users) of the job from which the priority is inherited; empty if there is none.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class StartEstimated(JobEvent):
-    """An estimate of a waiting job's start was shown to a user. When the job starts, the stored estimate is
-    compared with the real start time.
+    """An estimated start of a waiting job was shown to a user. The estimate is stored. When the job starts,
+    it is compared with the real start time.
     """
 
     kind: str
@@ -103,8 +110,8 @@ class StartEstimated(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class WaitAlarmed(JobEvent):
-    """A waiting job has waited much longer than usual for jobs in its queue with a similar number of GPUs.
-    Recorded at most once for a job.
+    """A waiting job has waited much longer than is usual in its queue for jobs with a similar number of GPUs.
+    The event is recorded at most once for a job.
     """
 
     waited_s: float
@@ -131,18 +138,22 @@ class DependencyDecided(JobEvent):
     met: bool
     detail: str = ""
     path: str = ""
-    """The path that was found; empty for a dependency on a job."""
+    """The file system path for which the job waited and which now exists; empty for a dependency on a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateClosed(JobEvent):
-    """A gate of the job was closed: the reason `gate` now keeps the job out of the queue."""
+    """A gate of the job was closed. A closed gate is a reason, such as a dependency, that keeps the job out
+    of the queue. `gate` names the reason.
+    """
 
     gate: Reason
 
 
 @dataclass(frozen=True, slots=True)
 class GateOpened(JobEvent):
-    """A gate of the job was opened. The job enters the queue when all of its gates are open."""
+    """A gate of the job was opened: one reason that kept the job out of the queue is gone. The job enters the
+    queue when all of its gates are open.
+    """
 
     gate: Reason

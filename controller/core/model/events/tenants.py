@@ -1,4 +1,4 @@
-"""Events about tenants: quotas, budgets, shares and processes outside of jobs."""
+"""Events about tenants (users, projects, queues): quotas, budgets, shares, and processes outside of jobs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from wire.cluster.quota import Quota
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessStarted(ClusterEvent):
-    """A user has started a process outside of any job on a GPU, and is charged `rate` billing units per
-    hour.
+    """A user has started a process on a GPU outside of any job. The user is charged `rate` billing units per
+    hour for it.
     """
 
     node: str
@@ -24,7 +24,7 @@ class OffQueueProcessStarted(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessEnded(ClusterEvent):
-    """The user has no more processes on this GPU outside of jobs."""
+    """The user has no more processes outside of jobs on this GPU."""
 
     node: str
     uuid: str
@@ -66,8 +66,8 @@ class BudgetReached(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class HoursChanged(ClusterEvent):
-    """From now on, the quotas and weights of these tables [hours.NAME] are in force, in the order of
-    scheduler.toml; empty: those of [quota] and [fair_share] alone.
+    """The tables [hours.NAME] of scheduler.toml that are in force from now on, in the order of the file.
+    Their quotas and weights apply. If the list is empty, only [quota] and [fair_share] apply.
     """
 
     tables: tuple[str, ...]
@@ -75,8 +75,8 @@ class HoursChanged(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ShareSet(ClusterEvent):
-    """The weight or the limits of the share of an organisation, project or user (`project/user`) were set.
-    None means unchanged.
+    """The weight or the limits of a share were set. The share belongs to an organisation, a project or a user
+    (`project/user`). None: the value is unchanged.
     """
 
     share: str

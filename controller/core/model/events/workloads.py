@@ -20,13 +20,13 @@ class WorkloadSubmitted(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRetried(ClusterEvent):
-    """A user ordered new jobs in place of jobs of a workload that have failed, or that were cancelled because
-    of them. A JobQueued event for each new job follows.
+    """A user retried a workload: new jobs replace its jobs that have failed, or that were cancelled because
+    another job had failed. A JobQueued event for each new job follows.
     """
 
     workload: int
     by: str
     replaced: tuple[int, ...]
-    """The ids of the jobs that have a new job in their place."""
+    """The ids of the jobs that new jobs have replaced."""
     cancelled: bool = False
-    """True: jobs that users have cancelled were replaced, too."""
+    """True: jobs that users had cancelled were also replaced."""

@@ -1,1 +1,1 @@
-"""Applies events to the state: one module for each subject of events."""
+"""Applies events to the state. Each module handles the events about one subject, such as nodes."""

@@ -40,10 +40,10 @@ from wire.job.datasets import parse_dataset
 from wire.names import JobState, Reason
 
 _RATED = 100_000
-"""The most times of earlier preemptions that are kept. The rate limit of preemption never needs more."""
+"""Only this many times of earlier preemptions are kept. The rate limit of preemption never needs more."""
 _ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
-"""The `reason` of a job that starts to run, by the reason of a stop order that was sent before its start
-(None: there was none).
+"""The `reason` of a job that starts to run after a stop order. The key is the reason of the stop order, or
+None if there was none.
 """
 
 
@@ -83,16 +83,16 @@ def _prediction_outlived(state: State, event: PredictionOutlived) -> None:
 
 
 def _hold(state: State, job: Job, allocations: tuple[Allocation, ...], at: float) -> None:
-    """Give the allocations to the job. Charge the share of its user for them from now on, unless the job's
-    queue is exempt from charges.
+    """Give the allocations to the job. From now on, charge the share of the job's user for them, unless the
+    job's queue is exempt from charges.
     """
     before = job.charge
     state.nodes.hold(job.id, allocations)
     if job.ask.part.social:
         for allocation in allocations:
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
-        # Increase the version, so that requests that fitted on no node are tried again: a job with affinity
-        # to this job may fit now.
+        # Increase the version. Requests that fitted on no node are then tried again: a job with affinity to
+        # this job may fit now.
         state.nodes.room_version += 1
     rule = state.quotas.rules.queues.get(job.spec.queue)
     if rule is not None and EXEMPT_FAIR_SHARE in rule.exempt:
@@ -105,7 +105,7 @@ def _hold(state: State, job: Job, allocations: tuple[Allocation, ...], at: float
 def _job_grew(state: State, event: JobGrew) -> None:
     job = state.jobs[event.job]
     more = {allocation.node: Member(allocation) for allocation in event.allocations}
-    # Make a new dictionary, because start orders that are not sent yet still use the old one.
+    # Make a new dictionary, because start orders that are not yet sent still refer to the old one.
     job.set_members({**job.members, **more})
     _hold(state, job, event.allocations, event.at)
     state.accounts.grow(job, event.allocations)
@@ -134,7 +134,9 @@ def _members_started(state: State, event: AttemptStarted | MembersStarted) -> No
 
 
 def _run(state: State, job: Job, at: float) -> None:
-    """Set the job to RUNNING, because every member has started, or has ended without a start."""
+    """Set the job to RUNNING. This is called when each member has started, or has ended before it could
+    start.
+    """
     job.change_state(JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     state.remove_release(job)
     job.started_at = at
@@ -166,8 +168,8 @@ def _members_exited(state: State, event: AttemptExited | MembersExited) -> None:
         job.unstarted -= never_started
         begun = [each.started_at for each in members.values() if each.started_at is not None]
         if begun and not job.unstarted and job.state is JobState.SCHEDULED:
-            # The job has started when the last member has started. Members that ended without a start are
-            # left out.
+            # The start of the job is the time at which its last member started. Members that ended before
+            # they could start do not count.
             _run(state, job, max(begun))
     state.nodes.free(job.id, exits)
     if job.ask.part.social:
@@ -187,7 +189,7 @@ def _steps_recorded(state: State, event: StepsRecorded) -> None:
 
 
 def _note_reads(state: State, job: Job, members: Iterable[Member], at: float) -> None:
-    """Record that these members of the job have read its data sets on their nodes."""
+    """Record that these members of the job have read the job's data sets on their nodes."""
     names = [parse_dataset(text)[0] for text in job.spec.datasets]
     for member in members:
         if member.started_at is not None:

@@ -35,8 +35,8 @@ def _preemption_planned(state: State, event: PreemptionPlanned) -> None:
     for allocation in event.allocations:
         state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
         if job.ask.part.social:
-            # Count the job as running on the node already, so that no job that its anti-affinity forbids
-            # starts there.
+            # Count the job as running on the node already. Then no job starts there that the anti-affinity of
+            # this job forbids.
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
     state.claims[job.id] = None
     state.licences.take(job.ask.licences)
@@ -46,8 +46,8 @@ def _preemption_planned(state: State, event: PreemptionPlanned) -> None:
 def unclaim(state: State, job: Job) -> None:
     """Withdraw the nomination of the job: the resources are no longer kept for it."""
     if not job.unended:
-        # A job that does not run gives up its licences and its expected end. A job that still runs is being
-        # moved, and keeps them.
+        # A nominated job that waits gives up its licences and its expected end. A job that still runs is
+        # being moved, so it keeps both.
         state.remove_release(job)
         state.licences.release(job.ask.licences)
         job.stop_by = None
@@ -61,13 +61,13 @@ def unclaim(state: State, job: Job) -> None:
 
 
 def departing_jobs(state: State, node: Node, without: int = 0) -> dict[int, int]:
-    """Return for each victim on this node (a running job that must leave it) the id of the nominated job that
-    gets the victim's allocation.
+    """Return which nominated job gets the allocation of each victim on this node, as {victim id: nominated
+    job id}. A victim is a running job that must leave the node.
 
     The nomination of the job `without` is ignored. A victim may leave for several nominated jobs. The first
     of them in this order gets the allocation:
-    1. Nominated jobs for which an elastic victim gives up only some of its nodes, because these nominations
-       are always the earlier ones.
+    1. Nominated jobs for which an elastic victim gives up only some of its nodes. These nominations are
+       always older than those of step 2.
     2. Nominated jobs for which the victim is stopped on all nodes, the lowest id first.
     3. The victim itself, if it is being moved to other nodes.
     """
@@ -116,8 +116,8 @@ def _move_planned(state: State, event: MovePlanned) -> None:
 
 
 def _keep_place(state: State, job: Job, allocations: tuple[Allocation, ...], quality: int) -> None:
-    """Keep the allocations to which a job is moved until the job starts there. Resources that the job already
-    holds on these nodes are not counted a second time.
+    """Keep the allocations to which a job is moved until the job starts there. If the job already holds some
+    of these resources, do not count them twice.
     """
     job.claim, job.claim_quality = allocations, quality
     job.claim_from = (Victim(job.id, 0.0, job.attempt),)

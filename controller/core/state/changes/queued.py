@@ -63,8 +63,8 @@ def _job_held(state: State, event: JobHeld) -> None:
     job = state.jobs[event.job]
     job.held, job.reason = True, Reason.HELD
     job.operator_hold = event.by if event.operator else ""
-    # If the job is being preempted, it is not in the queue yet, and `remove` does nothing. The hold takes
-    # effect when the job is queued again.
+    # A job that is being preempted is not in the queue yet, so `remove` does nothing. The hold takes effect
+    # when the job is queued again.
     state.queue.remove(job.id)
 
 
@@ -95,8 +95,8 @@ def _job_edited(state: State, event: JobEdited) -> None:
         job.ask = ask
         if state.nodes.demand.add(ask.part):
             state.nodes.revalue()
-    # Keep the warning that the job may miss its deadline (`doubted`) only if its latest start and its request
-    # have not changed. Otherwise the next scheduling pass decides again.
+    # Keep the warning that the job may miss its deadline (`doubted`) if its latest start and its request have
+    # not changed. Otherwise remove the warning; the next scheduling pass decides again.
     doubted = job.wait.doubted and needed == (job.latest_start, job.ask)
     job.wait = replace(job.wait, gates=event.gates, met=event.met, lost=event.lost, doubted=doubted)
     if job.ready:
@@ -104,7 +104,7 @@ def _job_edited(state: State, event: JobEdited) -> None:
 
 
 def _extend_limit(state: State, job: Job, spec: JobSpec) -> None:
-    """Give a running job the longer time limit of `spec`, so that all plans use its later end."""
+    """Give a running job the longer time limit of `spec`, so that all scheduling plans use its later end."""
     state.remove_release(job)
     job.spec, job.short, job.limit_raised = spec, None, True
     state.add_release(job)
@@ -175,8 +175,8 @@ def _gate_opened(state: State, event: GateOpened) -> None:
 
 
 def admit(state: State, job: Job, now: float) -> None:
-    """Put the job into the queue and record the time. Do nothing while a hold, a closed gate (such as a
-    dependency) or a nomination keeps the job out of the queue.
+    """Put the job into the queue and record the time. Do nothing if the job is held or nominated, or if a
+    gate is closed. A closed gate is a reason to wait, such as a dependency.
     """
     if job.ready:
         job.wait = replace(job.wait, ready_at=now)
