@@ -1,13 +1,13 @@
-"""Accounts the GPU-hours of a cluster while it runs: use, demand, entitlement, idle GPUs and lost work.
+"""Counts the GPU-hours of a cluster while it runs: use, demand, entitlement, idle GPUs and lost work.
 
 Algorithm. The controller and the simulator call `advance` before an input and `observe` after it.
 1. For each event about a job, `observe` counts again the GPUs that the job holds or requests. It also updates
    the sums of GPU-seconds of the job's tenant (a user in a project). A waiting job counts only if it may
    start: it is not held, and no gate (dependency, begin time, array throttle) is closed.
-2. `advance` closes the steps that have ended. A step is a period of `step_s` seconds. Nothing has changed
-   since the last input, so one sample of the idle GPUs by cause (idle_causes.py) is valid for all these
-   steps. If no GPU is idle in this sample, GPUs may still have been idle earlier in the step. Their causes
-   are taken from the last sample with idle GPUs.
+2. `advance` closes the steps that have ended. A step is a period of `step_s` seconds. A sample is the number
+   of idle GPUs by cause (idle_causes.py). Nothing has changed since the last input, so one sample is valid
+   for all these steps. If no GPU is idle in this sample, GPUs may still have been idle earlier in the step.
+   Their causes are taken from the last sample with idle GPUs.
 3. For each closed step, divide the capacity between the tenants by max-min fairness (max_min.py), with their
    weights and their mean demands in the step. The capacity is all GPUs except the idle GPUs that take no new
    jobs (such as those of drained nodes).
@@ -68,7 +68,7 @@ _LOSSES = {
     Reason.GPU_ERROR: GPU_FAULT,
     Reason.TIME_LIMIT: TIME_LIMIT,
 }
-"""The cause under which lost work is reported, by the reason for which the attempt ended."""
+"""The cause under which lost work is reported. The key is the reason why the attempt ended."""
 _WITHOUT_USE = {
     StartEstimated,
     WaitAlarmed,
@@ -77,12 +77,12 @@ _WITHOUT_USE = {
     MemberReady,
     StopRequested,
 }
-"""Frequent events that change neither the GPUs of a job nor the amount of work that the job has not saved."""
+"""Frequent events that change neither a job's GPUs nor its amount of unsaved work."""
 
 
 @dataclass(frozen=True, slots=True)
 class _JobUse:
-    """The GPUs that a job holds or waits for, and the time from which on its work is not saved in a
+    """The GPUs that a job holds or waits for. Also the time since which its work is not saved in a
     checkpoint.
     """
 
@@ -96,22 +96,22 @@ class _JobUse:
 
 @dataclass(slots=True)
 class _TenantUse:
-    """The GPUs that a tenant holds and waits for now, and their integrals over time (GPU-seconds) since the
-    last closed step.
+    """The GPUs that a tenant holds and waits for now, and the GPU-seconds of both since the last closed
+    step.
     """
 
     since: float
     held: float = 0.0
     scavenged: float = 0.0
     demand: defaultdict[GpuModels, float] = field(default_factory=lambda: defaultdict(float))
-    """The GPUs of running and waiting jobs, by the GPU models that they accept."""
+    """The number of GPUs of running and waiting jobs, by the GPU models that these jobs accept."""
     held_s: float = 0.0
     scavenged_s: float = 0.0
     demand_s: defaultdict[GpuModels, float] = field(default_factory=lambda: defaultdict(float))
     jobs: int = 0
 
     def integrate(self, until: float) -> None:
-        """Add the GPU-seconds between the time `self.since` and the time `until` to the integrals."""
+        """Add the GPU-seconds from the time `self.since` to the time `until` to the sums."""
         seconds = until - self.since
         if seconds <= 0:
             return
@@ -130,8 +130,8 @@ class _TenantUse:
         self.held += sign * use.held
         self.demand[use.models] += sign * (use.held + use.wanted)
         if not self.jobs:
-            # Without jobs all sums are zero. Set them, because floating-point sums of parts of GPUs can leave
-            # small errors.
+            # Without jobs all sums are zero. Set them to zero, because floating-point sums of parts of GPUs
+            # can leave small errors.
             self.held = self.scavenged = 0.0
             self.demand.clear()
 
@@ -142,8 +142,8 @@ class ClusterAccounting:
     def __init__(
         self, step_s: float = STEP_S, kept_days: int = KEPT_DAYS, starts_at: float = -math.inf
     ) -> None:
-        """`step_s`: the length of a step in seconds, which is rounded down to a divisor of an hour.
-        `starts_at`: GPU-hours before this time are not counted.
+        """`step_s` is the length of a step in seconds. It is rounded down to a divisor of an hour. GPU-hours
+        before the time `starts_at` are not counted.
         """
         self.periods = Periods(kept_days)
         self.last_input_at = starts_at
@@ -154,14 +154,14 @@ class ClusterAccounting:
         """The end of the last closed step; None before the first input."""
         self._saved_at = -math.inf
         self._idle: Mapping[IdleCause, float] = {IdleCause.NO_JOB: 1.0}
-        """The last sample of idle GPUs by cause that was not empty."""
+        """The last sample (idle GPUs by cause) that was not empty."""
         self._sampler = IdleSampler()
         self._uses: dict[int, _JobUse] = {}
         self._tenants: dict[Tenant, _TenantUse] = {}
 
     def load(self, state: State, notes: Iterable[NoteRow]) -> None:
         """Load the stored figures, and count the GPUs of the jobs in a restored state. The time until the
-        next input is not accounted, because the controller was not running.
+        next input is left out, because the controller was not running.
         """
         self.periods.load(notes)
         self._uses.clear()
@@ -206,8 +206,8 @@ class ClusterAccounting:
             self._recount(state, job, now)
 
     def take_changed(self, now: float) -> list[NoteRow]:
-        """Return the database rows of the hours and days whose figures changed. Return an empty list if the
-        last call that returned rows is less than SAVE_S seconds ago.
+        """Return the database rows of the hours and days whose figures have changed. The rows are returned at
+        most every SAVE_S seconds; otherwise the list is empty.
         """
         if now < self._saved_at + SAVE_S:
             return []
@@ -217,8 +217,8 @@ class ClusterAccounting:
         return rows
 
     def _note(self, state: State, event: JobEvent) -> None:
-        """Record the wait of a job that starts for the first time, the end of a job in its queue, or the
-        GPU-hours of unsaved work that an attempt lost.
+        """Record one of these: the wait of a job that starts for the first time, the end of a job in its
+        queue, or the GPU-hours of unsaved work that an attempt lost.
         """
         job = state.jobs.get(event.job)
         if job is not None:
@@ -262,8 +262,8 @@ class ClusterAccounting:
             self.periods.at(at).lost[cause] += gpu_hours
 
     def _recount(self, state: State, job_id: int, now: float) -> None:
-        """Update the sums of the job's tenant after a change of the job: count the GPUs that the job holds,
-        or that it requests while it waits.
+        """Update the sums of the job's tenant after a change of the job. Count the GPUs that the job holds,
+        or that it requests if it waits.
         """
         job = state.jobs.get(job_id)
         use = None if job is None or job.state.terminal else _use_of(state, job)
@@ -281,9 +281,10 @@ class ClusterAccounting:
                 tenant.change(each, sign)
 
     def _close_step(self, state: State, begin: float, end: float, idle: Mapping[IdleCause, float]) -> float:
-        """Add the GPU-hours between `begin` and `end` to the hour in which both times lie. Return `end`.
+        """Add the GPU-hours between `begin` and `end` to their hour. Both times must lie in one hour. Return
+        `end`.
 
-        `idle` is the sample that tells how many GPUs are idle for each cause.
+        `idle` is the sample with the number of idle GPUs for each cause.
         """
         seconds, period = end - begin, self.periods.at(begin)
         demands: dict[SharePath, Mapping[GpuModels, float]] = {}
@@ -295,9 +296,8 @@ class ClusterAccounting:
             demands[state.shares.path(*tenant)] = {
                 models: gpu_s / seconds for models, gpu_s in use.demand_s.items()
             }
-        # The idle GPU-hours of the whole step are known, but the causes are known only for the end of the
-        # step. Scale the sample of the causes, so that used and idle GPU-hours add up to all GPU-hours of the
-        # cluster.
+        # The idle GPU-hours of the whole step are known, but their causes are known only for its end. Scale
+        # the sample of the causes, so that used and idle GPU-hours add up to all GPU-hours of the cluster.
         scale = max(0.0, unused) / seconds / (sum(idle.values()) or 1.0)
         for cause, gpus in idle.items():
             period.idle[cause.value] += scale * gpus * seconds / HOUR_S
@@ -354,8 +354,8 @@ class _Limits:
         return found
 
     def most(self, path: SharePath) -> float:
-        """Return how many GPUs the quota of a share allows; infinity without a quota. The share is a project,
-        or a user within a project.
+        """Return how many GPUs the quota of a share allows; infinity without a quota. The share belongs to a
+        project, or to a user within a project.
         """
         shares, quotas = self._state.shares, self._state.quotas
         if quotas.unlimited or path[-1] in shares.sharing.organisations:
@@ -375,8 +375,8 @@ def _scavenges(job: Job) -> bool:
 
 
 def _use_of(state: State, job: Job) -> _JobUse | None:
-    """Return the GPUs that a job holds or waits for; None if the job needs no GPU, or waits and may not start
-    yet.
+    """Return the GPUs that a job holds or waits for. Return None if the job needs no GPU, or if it waits and
+    may not start yet.
     """
     held = wanted = 0.0
     if job.state is JobState.QUEUED:

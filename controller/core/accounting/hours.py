@@ -1,4 +1,4 @@
-"""Keeps the accounted figures: by hour for the last hours, and by day for the days before.
+"""Keeps the counted GPU-hours and waits. The last hours are kept one by one, earlier times as days.
 
 A period is an hour or a day with the figures of all tenants. A tenant is a user in a project. Periods are
 stored as notes (database rows) of the kind NOTE. The name of a note is `hour/N` or `day/N`, where N counts
@@ -21,11 +21,13 @@ from wire.codec import dumps
 NOTE = "accounting"
 HOUR_S, DAY_H = 3_600, 24
 KEPT_HOURS = 8 * DAY_H
-"""The number of hours whose figures are kept by hour. The figures of older hours are added to their day."""
+"""The figures of this many hours are kept for each hour. Older figures are added to their day."""
 KEPT_DAYS = 93
 """The number of days whose figures are kept."""
 TENANTS = 2_000
-"""The most tenants, and the most queues, of a period. Further ones are counted together as OTHERS."""
+"""The most tenants, and the most queues, of a period. All others are counted together under the name
+OTHERS.
+"""
 
 _zeros = partial(defaultdict[str, float], float)
 
@@ -36,8 +38,8 @@ OTHERS: Tenant = ("(others)", "(others)")
 
 @dataclass(slots=True)
 class TenantHours:
-    """The GPU-hours of a tenant in one period, and the waits of its jobs. The wait of a job counts in the
-    period of its first start.
+    """The GPU-hours of a tenant in one period (hour or day), and the waits of its jobs. The wait of a job
+    counts in the period of its first start.
     """
 
     got: float = 0.0
@@ -45,12 +47,12 @@ class TenantHours:
     demanded: float = 0.0
     """The GPU-hours of running and waiting jobs, without jobs of the priority SCAVENGER."""
     scavenged: float = 0.0
-    """The GPU-hours of jobs with the priority SCAVENGER, which use only GPUs that no other job needs."""
+    """The GPU-hours of jobs with the priority SCAVENGER. These jobs use only GPUs that no other job needs."""
     longest_wait_s: float = 0.0
     waits: Waits = field(default_factory=Counter)
 
     def add(self, other: TenantHours) -> None:
-        """Add the figures of another period or of another tenant."""
+        """Add the figures of another period or another tenant to these."""
         self.got += other.got
         self.entitled += other.entitled
         self.demanded += other.demanded
@@ -72,16 +74,18 @@ class TenantHours:
 
 @dataclass(slots=True)
 class QueueFigures:
-    """The jobs of a queue that started or ended in one period. A job counts as started at its first start."""
+    """The figures of one queue: its jobs that started or ended in one period (hour or day). A job counts as
+    started at its first start.
+    """
 
     started: int = 0
     completed: int = 0
     failed: int = 0
     """Jobs that ended in any state except COMPLETED."""
     with_target: int = 0
-    """Started jobs for which the queue had a target for the wait ([queues.NAME] wait_target_s)."""
+    """Started jobs in a queue with a target for the wait ([queues.NAME] wait_target_s)."""
     in_target: int = 0
-    """Started jobs that had not waited longer than the target."""
+    """Started jobs that had waited no longer than their queue's target."""
     longest_wait_s: float = 0.0
     waits: Waits = field(default_factory=Counter)
 
@@ -117,12 +121,12 @@ class Period:
     """The figures of one hour or one day. All amounts are GPU-hours."""
 
     capacity: float = 0.0
-    """The GPU-hours of all GPUs, without idle GPUs that take no new jobs."""
+    """The GPU-hours of all GPUs, except idle GPUs that take no new jobs."""
     tenants: dict[Tenant, TenantHours] = field(default_factory=dict)
     idle: defaultdict[str, float] = field(default_factory=_zeros)
     """Idle GPU-hours by cause."""
     lost: defaultdict[str, float] = field(default_factory=_zeros)
-    """GPU-hours of work that was lost because an attempt ended without saving it, by cause."""
+    """GPU-hours of lost work, by cause. The work was lost because an attempt ended without saving it."""
     queues: dict[str, QueueFigures] = field(default_factory=dict)
 
     def queue(self, name: str) -> QueueFigures:
@@ -172,7 +176,7 @@ class Period:
 
 
 class Periods:
-    """The kept periods: the last KEPT_HOURS hours, and the `kept_days` days before them.
+    """The kept periods: the last KEPT_HOURS hours, and the last `kept_days` days before these hours.
 
     Memory: at most (KEPT_HOURS + kept_days) x TENANTS figures, because a period has figures only for tenants
     with jobs in it.
@@ -183,7 +187,7 @@ class Periods:
         self._hours: dict[int, Period] = {}
         self._days: dict[int, Period] = {}
         self._changed: dict[str, None] = {}
-        """The names of the notes whose periods have changed since they were stored."""
+        """The names of the notes (database rows of periods) that have changed since they were last stored."""
 
     def at(self, time: float) -> Period:
         """Return the hour that contains `time`, created on first use. The caller adds figures to it."""
@@ -197,7 +201,7 @@ class Periods:
 
     def since(self, since: float, until: float) -> tuple[float, Period]:
         """Return (begin, sum) of all periods that overlap the time from `since` to `until`. `begin` is the
-        time at which the first of these periods begins; `until` if there is no such period.
+        begin of the first of these periods. Without such a period, `begin` is `until`.
         """
         total, begin = Period(), until
         for starts_at, ends_at, period in self._all():

@@ -1,4 +1,4 @@
-"""Divides the idle GPUs by the reason why no waiting job runs on them (the cause).
+"""Finds why GPUs are idle. The cause of an idle GPU is the reason why no waiting job runs on it.
 
 A sample is the number of idle GPUs at one moment, by cause. Algorithm of a sample
 1. For an idle GPU that takes no new jobs, the cause is what excludes new jobs: node down, drained node,
@@ -15,13 +15,13 @@ A sample is the number of idle GPUs at one moment, by cause. Algorithm of a samp
 6. The cause of the remaining GPUs is "too scattered" if a waiting job may use their node, otherwise
    "unsuitable for the jobs that wait".
 
-Invariant: the sum over all causes is the number of idle GPUs.
-Cost: O(nodes + LANES x JOBS) and the search for blockers of one job for each kind that fits. No filter is
-called for a request whose ranking is up to date after the scheduling pass.
+Invariant: the sum over all causes is the number of idle GPUs. Cost: O(nodes + LANES x JOBS), and one search
+for the blocker of a job for each kind that fits. No filter is called for a request whose ranking is up to
+date after the scheduling pass.
 
 Example: 6 GPUs are idle, and a gang is first in the queue with a reservation in 10 h. A job of 4 GPUs and 2 h
 waits for its project's quota, and jobs of 1 GPU and 24 h would delay the gang. Then 4 GPUs are idle because
-of the quota, which is waste, and 2 because of the reservation, which is not.
+of the quota; they are waste. The other 2 are idle because of the reservation; they are no waste.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ JOBS = 256
 
 
 class IdleCause(StrEnum):
-    """The reason why a GPU is idle. The values are the names in reports and metrics."""
+    """The cause of an idle GPU. The values are the names in reports and metrics."""
 
     NO_JOB = "no job waits"
     NOT_DUE = "held or not yet due"
@@ -84,15 +84,17 @@ class IdleCause(StrEnum):
 
 
 WASTE = (IdleCause.QUOTA, IdleCause.ORDER)
-"""The causes for which a waiting job would fit and delay no other job."""
+"""The causes under which a waiting job would fit on the GPU and would delay no other job."""
 CLOSED = (IdleCause.DOWN, IdleCause.DRAINED, IdleCause.OUT_OF_SERVICE, IdleCause.MAINTENANCE)
-"""The causes that take GPUs from the capacity that tenants can be entitled to."""
+"""The causes of idle GPUs that take no new jobs. These GPUs do not count in the capacity to which tenants are
+entitled.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _FirstGpu:
-    """A picker that takes the first suitable GPU. It is used because other pickers compute and cache values
-    to compare GPUs, and a sample must not change cached values.
+    """A picker (it chooses GPUs on a node) that takes the first suitable GPU. Other pickers cache values to
+    compare GPUs, and a sample must not change cached values.
     """
 
     name: ClassVar[str] = "first"
@@ -102,15 +104,15 @@ class _FirstGpu:
 
 
 class IdleSampler:
-    """Samples the idle GPUs by cause, by the algorithm in the docstring of this module.
+    """Counts the idle GPUs by cause. The algorithm is in the docstring of this module.
 
     Invariant: a sample does not change later decisions of the engine. Therefore the sampler finds nodes with
-    separate placers, which use no scores, and restores the EASY reservation of each profile after the sample.
+    its own placers, which use no scores. After the sample it restores the EASY reservation of each profile.
     """
 
     def __init__(self) -> None:
         self._placers: dict[str, tuple[Cycle, Placer]] = {}
-        """The placer without scores for the Cycle of each profile."""
+        """The placer without scores for each profile, by the profile's Cycle."""
 
     def sample(self, engine: Engine, now: float) -> dict[IdleCause, float]:
         """Return the number of idle GPUs by cause."""
@@ -126,8 +128,8 @@ class IdleSampler:
     def _divide(
         self, engine: Engine, now: float, free: dict[int, float], idle: defaultdict[IdleCause, float]
     ) -> None:
-        """Divide the GPUs in `free` (idle GPUs by row of the node table) between the causes, and add them to
-        `idle`.
+        """Divide the GPUs in `free` between the causes, and add the numbers to `idle`. `free` has the idle
+        GPUs by row of the node table.
         """
         state = engine.state
         kinds, usable = _kinds_that_fit(engine, free)
@@ -157,10 +159,10 @@ class IdleSampler:
         return known[1]
 
     def _waste(self, engine: Engine, job: Job, now: float) -> IdleCause | None:
-        """Return the cause if only a limit or the queue order keeps the job from starting on the idle GPUs
-        now; None if the start would delay another job or needs other nodes.
+        """Return the cause if only a limit or the order of the queue keeps the job from starting on the idle
+        GPUs now. Return None if the start would delay another job or needs other nodes.
 
-        The cause ORDER stands for the queue order, all others for limits.
+        The cause ORDER means the order of the queue. All other returned causes are limits.
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
         placer = self._placer(cycle)
@@ -187,9 +189,10 @@ class IdleSampler:
 
 
 def _limit_on(cycle: Cycle, job: Job, now: float) -> IdleCause | None:
-    """Return QUOTA if the job may not start because of a quota or share limit. Also return QUOTA if the quota
-    is reserved for an earlier job in the queue. Return KEPT_FREE if free GPUs are kept for another queue.
-    None if no limit keeps the job from starting.
+    """Return the limit that keeps the job from starting, or None.
+
+    1. QUOTA: a quota or share limit, or a quota that is reserved for an earlier job in the queue.
+    2. KEPT_FREE: free GPUs are kept for another queue.
     """
     state = cycle.state
     if not state.limited:
@@ -234,8 +237,9 @@ def _open_gpus(state: State, idle: defaultdict[IdleCause, float]) -> dict[int, f
 
 
 def _reserved_rows(state: State) -> dict[int, IdleCause]:
-    """Return the nodes with an active reservation, by row of the node table. The cause is RESERVED_FOR_USERS
-    if the reservation admits some users or projects, and MAINTENANCE if it admits no jobs.
+    """Return the nodes with an active reservation, each with its cause, by row of the node table. The cause
+    is RESERVED_FOR_USERS if the reservation admits some users or projects. It is MAINTENANCE if the
+    reservation admits no jobs.
     """
     found: dict[int, IdleCause] = {}
     for each in state.reservations:
@@ -247,7 +251,7 @@ def _reserved_rows(state: State) -> dict[int, IdleCause]:
 
 
 def _without_jobs(state: State) -> IdleCause:
-    """Return NOT_DUE if jobs are queued that may not start yet, otherwise NO_JOB."""
+    """Return NOT_DUE if some queued jobs may not start yet; otherwise NO_JOB."""
     queued = sum(each.used[QUEUED] for key, each in state.accounts.by_key.items() if key[0] == "user")
     return IdleCause.NOT_DUE if queued > len(state.claims) else IdleCause.NO_JOB
 
@@ -258,7 +262,9 @@ class _Kind:
 
     jobs: list[Job]
     rows: Bools
-    """True for each node on which the request of one node fits now."""
+    """An array by row of the node table. It is True for each node on which one node's part of the request
+    fits now.
+    """
     nodes: int
     per_node: float
 
@@ -267,15 +273,15 @@ class _Kind:
         return self.nodes * self.per_node
 
     def nodes_for(self, free: dict[int, float]) -> list[int]:
-        """Return the nodes for one job, as rows of the node table. Of all nodes with enough idle GPUs, take
-        those with the fewest idle GPUs. Empty if the job does not fit.
+        """Return the nodes for one job, as rows of the node table. Prefer the nodes with the fewest idle GPUs
+        among those with enough. Return an empty list if the job does not fit.
         """
         fit = [row for row, gpus in free.items() if gpus >= self.per_node and self.rows[row]]
         return sorted(fit, key=free.__getitem__)[: self.nodes] if len(fit) >= self.nodes else []
 
     def take(self, free: dict[int, float]) -> bool:
-        """Subtract the GPUs of one job from `free` (idle GPUs by row of the node table). Return False if the
-        job does not fit.
+        """Subtract the GPUs of one job from `free` (idle GPUs by row of the node table). Return False, and
+        change nothing, if the job does not fit.
         """
         rows = self.nodes_for(free)
         for row in rows:
@@ -298,7 +304,7 @@ def _kinds_that_fit(engine: Engine, free: dict[int, float]) -> tuple[list[_Kind]
             continue
         usable |= placer.possible(shape.part)
         if lane.fit.blocked_at == state.nodes.room_version and lane.fit.why is Reason.RESOURCES:
-            # The last scheduling pass has found that the request does not fit on the free resources.
+            # In the last scheduling pass, the request did not fit on the free resources.
             continue
         per_node = gpu_needs_of(shape.part, columns).max_milli / WHOLE_GPU
         ranking = placer.ranking(shape.part)

@@ -1,4 +1,6 @@
-"""Divides GPUs by weighted max-min fairness: between tenants, or down the share tree."""
+"""Divides GPUs by weighted max-min fairness, either between tenants or from the top of the share tree
+down.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ Demand = Mapping[GpuModels, float]
 
 
 def max_min(capacity: float, demands: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
-    """Divide a capacity by weighted max-min fairness. Return the part of each tenant. A tenant without a
+    """Divide a capacity by weighted max-min fairness and return the part of each tenant. A tenant without a
     weight has the weight 1.
 
     A tenant whose demand is below its part gets only its demand. The other tenants divide the remaining
@@ -43,14 +45,14 @@ def entitled_parts(
     """Return the number of GPUs to which each user is entitled, by the path of the user's share in the tree.
 
     Algorithm
-    1. Add up the demands of all users below a share. Jobs that require a GPU model demand at most the GPUs
-       of this model (`gpus_of`), and a share demands at most what its quota allows (`most`).
+    1. Add up the demands of all users below a share. Jobs that require a GPU model demand at most the GPUs of
+       this model (`gpus_of`), and a share demands at most what its quota allows (`most`).
     2. Divide the capacity between the organisations and projects at the top of the tree by max-min fairness.
     3. Divide the part of each share between the shares below it in the same way.
 
     Invariant: no share gets more than its demand, and the parts add up to the capacity or to all demands,
-    whichever is less.
-    Cost: O(shares x depth), and one more round of `max_min` for each group of shares that get their demand.
+    whichever is less. Cost: O(shares x depth). `max_min` needs one more round for each group of shares whose
+    demand is met.
 
     Example: 8 GPUs, projects a and b with weight 1. Users ann and bob of a demand 8 GPUs each, and eve of b
     demands 2. Project b gets 2, a gets 6, and each of ann and bob 3.

@@ -1,4 +1,4 @@
-"""Makes the reports on fairness and on idle GPU-hours from the accounted figures.
+"""Makes the reports on fairness and on idle GPU-hours from the counted GPU-hours.
 
 The API, the metrics and the simulator use these functions.
 """
@@ -18,17 +18,17 @@ from wire.names import PRIORITIES
 from wire.text import duration, printable
 
 BOUND_POINTS = 3.0
-"""The report has a sentence for a row whose deviation is larger than this, in percent of all GPU-hours of the
-cluster.
+"""The report comments on a row (tenant) in a sentence if its deviation is larger than this. Unit: percent of
+all GPU-hours of the cluster.
 """
 LEAST_GPU_HOURS = 1.0
-"""The report has no sentence for a deviation that is smaller."""
+"""The report does not comment on a deviation of fewer GPU-hours than this."""
 LONG_WAIT = 10.0
-"""The report has a sentence for a row with a job that has waited this many times as long as the wait that 90
-% of the started jobs of the row did not exceed.
+"""The report comments on a row if one of its jobs has waited this many times the 90th percentile. The 90th
+percentile is the wait that 90 % of the row's started jobs did not exceed.
 """
 LONG_WAIT_S = 86_400.0
-"""Seconds. The report has no sentence for a shorter wait."""
+"""The report does not comment on a wait shorter than this. Unit: seconds."""
 PROJECT, USER = "project", "user"
 
 _ABOUT = {
@@ -53,8 +53,8 @@ _ABOUT = {
 
 
 def fairness(periods: Periods, state: State, by: str, since: float, now: float) -> FairnessReport:
-    """Return a row for each project, or each user, with the GPU-hours that it used and those to which it was
-    entitled. The row with the largest difference is first.
+    """Return a report with one row for each project or user. A row has the GPU-hours that the tenant used and
+    those to which it was entitled. The row with the largest difference is first.
 
     `by` is PROJECT or USER. The report begins with the period (hour or day) that contains `since`.
     """
@@ -114,8 +114,8 @@ def _judgement(
     p90: float | None,
 ) -> str:
     """Return a sentence about the tenant of a report row if the row has a large deviation or a long wait;
-    otherwise an empty text. `points` is the deviation in percent of all GPU-hours, and `p90` the 90th
-    percentile of the waits of the jobs that have started.
+    otherwise an empty text. `points` is the deviation in percent of all GPU-hours. `p90` is the wait that 90
+    % of the started jobs did not exceed.
     """
     parts = []
     deviation = abs(hours.got - hours.entitled)

@@ -1,8 +1,8 @@
 """Finds jobs that wait much longer than jobs of their kind usually do.
 
 A kind is all jobs of one queue and one width class: parts of one GPU, 1 GPU, 2, 3 to 4, 5 to 8, and so on.
-The wait of a job counts from the time when it may start to its first start. The usual wait of a kind is the
-median wait of its started jobs.
+The wait of a job is the time from the moment at which it may start to its first start. The usual wait of a
+kind is the median wait of its started jobs.
 """
 
 from __future__ import annotations
@@ -24,19 +24,23 @@ from wire.codec import dumps
 
 NOTE = "waits"
 LEAST_S = 3_600.0
-"""Seconds. A job that has waited less gives no alarm."""
+"""No alarm is given for a job that has waited less than this. Unit: seconds."""
 RECENT = 400
-"""The counts of a kind are halved when it has more waits than this, so that recent waits count more."""
+"""The most waits of one kind. When there are more, all counts of the kind are halved, so that recent waits
+count more.
+"""
 KINDS = 1_000
-"""The most kinds that are kept. A further kind replaces the one that was added first."""
+"""The most kinds (jobs of one queue and similar width) that are kept. A further kind replaces the oldest
+one.
+"""
 
 Kind = tuple[str, int]
 """(queue, width class)."""
 
 
 def kind_of(job: Job) -> Kind:
-    """Return (queue, width class) of a job. The class is -1 without GPUs, 0 for a part of one GPU, 1 for 1
-    GPU, 2 for 2, 3 for 3 to 4, 4 for 5 to 8, and so on.
+    """Return (queue, width class) of a job. The class is -1 without GPUs, and 0 for a part of one GPU. It is
+    1 for 1 GPU, 2 for 2 GPUs, 3 for 3 to 4, 4 for 5 to 8, and so on.
     """
     gpus = float(job.spec.gpus)
     if gpus < 1:
@@ -63,7 +67,7 @@ class WaitAlarms:
         self._changed: dict[Kind, None] = {}
 
     def observe(self, state: State, happened: Iterable[Event]) -> None:
-        """Add the waits of the jobs that started for the first time to the histograms of their kinds."""
+        """Add the waits of jobs that have started for the first time to the histograms of their kinds."""
         for event in happened:
             if isinstance(event, JobPlaced) and event.attempt == 1:
                 job = state.jobs.get(event.job)

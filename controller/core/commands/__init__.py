@@ -1,1 +1,1 @@
-"""Handles inputs: user commands, operator commands, agent reports."""
+"""Handles the inputs of the engine: user commands, operator commands, and agent reports."""

@@ -26,8 +26,8 @@ QUOTA_HINT = "'corral quota list' shows all quotas and how much of each is used.
 
 
 def apply_queue_rule(rules: QuotaConfig, spec: JobSpec, user: str) -> JobSpec | Refusal:
-    """Return the spec with the time limit and node labels that its queue sets, or a refusal if the queue does
-    not accept the job.
+    """Return the spec with the time limit and the node labels that its queue sets. Return a refusal if the
+    queue does not accept the job.
     """
     if not rules.queues:
         return spec
@@ -116,16 +116,16 @@ def quota_refusal(
     """Return a refusal if `count` more jobs may not be queued, otherwise None.
 
     The jobs are refused if a tenant (user, project or queue) has too many waiting jobs, or if one job alone
-    exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants of `was` count the job
-    as waiting already, so the job is not counted twice for them. `with_these` has by tenant the number of
-    other jobs that are to be queued together with these.
+    exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants of `was` already count
+    the job as waiting, so it is not counted twice for them. `with_these` has the number of other jobs, by
+    tenant, that will be queued together with these.
     """
     if quotas.unlimited:
         return None
     need = quota_need(placer, ask, spec.time_limit_s, quotas.accounts, ask.least)
     never = quotas.never_allowed(user, spec, need) or _never_on_any_model(quotas, placer, spec, ask, user)
-    # If some nodes have not connected yet, do not refuse the job because of a limit in percent of the
-    # cluster: the limit grows when they connect.
+    # A limit in percent of the cluster grows when nodes connect. Therefore do not refuse the job because of
+    # such a limit while some nodes have not connected yet.
     unknown = placer.nodes.never_connected or not quotas.gpus.total
     if never is not None and not (never.share and unknown):
         message = f"can never start: {never.never_text}"
@@ -145,8 +145,8 @@ def quota_refusal(
 def _never_on_any_model(
     quotas: Quotas, placer: Placer, spec: JobSpec, ask: ResourceRequest, user: str
 ) -> LimitExceeded | None:
-    """Return the quota of a GPU model that the job alone would exceed. None if at least one suitable GPU
-    model has enough quota for the job.
+    """Return the quota of a GPU model that the job alone would exceed. Return None if the quota of at least
+    one suitable GPU model is large enough for the job.
     """
     shape = placer.shape(ask) if quotas.models else None
     if shape is None:

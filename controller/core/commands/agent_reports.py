@@ -1,4 +1,4 @@
-"""Handles the reports of agents, and the loss of their connections: records that attempts have started, have
+"""Handles the reports of agents, and the loss of their connections. Records which attempts have started, have
 ended or were lost.
 """
 
@@ -38,7 +38,7 @@ from wire.agent.reports import AttemptStatus
 from wire.names import Reason
 
 BATCH_ENDED = "the end of its batch command"
-"""The cause that is recorded when a batch job releases its nodes except the first."""
+"""The recorded cause when a batch job releases all its nodes except the first."""
 
 RUNS_AGAIN = (Reason.PREEMPTED, Reason.EVICTED, Reason.IDLE, Reason.REQUEUED)
 """Reasons for a stop after which the job is usually queued again."""
@@ -51,10 +51,11 @@ class AgentReports:
     From a report to the end of a job
     1. `_handle_status` compares the reported status of an attempt with the state. It records the changes
        (ready at the gang barrier, started, checkpoint saved, ended). The agent repeats the report of an end
-       until it gets the message Settle (the end is stored), so a repeated report must change nothing.
+       until it gets the message Settle, which says that the end is stored. So a repeated report must change
+       nothing.
     2. When a member of a gang (its part on one node) has ended, `_record_exit` records the end.
-       `_after_member_exits` then orders resets of the member's GPUs if needed. It lets the other members of
-       the gang continue, stops them, or gives back their nodes.
+       `_after_member_exits` then orders resets of the member's GPUs if needed. Depending on the job's
+       settings, the other members of the gang continue, are stopped, or give back their nodes.
     3. When the last member of the gang has ended, `_finish_attempt` records the end of the job, or queues it
        again.
 
@@ -64,9 +65,9 @@ class AgentReports:
 
     Cost: O(1) for a report of one gang member; O(members of the gang) for the report of the last one.
 
-    Example: job 7 runs on gpu01 and gpu02. gpu01 reports exit code 1. With on_failure = "fail", gpu02 gets
-    the message Stop (why = "member_failed"). gpu02 reports its end, and job 7 is FAILED with exit code 1 of
-    gpu01.
+    Example: job 7 runs on gpu01 and gpu02. The agent of gpu01 reports exit code 1. With on_failure = "fail",
+    the agent of gpu02 gets the message Stop (why = "member_failed"). When it has reported the end of its
+    member, job 7 is FAILED with the exit code 1 of gpu01.
     """
 
     def __init__(self, context: Context) -> None:
@@ -77,15 +78,15 @@ class AgentReports:
         self._context = context
 
     def on_agent_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply | None:
-        """Handle the hello of an agent that has connected: compare the node and the attempts that it reports
-        with the state.
+        """Handle the hello (first message) of an agent that has connected. Compare the reported node and
+        attempts with the state.
 
         1. If the node's hardware has changed, withdraw all nominations (resources of the node that are kept
            for waiting jobs).
         2. Record the node's hardware, and its GPUs that are new or missing.
         3. Handle the status of each attempt that the agent reports.
-        4. For each attempt that the state has on this node: repeat a stop order that may have been lost. If
-           the agent does not report the attempt, start it again or record it as lost.
+        4. For each attempt that the state has on this node, repeat a stop order that may have been lost. If
+           the agent does not report the attempt, start the attempt again or record it as lost.
         """
         if given.node in self._state.nodes.removed:
             return no_such_node(given.node)
@@ -109,8 +110,8 @@ class AgentReports:
             known = (job.id, job.attempt) in reported
             if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
                 self._stopper.send_leave(job, given.node)
-            # Repeat the stop order. Leave out a job that was being stopped in order to be queued again and
-            # whose node was rebooted. It may have ended before the reboot, so it is recorded as lost below.
+            # Repeat the stop order, with one exception. A job that was being stopped to be queued again may
+            # have ended before its node was rebooted. It is recorded as lost below.
             elif job.stopping and (known or not rebooted or job.stopping not in RUNS_AGAIN):
                 self._stopper.send_stop(job, given.node)
             elif not known:
@@ -121,10 +122,10 @@ class AgentReports:
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
         """Handle an attempt that runs on the node according to the state, but that the node's agent does not
-        report. Start the attempt again if it has not started, otherwise record it as lost.
+        report. If the attempt has not started, start it again. Otherwise record it as lost.
         """
-        # Start the attempt again only if the node was not rebooted. Otherwise the attempt may have run, or
-        # even succeeded, before the reboot.
+        # Start the attempt again only if the node was not rebooted. Before a reboot the attempt may already
+        # have run, or even succeeded.
         if job.members[node].started_at is None and not rebooted:
             self._order(SendToNode(node, start_frames(job, node_addresses(self._state, job))[node]))
         else:
@@ -220,7 +221,7 @@ class AgentReports:
                 self._context.gpu_health.on_gpus_freed(node, member.allocation, now)
             word, _, why = member.why.partition(": ")
             # An agent that reports NODE_UNFIT exits, so record the node as disconnected. If the report came
-            # in a hello, the next agent is connected already and has checked the host, so the node stays up.
+            # in a hello, a new agent is already connected and has checked the host, so the node stays up.
             if word == NODE_UNFIT and node.up and not in_hello:
                 self._record(NodeWentAway(name, now, f"it cannot run jobs: {why}"))
         if not job.unended:
@@ -277,7 +278,7 @@ class AgentReports:
                 self._record(event)
 
     def on_off_queue_process_seen(self, given: inputs.OffQueueProcessSeen, now: float) -> None:
-        """Record an agent's report that a user runs a process on a GPU outside of any job."""
+        """Record an agent's report of a user's process on a GPU outside of any job."""
         node = self._state.nodes.get(given.node)
         known = (given.node, given.uuid, given.user) in self._state.offqueue.open
         if node is not None and node.up and not known:
@@ -290,7 +291,7 @@ class AgentReports:
             )
 
     def on_off_queue_process_gone(self, given: inputs.OffQueueProcessGone, now: float) -> None:
-        """Record that the last process of a user on a GPU outside of jobs has ended."""
+        """Record that a user's last process outside of jobs has ended on a GPU."""
         use = self._state.offqueue.open.get((given.node, given.uuid, given.user))
         if use is not None:
             self._record(OffQueueProcessEnded(now, given.node, given.uuid, given.user, use.since))
@@ -299,15 +300,15 @@ class AgentReports:
     def on_link_down(self, given: inputs.LinkWentDown, now: float) -> None:
         """Record that an agent has disconnected. Jobs on the node continue; no new job is placed there."""
         node = self._state.nodes.get(given.node)
-        # A node that has never connected is recorded as disconnected already. Record it again if the reason
-        # has changed, because operators need the present reason to repair the connection.
+        # A node that has never connected is already recorded as disconnected. Record this again if the reason
+        # has changed. Operators need the present reason to repair the connection.
         if node is not None and (node.up or (not node.drained and node.why != given.why)):
             self._record(NodeWentAway(given.node, now, given.why))
             self._context.idle_gpus.on_node_away(node, now)
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
-        """Handle a node from which no message has come for `given.for_s` seconds. Record a job on the node as
-        lost if its lease is over, because its supervisor has ended the job's processes by then.
+        """Handle a node that has sent no message for `given.for_s` seconds. Record a job on the node as lost
+        if its lease is over. At the end of the lease, the job's supervisor has ended the processes.
         """
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
         if node is None or node.up:

@@ -1,4 +1,6 @@
-"""The objects that every handler of an input needs: the state, the configuration and parts of the engine."""
+"""The context of input handlers: the state, the configuration, and the parts of the engine that the handlers
+use.
+"""
 
 from __future__ import annotations
 

@@ -19,15 +19,13 @@ FIXED = {
     "by_default": "The controller sets it: change cpu_milli or memory_mib.",
     "lease_s": "The controller sets it: change on_node_lost.",
 }
-"""Fields that cannot be edited, and what to do instead."""
+"""Fields that cannot be edited, each with advice on another way to reach the goal."""
 ANY_TIME = frozenset({"comment", "name", "priority", "deadline_at", "restart"})
-"""Fields that can also be edited after the placement. The other fields have been sent to the agents by
-then.
-"""
+"""Fields that can be edited even after the placement. All other fields are then already with the agents."""
 
 
 def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
-    """Return the job's spec with the changes, or a refusal if a change is not possible. The value None resets
+    """Return the job's spec with the changes, or a refusal if a change is not allowed. The value None resets
     a field to its default.
     """
     fields = encode(job.spec)
@@ -81,10 +79,11 @@ def _limit_refusal(job: Job, spec: JobSpec) -> Refusal | None:
 def labels_of_queue(
     job: Job, changes: Mapping[str, Any], edited: JobSpec, admitted: JobSpec
 ) -> tuple[str, ...]:
-    """Return the names of the labels that an edited job's node selector has from the queue and not from the
-    user. These names are stored with the job, because the labels are removed when the job changes its queue.
+    """Return the names of the node labels that the queue, and not the user, has put into an edited job's node
+    selector. These names are stored with the job, because the labels are removed when the job changes its
+    queue.
 
-    `edited` is the spec with `changes`, `admitted` the same spec after the queue added its labels.
+    `edited` is the spec with `changes`. `admitted` is the same spec after the queue has added its labels.
     """
     kept = () if "selector" in changes or edited.queue != job.spec.queue else job.from_queue
     return *kept, *labels_added_by_queue(edited, admitted)

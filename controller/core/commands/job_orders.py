@@ -1,5 +1,5 @@
-"""Commands on many jobs at once, such as cancel or hold: which jobs a selection matches, and the engine input
-for each job.
+"""Commands on many jobs at once, such as cancel or hold. Finds the jobs that a selection matches, and makes
+the engine input for each job.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def active_jobs(state: State, selection: AllJobs | JobRange | JobsOf) -> list[Jo
 
 
 def with_extension(job: Job, changes: Mapping[str, Any], extend_s: float) -> Mapping[str, Any]:
-    """Return the changes of a job's spec with a time limit that is longer by `extend_s` seconds; unchanged if
-    `extend_s` is 0 or the job has no time limit.
+    """Return the changes of a job's spec, with a time limit that is `extend_s` seconds longer. Return the
+    changes as they are if `extend_s` is 0 or the job has no time limit.
     """
     if not extend_s or job.limit == NEVER:
         return changes
@@ -51,8 +51,8 @@ def maker_of(
 ) -> MakeInput:
     """Return a function that makes the engine input for one job of the order, such as Cancel.
 
-    `by` is the user that sent the order, and `asker` the same user with the user's rights. `known` has the
-    final states of jobs that new dependencies name, as in `inputs.Edit`.
+    `by` is the name of the user that sent the order. `asker` is the same user, with the user's rights.
+    `known` has the final states of jobs that new dependencies name, as in `inputs.Edit`.
     """
     if order.action == "set":
         return lambda job: inputs.Edit(

@@ -65,8 +65,8 @@ class OperatorCommands:
         return DONE
 
     def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
-        """Record that the journal entries up to number `given.through` will be deleted. Record also the hash
-        of the last of these entries, so that the hash chain of the later entries can still be verified.
+        """Record that the journal entries up to number `given.through` will be deleted. Also record the hash
+        of the last deleted entry. It is needed to verify the hash chain of the later entries.
 
         The store deletes the entries after the commit.
         """
@@ -76,8 +76,8 @@ class OperatorCommands:
     def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
         """Remove a node from the cluster. The command is refused while a job holds resources on the node."""
         node = self._state.nodes.by_name[given.node]
-        # A gang keeps its nodes until its last member has ended. So also count a gang whose processes on this
-        # node have ended.
+        # A gang keeps its nodes until its last member has ended. Therefore also count a gang that has no more
+        # processes on this node.
         held = [self._state.jobs[job] for _, job in self._state.releases]
         labels = [job.label for job in held if given.node in job.members]
         if labels:
@@ -98,7 +98,7 @@ class OperatorCommands:
         return DONE
 
     def mark_node(self, given: inputs.MarkNode, now: float) -> Reply:
-        """Set or remove labels and taints of a node. They override those of the configuration."""
+        """Set or remove labels and taints of a node. The new values override those of the configuration."""
         wrong = override_problem(given.labels, given.taints)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0])
@@ -119,7 +119,9 @@ class OperatorCommands:
             self._stopper.stop(job, Reason.EVICTED, why, now)
 
     def drain(self, given: inputs.Drain, now: float) -> Reply:
-        """Drain a node: now, or so that it is empty at the time `empty_by` (a timed drain)."""
+        """Drain a node. With `empty_by` (a timed drain), jobs that end before that time may still start on
+        it.
+        """
         past = None if given.empty_by is None else past_drain(given.empty_by, now)
         if past is not None:
             return past
@@ -139,7 +141,7 @@ class OperatorCommands:
         return DONE
 
     def set_quota(self, given: inputs.SetQuota, now: float) -> Reply:
-        """Set limits of a tenant. They override the limits of scheduler.toml."""
+        """Set limits of a tenant. The new limits override those of scheduler.toml."""
         refused = tenant_problem(given.scope, given.name)
         if refused is not None:
             return refused
@@ -164,7 +166,7 @@ class OperatorCommands:
         return DONE
 
     def set_share(self, given: inputs.SetShare, now: float) -> Reply:
-        """Set the weight or limits of a share. They override the values of scheduler.toml."""
+        """Set the weight or limits of a share. The new values override those of scheduler.toml."""
         wrong = share_problem(given.share, given.weight, given.soft, given.hard)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows all shares.")
@@ -173,7 +175,7 @@ class OperatorCommands:
 
 
 def past_drain(empty_by: float, now: float) -> Refusal | None:
-    """Return a refusal if a node is to be empty by a time that is over; otherwise None."""
+    """Return a refusal if the time by which a node must be empty is already over; otherwise None."""
     if empty_by > now:
         return None
     hint = "Give a later time, or leave the time out to drain the node at once."

@@ -1,6 +1,4 @@
-"""Handles the commands of operators on advance reservations, and begins and ends reservations at their
-times.
-"""
+"""Handles the commands of operators on advance reservations. Begins and ends reservations at their times."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from wire.names import NodeState
 from wire.text import counted, duration, printable
 
 MAX_OCCURRENCES = 400
-"""The most occurrences that are compared to find out whether two recurring reservations overlap."""
+"""The number of occurrences of each recurring reservation that are compared to find an overlap."""
 
 
 class ReservationCommands:
@@ -31,10 +29,11 @@ class ReservationCommands:
     The nodes of a reservation
     1. A reservation that names nodes gets these nodes. It is refused if another reservation has one of them
        at the same time.
-    2. A reservation for a number of nodes or GPUs gets the nodes that are free soonest (`_chosen`); on a tie,
-       the nodes with the fewest jobs, then the first by name.
+    2. A reservation for a number of nodes or GPUs gets the nodes that become free first (`_chosen`). If
+       several become free at the same time, it gets those with the fewest jobs, then the first by name.
     3. A reservation is refused if a job that it does not admit could still run on its nodes when it begins.
-       With `anyway`, the reservation is made nevertheless. Replicas of services do not count.
+       With `anyway`, the reservation is made even then. Replicas of services do not count, because they leave
+       the nodes in time.
 
     Cost: O(nodes log nodes + reservations * nodes) to make one; O(reservations) when one begins or ends.
     """
@@ -131,10 +130,10 @@ def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
 
 
 def _overlapping(state: State, spec: ReservationSpec, node: Node) -> Reservation | None:
-    """Return another reservation of the node that overlaps in time with the new reservation `spec`; None if
-    there is none.
+    """Return another reservation of the node that overlaps in time with the new reservation `spec`. Return
+    None if there is none.
 
-    Always return None for a maintenance reservation, because it may overlap with others.
+    A maintenance reservation may overlap with others, so the result for it is always None.
     """
     if spec.maintenance:
         return None
@@ -154,8 +153,8 @@ def _meet(one: Reservation, other: Reservation) -> bool:
 
 
 def _free_at(state: State, spec: ReservationSpec, node: Node) -> float:
-    """Return the time at which the node is free for the reservation `spec`: the latest expected end of the
-    node's jobs, without the jobs that the reservation admits. Return 0 if there are no such jobs.
+    """Return the time at which the node is free for the reservation `spec`. This is the latest expected end
+    of the node's jobs that the reservation does not admit. Return 0 if there are no such jobs.
     """
     mine = Reservation(spec, (), spec.starts_at, "")
     jobs = (state.jobs[number] for number in node.held)

@@ -25,8 +25,8 @@ jobs.
 MAX_CACHED = 4_096
 FIXED_SIZES = {"cpu_milli": 1_000, "memory_mib": 1_024}
 LEFT_PART = 10
-"""This divisor leaves one tenth of a node's CPUs and memory for jobs without GPUs. Otherwise, after one small
-job without GPUs, a GPU job with default sizes would no longer fit on the last GPU of the node.
+"""This divisor leaves one tenth of a node's CPUs and memory for jobs without GPUs. Without this part, a GPU
+job with default sizes would not fit on a node that runs even one small job without GPUs.
 """
 PROVISIONAL = "provisional: no node that could hold the job is known yet"
 SIZE_FIELDS = frozenset(
@@ -39,8 +39,8 @@ SIZE_FIELDS = frozenset(
 class _Share:
     """The default CPU and memory of a request: a part of a node in proportion to the requested GPUs or CPUs.
 
-    Nodes differ, so the smallest part among the nodes that could hold the request counts: `cpu_milli` is the
-    part of node `cpu_node`, `memory_mib` the part of node `memory_node`. `most_cpu_milli` and
+    Nodes differ, so the smallest part among the nodes that could hold the request is used. `cpu_milli` comes
+    from the node `cpu_node`, and `memory_mib` from the node `memory_node`. `most_cpu_milli` and
     `most_memory_mib` are the whole CPU and memory of the largest of these nodes.
     """
 
@@ -63,13 +63,13 @@ class DefaultSizes:
        (whole CPUs) and memory: its GPUs divided by all GPUs of the node. A job without GPUs gets one CPU. Its
        part of the node's memory is its CPUs divided by all CPUs of the node. If nodes differ, the smallest
        result among the nodes that could hold the job is used.
-    4. While the cluster has no node that could hold the job, the value is provisional. `settle_defaults`
-       replaces it when such a node joins.
+    4. If the cluster has no node that could hold the job, the value is provisional. When a suitable node
+       joins, `settle_defaults` replaces the value.
 
     Invariant: with a default of rule 3, a job fits on every node that could hold it without the default. With
-    a default of rule 2, it fits on at least one of these nodes.
-    Cost: O(nodes) for the first job with a request after nodes changed. For each further job with the same
-    request one dictionary lookup and one copy of the spec.
+    a default of rule 2, it fits on at least one of these nodes. Cost: O(nodes) for the first job with a
+    request after nodes changed. Each further job with the same request costs one dictionary lookup and one
+    copy of the spec.
 
     Example: a node has 8 GPUs, 128 CPUs and 2,000 GiB. `--gpus 2` gets 28 CPUs and 450 GiB. With a second
     node of 4 GPUs, 16 CPUs and 60 GiB, the same job gets 7 CPUs and 27 GiB, and fits on both nodes. With
@@ -79,11 +79,11 @@ class DefaultSizes:
     def __init__(self, rules: QuotaConfig) -> None:
         self._rules = rules
         self._layout = -1
-        """The version of the nodes for which the cached results below are valid."""
+        """The cached results below are valid for this version of the nodes."""
         self._sizes: dict[tuple[Hashable, ...], Mapping[str, Any]] = {}
         self._last: tuple[JobSpec, Placer, JobSpec] | None = None
-        """The last spec, its placer, and the spec with CPU and memory filled in. Replicas of a service are
-        submitted with one spec, and so share the filled spec too.
+        """The last submitted spec, its placer, and the same spec with CPU and memory filled in. All replicas
+        of a service are submitted with one spec, so they also share the filled spec.
         """
         self._provisional: set[int] | None = None
 
@@ -139,8 +139,8 @@ class DefaultSizes:
         return self.fill(with_values(spec, {**cleared, "by_default": notes}), placer)
 
     def note(self, job: int, spec: JobSpec) -> None:
-        """Store the id of the job if one of its default sizes is provisional. These sizes are computed again
-        when a node joins that could hold the job.
+        """If a default size of the job is provisional, store the job's id. The size is computed again when a
+        node joins that could hold the job.
         """
         if self._provisional is not None and has_provisional_size(spec):
             self._provisional.add(job)
@@ -154,7 +154,7 @@ class DefaultSizes:
         return sorted(self._provisional)
 
     def settled(self, job: int) -> None:
-        """Remove a job from those with provisional default sizes."""
+        """Remove a job from the list of jobs with provisional default sizes."""
         if self._provisional is not None:
             self._provisional.discard(job)
 
@@ -196,10 +196,10 @@ class DefaultSizes:
         return None
 
     def _share(self, probe: ResourceRequest, placer: Placer) -> tuple[int, _Share | None]:
-        """Return the thousandths of GPUs that the request takes on one node, and its default CPU and memory
-        as a proportional part of a node. The second value is None if no known node could hold the job.
+        """Return how many thousandths of GPUs the request takes on one node, and its default CPU and memory.
+        The defaults are a proportional part of a node, or None if no known node could hold the job.
 
-        `probe` is the request with a small amount in place of a missing CPU or memory.
+        In `probe`, a missing CPU or memory is replaced by a small amount.
         """
         shape = placer.shape(probe)
         part = probe.part if shape is None else shape.part
@@ -217,7 +217,8 @@ class DefaultSizes:
             rows = columns.cpu_total.nonzero()[0]
         least_cpu: tuple[int, str] | None = None
         least_memory: tuple[int, str] | None = None
-        # Of the nodes with equal hardware, take only the first by name, because the others change nothing.
+        # Use only the first node, by name, of each group with equal hardware. The others would give the same
+        # result.
         totals = np.stack((columns.cpu_total[rows], columns.memory_total[rows], columns.gpu_count[rows]))
         order = np.lexsort(totals)
         differs = (np.diff(totals[:, order]) != 0).any(axis=0)

@@ -64,8 +64,8 @@ class UserCommands:
     4. The cluster must be able to hold the job when no other job runs, and no quota may be too small for the
        job alone.
 
-    Cost: O(1) for a repeated submit; otherwise one search for fitting nodes per class of equal requests, and
-    then O(array elements).
+    Cost: O(1) for a repeated submit. Otherwise one search for suitable nodes for each class of equal
+    requests, and then O(array elements).
     """
 
     def __init__(self, context: Context) -> None:
@@ -77,11 +77,11 @@ class UserCommands:
         self._sizes = DefaultSizes(context.pipeline.rules)
 
     def submit(self, given: inputs.Submit, now: float, replica: Replica | None = None) -> Reply:
-        """Queue a job, or all elements of an array. `replica` names the service and the replica that the job
-        runs; it is None for a job that a user submits.
+        """Queue a job, or all elements of an array. `replica` is set for a job of a service: it has the
+        service and the replica number. It is None for a job that a user submits.
 
         If the user has already submitted with this idempotency key, return the jobs of the earlier submit and
-        queue none.
+        queue nothing.
         """
         known = self._state.keys.get((given.user, given.key)) if given.key else None
         if known:
@@ -106,7 +106,9 @@ class UserCommands:
         return Accepted(tuple(range(first, first + len(indices))), project_notes(given.spec, spec))
 
     def note_size(self, job: int, spec: JobSpec) -> None:
-        """Remember a new job whose default CPU and memory are provisional."""
+        """Remember a new job with provisional default sizes, so that they are computed again when a suitable
+        node joins.
+        """
         self._sizes.note(job, spec)
 
     def preview(self, given: inputs.Submit, now: float) -> JobSpec | Refusal:
@@ -124,8 +126,8 @@ class UserCommands:
         """Check a submit. Return a refusal, or the admitted spec, the node labels that its queue added, and
         the indices of its array elements.
 
-        `count` is the number of jobs with this request; None means all elements of the array. `with_these`
-        has by tenant the number of other jobs that are to be queued together with these.
+        `count` is the number of jobs with this request. None means all elements of the array. `with_these`
+        has the number of other jobs, by tenant, that will be queued together with these.
         """
         wrong = spec_problems(given.spec)
         if wrong:
@@ -198,7 +200,8 @@ class UserCommands:
         spec, ask = admitted.spec, self._state.ask(admitted.spec, job.user)
         fields = changed_fields(job.spec, spec)
         if extends and not fields:
-            # The job was started with a shorter limit, by --time-min. Now it gets the limit of its spec.
+            # A job with --time-min may have started with a shorter limit. The edit gives it the limit of its
+            # spec.
             fields = ("time_limit_s",)
         if not fields:
             return Accepted((job.id,))
@@ -221,11 +224,11 @@ class UserCommands:
         return Accepted((job.id,))
 
     def _in_queue(self, job: Job, asked: JobSpec, asker: inputs.Requester | None) -> JobSpec | Refusal:
-        """Return the edited spec with the time limit and node labels that its queue sets, or a refusal if the
-        queue does not accept the job.
+        """Return the edited spec with the time limit and node labels that its queue sets. Return a refusal if
+        the queue does not accept the job.
 
-        Operators may extend a running job beyond the longest time limit of its queue. Later edits of such a
-        job are not refused for this limit.
+        Operators may extend a running job beyond the longest time limit of its queue. Later edits of this job
+        are not refused because of the longer limit.
         """
         most = self._pipeline.rules.queue(asked.queue).max_time_limit_s
         extended = job.unended and (_operates(asker) or asked.time_limit_s == job.spec.time_limit_s)
@@ -235,10 +238,10 @@ class UserCommands:
         return ruled if isinstance(ruled, Refusal) else replace(ruled, time_limit_s=asked.time_limit_s)
 
     def _extension_refusal(self, job: Job, asked: JobSpec, given: inputs.Edit, now: float) -> Refusal | None:
-        """Return a refusal if the user may not extend the time limit of a running job; None if the user may.
+        """Return a refusal if the user may not extend the time limit of a running job; otherwise None.
 
-        An operator always may. The owner may if the configuration allows it, a forecast shows that no
-        promised start is delayed, and the quotas of GPU time have room.
+        An operator always may. The owner may under three conditions. The configuration allows it, a forecast
+        shows that no planned start of another job is delayed, and the quotas of GPU time are large enough.
         """
         if _operates(given.asker):
             return None
@@ -283,9 +286,7 @@ class UserCommands:
             )
 
     def _in_project(self, asker: inputs.Requester | None, spec: JobSpec) -> JobSpec | Refusal:
-        """Return the spec with the project in which the job is queued, or a refusal if `asker` may not use
-        the project.
-        """
+        """Return the spec with its final project. Return a refusal if `asker` may not use this project."""
         return self._pipeline.rules.projects.admit(asker, spec, self._projects_set_live)
 
     def _projects_set_live(self) -> set[str]:
@@ -297,8 +298,8 @@ class UserCommands:
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
     ) -> JobSpec | Refusal:
-        """Return the spec, or a refusal if it exceeds a ceiling (the most that `asker` may request). A
-        refusal given as `spec` is returned unchanged.
+        """Return the spec. Return a refusal if the spec exceeds a ceiling (the most that `asker` may
+        request). If `spec` is already a refusal, return it unchanged.
 
         For an edit, `was` is the spec before the edit.
         """
@@ -307,13 +308,15 @@ class UserCommands:
         return self._pipeline.rules.ceilings.refusal(asker, spec, was) or spec
 
     def _placer_for(self, spec: JobSpec, user: str) -> Placer:
-        """Return the placer (it chooses nodes for jobs) of the profile that a job with this spec gets."""
+        """Return the placer of the profile that a job with this spec gets. A placer chooses nodes for
+        jobs.
+        """
         return self._cycles.named(profiles.profile_of(self._state.profiles, spec, user)).placer
 
     def _never(
         self, placer: Placer, spec: JobSpec, ask: ResourceRequest, from_queue: tuple[str, ...], user: str
     ) -> Refusal | None:
-        """Return a refusal if the job could not run even if no other job ran; otherwise None. Constraints
+        """Return a refusal if the job could not run even on an empty cluster; otherwise None. Constraints
         that the job drops after some time (`relax`) are ignored.
 
         `from_queue` has the node labels that the queue has added, which are never dropped.
@@ -339,7 +342,7 @@ class UserCommands:
         return Accepted((job.id,))
 
     def preempt(self, given: inputs.Preempt, now: float) -> Reply:
-        """Preempt a running job: it saves a checkpoint if it can, ends, and is queued again."""
+        """Preempt a running job. The job saves a checkpoint if it can, ends, and is queued again."""
         job = self._state.jobs[given.job]
         if not job.unended:
             return Refusal("conflict", f"job {job.label} is {job.state.value}: it holds no resources", "job")
@@ -408,7 +411,7 @@ class UserCommands:
         return DONE
 
     def note_long_wait(self, given: inputs.NoteLongWait, now: float) -> Reply:
-        """Record that a waiting job has waited much longer than usual, once per job."""
+        """Record that a waiting job has waited much longer than usual. This is recorded once for each job."""
         job = self._state.jobs.get(given.job)
         if job is not None and job.ready and not job.wait.alarmed:
             self._record(WaitAlarmed(job.id, now, now - job.ready_at, given.usual_s))

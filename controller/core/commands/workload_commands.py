@@ -24,15 +24,15 @@ from wire.names import Reason
 from wire.workload.spec import WorkloadSpec, WorkloadTask, in_order, job_specs, workload_problems
 
 FREE = ("command", "name", "env", "output", "error", "comment")
-"""Fields that decide neither whether nor where a job can run. Jobs of a task that differ only in these are
-checked together.
+"""Fields of a spec that do not influence if or where a job can run. Jobs of a task that differ only in these
+fields are checked together.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
     """A job of a workload that has passed all checks. `among` has its dependencies on other new jobs of the
-    same command, and `index` is its index in the array of its task.
+    same command. `index` is its index in the array of its task.
     """
 
     admitted: AdmittedSpec
@@ -49,9 +49,9 @@ class WorkloadCommands:
     1. The workload must be valid: different names of tasks, no dependencies in a cycle, not too many jobs.
     2. Each job must pass the checks of `corral submit` (`UserCommands.examine`). Jobs of one task that differ
        only in `FREE` fields are checked together. Quotas of waiting jobs count all jobs of the workload.
-    3. Every job is queued as an ordinary job. A task with several jobs becomes one array, whose elements have
-       specs of their own. So the limit of running elements, and dependencies on the whole task, are those of
-       arrays.
+    3. Every job is queued as an ordinary job. A task with several jobs becomes one array, in which each
+       element has its own spec. Limits of running jobs and dependencies on the whole task therefore work as
+       for any array.
 
     Cost: step 2 once for each group of jobs with equal requests, then O(jobs).
 
@@ -94,8 +94,8 @@ class WorkloadCommands:
     def check(
         self, given: inputs.SubmitWorkload, now: float
     ) -> Refusal | list[tuple[WorkloadTask, list[NewJob]]]:
-        """Check a submit. Return a refusal, or the tasks, each after those on which it depends, with the jobs
-        that the submit would queue. Nothing is queued.
+        """Check a submit. Return a refusal, or each task with the jobs that the submit would queue. A task
+        comes after all tasks on which it depends. Nothing is queued.
         """
         wrong = next(workload_problems(given.asked), None)
         if wrong is not None:
@@ -117,8 +117,8 @@ class WorkloadCommands:
     def _check_jobs(
         self, specs: Sequence[JobSpec], given: inputs.SubmitWorkload, queued: dict[TenantKey, int], now: float
     ) -> Refusal | list[NewJob]:
-        """Check the jobs of one task. `queued` has by tenant the jobs of the workload that were checked
-        before; the jobs of this task are added to it.
+        """Check the jobs of one task. `queued` has the number of jobs of this workload that were already
+        checked, by tenant. The jobs of this task are added to it.
         """
         base, groups = vars(specs[0]), dict[str, list[int]]()
         for place, spec in enumerate(specs):
@@ -137,7 +137,7 @@ class WorkloadCommands:
                 return examined
             admitted, from_queue, _ = examined
             for place in places:
-                # Leave the array out, because its text is the same for all jobs and takes long to check.
+                # Leave out the array, because its text is the same for all jobs and a check of it takes long.
                 wrong = (
                     spec_problems(with_values(specs[place], {"array": None})) if place != places[0] else ()
                 )
@@ -155,8 +155,8 @@ class WorkloadCommands:
     def _queue(
         self, workload: int, task: str, jobs: Sequence[NewJob], user: str, slots: int | None, now: float
     ) -> int | None:
-        """Record the jobs of a task. `slots` is the number of free slots of the workload, None without a
-        limit. Return the number that is left.
+        """Record the jobs of a task. `slots` is the number of jobs that may still start under the workload's
+        limit; None without a limit. Return the number of slots that are left.
         """
         first = self._state.next_job
         for number, job in enumerate(jobs):
@@ -191,13 +191,13 @@ class WorkloadCommands:
         if not live:
             return Refusal("conflict", f"all jobs of workload {workload.id} have ended", "workload")
         for job in sorted(live, key=lambda job: -job.id):
-            # The jobs that wait for others are cancelled first, because the end of a job would end them for
-            # another reason.
+            # First cancel the jobs that depend on others. Otherwise they would end with another reason as
+            # soon as the others are cancelled.
             self._users.cancel(inputs.Cancel(job.id, given.by), now)
         return Accepted(tuple(job.id for job in live), (), workload.id)
 
     def retry(self, given: inputs.RetryWorkload, now: float) -> Reply:
-        """Queue new jobs in place of jobs that have failed (`workload_retry.py`)."""
+        """Queue new jobs that replace jobs which have failed (`workload_retry.py`)."""
         workload = self._state.workloads.by_id.get(given.workload)
         if workload is None:
             return no_such_workload(given.workload)

@@ -1,4 +1,4 @@
-"""Finds the jobs of a workload that a retry replaces, and the specs of the new jobs."""
+"""Finds the jobs that a retry of a workload replaces, and makes the specs of the new jobs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from wire.names import JobState, Reason
 from wire.workload.spec import array_text
 
 ELEMENTS = 500
-"""The most elements of one new array. The text of the array, which each job stores, stays short."""
+"""The most elements of one new array. This keeps the text of the array short, because each job stores it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenewedJob:
-    """A job that takes the place of another one. `among` has its dependencies on other new jobs, `outside`
-    all others.
+    """A new job that replaces an old one. `among` has its dependencies on other new jobs. `outside` has all
+    other dependencies.
     """
 
     spec: JobSpec
@@ -62,7 +62,7 @@ def jobs_to_retry(
 
 
 def _obstacles(state: State, job: Job) -> Iterator[int]:
-    """Yield the ids of the jobs because of which a dependency of the job can never be met."""
+    """Yield the ids of the jobs whose end makes it impossible to meet a dependency of this job."""
     for index in job.wait.lost:
         dependency = job.spec.after[index]
         for target in _targets(state, dependency):
@@ -88,8 +88,9 @@ def renewed(state: State, old: Sequence[Job]) -> list[tuple[str, list[RenewedJob
     1. Group the old jobs by task. The elements of an array become elements of a new array, with their
        indices.
     2. Assign the new ids, so that each old job has the label of its new job.
-    3. Rewrite the dependencies of each job: a job that is replaced by its new job. Jobs of an array that have
-       met the condition are left out, and those that still can are named one by one.
+    3. Rewrite the dependencies of each new job. A dependency on a replaced job becomes a dependency on the
+       new job. In a dependency on an array, elements that have met the condition are left out, and elements
+       that still can meet it are named one by one.
     """
     groups = _groups(old)
     labels: dict[int, str] = {}
@@ -131,13 +132,16 @@ def _renewed_job(state: State, job: Job, array: str | None, labels: Mapping[int,
             outside.append(each)
     spec = job.spec
     computed = dict.fromkeys(spec.by_default, 0)
-    # Reset what the controller has computed, so that it is computed for the new job again.
+    # Reset the values that the controller has computed for the old job. They are computed again for the new
+    # job.
     spec = with_values(spec, {**computed, "by_default": {}, "lease_s": None, "array": array})
     return RenewedJob(spec, job.index, tuple(outside), tuple(among), job.from_queue)
 
 
 def _shortened(new: Sequence[Dependency], labels: Mapping[int, str]) -> list[Dependency]:
-    """Return dependencies on all elements of a new array as one dependency on the array."""
+    """Return the dependencies in a short form: dependencies on all elements of a new array become one
+    dependency on the array.
+    """
     sizes: dict[str, int] = {}
     for label in labels.values():
         array = label.partition("_")[0]

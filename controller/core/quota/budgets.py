@@ -15,13 +15,13 @@ from wire.names import WHOLE_GPU, Reason
 from wire.text import decimal, duration, printable
 
 ALERTS = (80, 100)
-"""The percentages of a budget at which an event is recorded."""
+"""An event is recorded when the use of a budget reaches one of these percentages."""
 KEPT_MONTHS = 13
 """The number of past months whose use is kept for each project."""
 
 
 class BudgetAction(enum.Enum):
-    """What happens to the waiting jobs of a project that has used its whole budget."""
+    """The effect of a used-up budget on the waiting jobs of its project."""
 
     ALERT = "alert"
     """Only an event is recorded."""
@@ -38,14 +38,16 @@ class Budget:
     gpu_hours: float | None = None
     money: float | None = None
     carry_over: float = 0.0
-    """The part of the budget, from 0 to 1, that may be carried over to the next month if it was not used."""
+    """The largest part of the budget, from 0 to 1, that is carried over to the next month if it was not
+    used.
+    """
     then: BudgetAction = BudgetAction.ALERT
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
     """The times at which the months begin in one time zone, in seconds since 1970. `starts[0]` is the begin
-    of the month `month` of the year `year`.
+    of the month with the number `month` in the year `year`.
     """
 
     starts: tuple[float, ...] = (0.0,)
@@ -101,9 +103,7 @@ class MonthUse:
 
 @dataclass(slots=True)
 class BudgetUse:
-    """The use of one project with a budget. The fields `used`, `month` and `alerted` are up to date for the
-    time `at`.
-    """
+    """The use of one project with a budget, as it was at the time `at`."""
 
     month: int
     """The index of the month in `Calendar.starts`."""
@@ -112,10 +112,10 @@ class BudgetUse:
     past: dict[str, MonthUse] = field(default_factory=dict)
     """The use of earlier months by name, such as 2026-10, oldest first."""
     alerted: int = 0
-    """The highest percentage of ALERTS that was recorded in this month; 0 for none."""
+    """The highest percentage of ALERTS for which an event was recorded in this month; 0 for none."""
     milli: dict[str, int] = field(default_factory=dict)
-    """Thousandths of GPUs that jobs of the project hold now, by GPU model. They are not stored, but counted
-    from the jobs.
+    """Thousandths of GPUs that jobs of the project hold now, by GPU model. This field is not stored. After a
+    restart it is counted from the jobs.
     """
 
 
@@ -129,13 +129,15 @@ class BudgetStanding:
     gpu_hours: float
     money: float
     gpu_hours_limit: float | None
-    """The budget of this month with what was carried over; None without a budget of GPU-hours."""
+    """The budget of this month in GPU-hours, including the amount that was carried over. None without such a
+    budget.
+    """
     money_limit: float | None
     currency: str = ""
 
     @property
     def part(self) -> float:
-        """The used fraction of the budget, 1 if all is used. If both GPU-hours and money have a budget, the
+        """The used fraction of the budget; 1 if all is used. If both GPU-hours and money are limited, the
         larger fraction counts.
         """
         pairs = ((self.gpu_hours, self.gpu_hours_limit), (self.money, self.money_limit))
@@ -144,7 +146,9 @@ class BudgetStanding:
 
     @property
     def text(self) -> str:
-        """The use and the budget as text, such as `4,000 of 5,000 GPU-hours, 9,500 of 10,000 EUR`."""
+        """The use and the budget as a text for users, such as `4,000 of 5,000 GPU-hours, 9,500 of 10,000
+        EUR`.
+        """
         found = []
         if self.gpu_hours_limit is not None:
             found.append(f"{self.gpu_hours:,.5g} of {self.gpu_hours_limit:,.5g} GPU-hours")
@@ -186,12 +190,12 @@ class Budgets:
        use of that month to `past`.
     3. The budget of a month grows by the unused part of the last month's budget, but at most by `carry_over`
        of the budget. An amount that was carried over into the last month is not carried over again.
-    4. `due` returns the alerts whose percentage has been reached. `next_at` is the time of the next alert, if
-       no member starts or ends before.
+    4. `due` returns the alerts whose percentage has been reached. `next_at` is the time of the next alert. It
+       is computed again when a member starts or ends.
 
     Invariant: `BudgetUse.milli` is the sum of the GPUs of the project's running members (checked by
-    invariants.py).
-    Cost: O(GPUs of the member) for a start or end in a project with a budget, otherwise nothing.
+    invariants.py). Cost: O(GPUs of the member) for a start or end in a project with a budget, otherwise
+    nothing.
 
     Example: a budget of 1,000 GPU-hours with carry_over 0.25. After a month with 600 GPU-hours the next month
     has 1,250 GPU-hours; after a month with 900, 1,100.
@@ -200,20 +204,20 @@ class Budgets:
     def __init__(self, models_of: ModelsOfNode = no_models) -> None:
         self.rules = NO_BUDGETS
         self.uses: dict[str, BudgetUse] = {}
-        """The use by project. It is kept for a project whose budget was removed from the configuration."""
+        """The use of each project. It also has projects whose budget was removed from the configuration."""
         self.stops = self.lowers = False
-        """`stops`: jobs of a project may have to wait when its budget is used up. `lowers`: they may have to
-        come last.
+        """True if a used-up budget of some project changes what its jobs may do. `stops`: its jobs have to
+        wait. `lowers`: its jobs come after all others.
         """
         self._models_of = models_of
         self._next_at: float | None = None
         """The time of the next alert; None: not computed yet."""
         self._checked_at = 0.0
-        """The time of the last call of `due` that compared the use with the budgets."""
+        """The time at which `due` last compared the use with the budgets."""
 
     @property
     def affects_jobs(self) -> bool:
-        """True if a used-up budget can delay jobs in at least one project. False if budgets only cause
+        """True if a used-up budget of at least one project delays its jobs. False if budgets only cause
         events.
         """
         return self.stops or self.lowers
@@ -301,7 +305,7 @@ class Budgets:
 
     def _in_month(self, use: BudgetUse, index: int, until: float) -> MonthUse:
         """Return what a project has used in a month up to the time `until`. The number of GPUs that the
-        project holds must not have changed since `use.at`. `index`: the index of the month in the calendar.
+        project holds must not have changed since `use.at`. `index` is the index of the month in the calendar.
         """
         begin = max(use.at, self.rules.calendar.start(index))
         seconds = max(0.0, min(until, self.rules.calendar.start(index + 1)) - begin)
@@ -339,15 +343,17 @@ class Budgets:
         )
 
     def _before(self, use: BudgetUse, month: int, now: float) -> MonthUse | None:
-        """Return what a project used in the month before `month`; None if its use was not counted then."""
+        """Return what a project used in the month before `month`. Return None if the use of that month was
+        not counted.
+        """
         stored = use.past.get(self.rules.calendar.name(month - 1))
         if stored is not None or use.month >= month:
             return stored
         return self._in_month(use, month - 1, now)
 
     def spent(self, project: str, now: float) -> BudgetSpent | None:
-        """Return why no job of the project may start, if its budget is used up and scheduler.toml says that
-        this stops its jobs; otherwise None.
+        """Return why no job of the project may start; None if its jobs may start. Jobs may not start if the
+        budget is used up and scheduler.toml says that this stops them.
         """
         budget = self.rules.budgets.get(project) if self.stops else None
         if budget is None or budget.then is not BudgetAction.STOP:
@@ -368,8 +374,8 @@ class Budgets:
         return standing is not None and standing.part >= 1.0
 
     def due(self, now: float) -> list[tuple[BudgetStanding, int]]:
-        """Return the alerts that are due: (use and budget of a project, percentage of ALERTS that it has
-        reached). Of each project only the highest percentage that is not recorded yet is returned.
+        """Return the due alerts as (use and budget of a project, reached percentage of ALERTS). For each
+        project, return only the highest percentage that is not recorded yet.
         """
         found: list[tuple[BudgetStanding, int]] = []
         if self.next_at > now:
@@ -414,7 +420,7 @@ class Budgets:
         NEVER if no alert is due and the project uses no GPUs.
         """
         use = self.uses[project]
-        # `use.at` may lie in an earlier month, because it is the time of the last start or end of a job.
+        # `use.at` is the time of the last start or end of a job, so it may lie in an earlier month.
         since = max(use.at, self._checked_at)
         standing, alerted = self.standing(project, since), self._alerted(project, since)
         level = next((each for each in ALERTS if each > alerted), None)

@@ -1,13 +1,13 @@
 """Ceilings: the highest priority and the best protection from preemption that a user may ask for.
 
-1. A submit or an edit has its user in a `Requester`. Ceilings do not apply to admins, nor in the simulator
-   and replays, where there is no Requester.
-2. For an operator only the table of operators applies. For a user the first table that has the key applies,
-   in this order: the table of the queue, of the user, of the project, of all users. The table of a queue is
+1. The `Requester` of a submit or an edit has the rights of its user. Ceilings do not apply to admins. In the
+   simulator and in replays there is no Requester, so ceilings do not apply there.
+2. For an operator only the table of operators applies. For a user the tables are searched in this order: the
+   queue, the user, the project, all users. The first table that has the key applies. The table of a queue is
    `[queues.NAME]` with its key `max_priority`, and then the older `[access.limits.queues.NAME]`.
-3. In a submit all keys are checked. In an edit, a key is checked only if the edit asks for more of it than
-   before. If the edit moves the job to another queue or project, all keys are checked. So an operator can
-   raise a value of a job above the ceiling, and the user can still edit other fields.
+3. In a submit all keys are checked. In an edit, a key is checked only if the edit raises the value of its
+   field, or moves the job to another queue or project. So a user can still edit a job after an operator has
+   raised one of its values above the ceiling.
 
 Priorities inherited from a dependent job need no check, because the priority of the dependent job has been
 checked.
@@ -58,7 +58,7 @@ class Ceilings:
     projects: Mapping[str, Ceiling] = field(default_factory=dict)
     queues: Mapping[str, Ceiling] = field(default_factory=dict)
     queue_priorities: Mapping[str, int] = field(default_factory=dict)
-    """The highest priority that users may ask for in each queue, from `[queues.NAME] max_priority`."""
+    """The highest priority for which users may ask in each queue, from `[queues.NAME] max_priority`."""
 
     def refusal(self, asker: Requester | None, spec: JobSpec, was: JobSpec | None = None) -> Refusal | None:
         """Return a refusal if the job asks for more than a ceiling allows the user; otherwise None. `was` is
@@ -88,7 +88,7 @@ class Ceilings:
 
     def _tables(self, asker: Requester, spec: JobSpec) -> Iterator[tuple[str, Ceiling]]:
         """Yield (path in scheduler.toml, table) for each table that applies to the job. If several tables
-        have a key, the first one of them decides.
+        have a key, the first of these tables decides.
         """
         if asker.operator:
             yield "access.limits.operators", self.operators
@@ -128,8 +128,8 @@ def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] 
 
 
 def _stop_s(spec: JobSpec) -> float:
-    """Return the seconds that a job with this spec may take to end after it is preempted: to save a
-    checkpoint, and its grace.
+    """Return how many seconds a job with this spec may take to end after it is preempted. This is the time to
+    save a checkpoint, plus its grace.
     """
     return spec.grace_s + (spec.checkpoint_s if spec.saves else 0.0)
 

@@ -14,15 +14,15 @@ from wire.names import WHOLE_GPU, Reason
 from wire.text import counted, duration, printable
 
 Unreserved = Callable[[float, float], Mapping[int, int]]
-"""A function of a duration in seconds and the present time. By row number of each node with reservations, it
-returns the number of free GPUs that no reservation needs within the duration.
+"""A function of a duration in seconds and the present time. For each node with reservations, by row number,
+it returns a number of free GPUs: those that no reservation needs within the duration.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class GpusKept:
-    """The reason why a job may not start: it would leave fewer GPUs free than the queue `queue` keeps for its
-    jobs.
+    """The reason why a job may not start: the queue `queue` keeps a number of GPUs free for its own jobs, and
+    fewer would be left.
     """
 
     queue: str
@@ -36,7 +36,7 @@ class GpusKept:
     until: float
     """The time at which the queue stops keeping GPUs free; infinity if the queue keeps them at all times."""
     withheld: bool = True
-    """Whether the job would fit on the free resources if the queue kept no GPUs."""
+    """True if the job would fit on the free resources if the queue kept no GPUs."""
     only_this_job: ClassVar[bool] = False
 
     @property
@@ -65,14 +65,14 @@ class KeptGpus:
        the queue, because a job with this limit could not use it. A GPU of a scavenger that may be preempted
        counts as free if its node has no reservation.
 
-    The queue keeps a number of free GPUs and not particular GPUs. As soon as a job of the queue has taken one
-    of them, the next GPU that becomes free is kept.
+    The queue keeps a number of free GPUs and not particular GPUs. When a job of the queue takes a free GPU,
+    the next GPU that becomes free is kept.
 
     Cost: O(nodes) after a change of the nodes, otherwise O(queues that keep GPUs).
 
-    Example: queue `interactive` keeps 2 GPUs free from 08:00 to 18:00. At 12:00 three GPUs are free: one
-    sweep of 1 GPU starts, the next one waits. A notebook starts at once, and then 1 GPU is free. The next two
-    GPUs that become free stay free, unless another notebook starts.
+    Example: queue `interactive` keeps 2 GPUs free from 08:00 to 18:00. At 12:00 three GPUs are free. One
+    1-GPU job of another queue starts, and the next one waits. A notebook starts at once, and then 1 GPU is
+    free. The next two GPUs that become free stay free, unless another notebook starts.
     """
 
     def __init__(self, rules: Mapping[str, QueueRule]) -> None:
@@ -120,8 +120,8 @@ class KeptGpus:
         return None
 
     def _free_gpus(self, table: NodeTable, versions: tuple[int, int]) -> list[int]:
-        """Return the number of wholly free GPUs of each node, by row number. It is 0 for a node that takes no
-        jobs.
+        """Return the number of wholly free GPUs of each node, by row number. A node that takes no jobs
+        has 0.
         """
         if self._counted_at != versions:
             self._free = ((table.gpu_free == WHOLE_GPU).sum(axis=1) * table.open).tolist()

@@ -1,4 +1,4 @@
-"""The limit that a job would exceed, and the sentence that says so to users."""
+"""The limit that a job would exceed, and the sentence that explains it to users."""
 
 from __future__ import annotations
 
@@ -37,15 +37,17 @@ class LimitExceeded:
     limit: int
     lent: bool = False
     share: str = ""
-    """The percentage of the cluster that is the limit, such as "50 % of 48"; empty for a limit in numbers."""
+    """The limit as a percentage of the cluster, such as "50 % of 48". Empty for a limit that is set as a
+    number.
+    """
     model: str = ""
-    """The GPU model that is limited; empty for limits on other resources and on GPUs of all models."""
+    """The GPU model to which the limit applies. Empty for limits on all GPUs or on other resources."""
     reason: ClassVar[Reason] = Reason.QUOTA
 
     @property
     def only_this_job(self) -> bool:
-        """False if the limit also stops all other jobs of the tenant that request the same resources. True if
-        it is a limit on GPU time, under which such a job may start if its time limit is shorter.
+        """False if the limit also stops all other jobs of the tenant with the same request. True for a limit
+        on GPU time, because another job with a shorter time limit may still start.
         """
         return self.kind == GPU_TIME
 
@@ -56,8 +58,8 @@ class LimitExceeded:
 
     @property
     def never_text(self) -> str:
-        """A sentence for users about a job that can never start, because the job alone needs more than the
-        limit.
+        """A sentence for users about a job that can never start, because it needs more than the limit even
+        when no other job runs.
         """
         return f"{self._name} is {amount_text(self.kind, self.limit)}{self._asked}"
 

@@ -1,23 +1,24 @@
-"""Decides into which project a submitted job goes, and whether the user may use this project.
+"""Chooses the project of a submitted job, and checks that the user may use this project.
 
-1. A job in project "default", the project of jobs without --project, goes to the `default_project` of its
-   queue. If the queue has none, the job goes to the project that has the user in its `default_for`. Without
-   such a project it stays in "default".
-2. A project is declared if scheduler.toml names it, or if an operator has set a quota, weight or limit of it.
-   "default" is always declared. For a job in another project, `[scheduler] unknown_projects` decides: "open"
-   accepts the job, "default" puts the job into project "default", and "refuse" refuses the job. This also
-   holds for operators and admins.
+1. A job without --project is in project "default". It goes to the `default_project` of its queue. If the
+   queue has none, the job goes to the project that names the user in its `default_for`. If there is none
+   either, the job stays in "default".
+2. A project is declared if scheduler.toml names it, or if an operator has set its quota, weight or limit.
+   "default" is always declared. For a job in an undeclared project, `[scheduler] unknown_projects` decides:
+   "open" accepts the job, "default" puts the job into project "default", and "refuse" refuses the job. This
+   also holds for operators and admins.
 3. If the project has members, the user must be one of them. Operators and admins may use every declared
    project.
 
-An edit is checked in the same way if it changes the project; step 1 is left out then. The simulator and
-replays have no Requester: only step 1 applies to their jobs.
+An edit that changes the project is checked by steps 2 and 3. The simulator and replays have no Requester
+(user with rights), so only step 1 applies to their jobs.
 
-Cost: one look-up, and one search of all quotas and shares that operators have set if scheduler.toml does not
-name the project.
+Cost: one look-up. If scheduler.toml does not name the project, also one search of all quotas and shares that
+operators have set.
 
 Example: scheduler.toml has [projects.vision] with members ada and bob, and default_for ada. A job of ada
-without --project goes to vision. A job of eve in vision is refused, and so is a job of ada in project visoin.
+without --project goes to vision. With "refuse", a job of ada in project visoin (a typing error) is refused. A
+job of eve in vision is always refused.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MOST_NAMES = 20
 
 
 class UnknownProjects(enum.Enum):
-    """What happens to submitted jobs in projects that are not declared (`[scheduler] unknown_projects`)."""
+    """The treatment of jobs in projects that are not declared (`[scheduler] unknown_projects`)."""
 
     OPEN = "open"
     """Every project may be used."""
@@ -51,22 +52,24 @@ class UnknownProjects(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProjectRules:
-    """The projects that scheduler.toml declares, with their members. By default every project is open."""
+    """The projects that scheduler.toml declares, with their members. Without any setting, every project is
+    open to all users.
+    """
 
     unknown: UnknownProjects = UnknownProjects.OPEN
     declared: frozenset[str] = frozenset()
     members: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The members of each project. A project that is missing here, or has no members, is open to all
+    """The members of each project. A project without members, or without an entry here, is open to all
     users.
     """
     defaults: Mapping[str, str] = field(default_factory=dict)
     """The project of each user's jobs without --project, by user."""
     queue_defaults: Mapping[str, str] = field(default_factory=dict)
-    """The project of jobs without --project in a queue, by queue. It comes before `defaults`."""
+    """The project of jobs without --project in each queue. This setting comes before `defaults`."""
 
     def with_default(self, spec: JobSpec, user: str) -> JobSpec:
-        """Return the spec of a submitted job with its final project: if the project is "default", the default
-        project of the queue or of the user takes its place.
+        """Return the spec of a submitted job with its final project. If the project is "default", replace it
+        by the default project of the queue or of the user.
         """
         if spec.project != DEFAULT_PROJECT:
             return spec
@@ -76,8 +79,8 @@ class ProjectRules:
     def admit(
         self, asker: Requester | None, spec: JobSpec, set_live: Callable[[], Iterable[str]]
     ) -> JobSpec | Refusal:
-        """Return the spec if the user may use its project, otherwise a refusal. The project of the returned
-        spec is "default" if the requested project is not declared and `unknown_projects` is "default".
+        """Return the spec if the user may use its project; otherwise return a refusal. If the project is not
+        declared and `unknown_projects` is "default", the returned spec has the project "default".
 
         `set_live` returns the projects for which operators have set a quota, weight or limit. It is called
         only if scheduler.toml does not name the project.

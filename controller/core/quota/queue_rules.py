@@ -1,4 +1,4 @@
-"""Queue rules: the tables [queues.NAME] of scheduler.toml in the form that the engine uses."""
+"""Queue rules: the engine's form of the tables [queues.NAME] of scheduler.toml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXEMPT_QUOTA, EXEMPT_FAIR_SHARE = "quota", "fair_share"
 
 @dataclass(frozen=True, slots=True)
 class QueueRule:
-    """The limits of one queue, and the default values of its jobs. None means no limit."""
+    """The limits of one queue, and the default values of its jobs. A limit that is None does not apply."""
 
     priority: int = 0
     max_running: int | None = None
@@ -31,8 +31,8 @@ class QueueRule:
     preemptible: bool = True
     """False: running jobs of the queue are never victims of preemption, reclaim or moves."""
     may_preempt: frozenset[str] | None = None
-    """The queues whose jobs may be preempted for waiting jobs of this queue; None: the preemption strategies
-    alone decide.
+    """The queues whose jobs may be preempted for waiting jobs of this queue. None: only the preemption
+    strategies decide.
     """
     min_runtime_s: float | None = None
     """Jobs of the queue are not preempted before they have run for this many seconds; None: [preemption]
@@ -56,12 +56,14 @@ class QueueRule:
     """The hours of the week in which jobs of the queue may start; None: at all times."""
 
     keep_free_gpus: int = 0
-    """Narrow jobs of queues with a lower priority leave this many GPUs of the cluster free."""
+    """This many GPUs of the cluster are kept free for the queue. Jobs on one node in queues with a lower
+    priority wait for other GPUs.
+    """
     keep_free_hours: WeekHours | None = None
     """The hours of the week in which `keep_free_gpus` applies; None: at all times."""
     wait_target_s: float | None = None
-    """The wait, in seconds, that jobs of the queue should not exceed. It changes no decision, and is only
-    reported.
+    """The wait, in seconds, that jobs of the queue should not exceed. It is only reported and changes no
+    decision.
     """
 
     @property

@@ -62,16 +62,18 @@ class QuotaConfig:
     licences: Mapping[str, int] = field(default_factory=dict)
     """The total number of each licence in the cluster, by its name."""
     defaults: JobDefaults | None = None
-    """CPU and memory of jobs that ask for none; None: one CPU and 1 GiB (used by the simulator)."""
+    """The default CPU and memory of jobs that request none. None: one CPU and 1 GiB (used by the
+    simulator).
+    """
     ceilings: Ceilings = field(default_factory=Ceilings)
-    """The most that users may ask for. An operator can set higher values."""
+    """The highest values that users may request. An operator can set higher values."""
     projects: ProjectRules = field(default_factory=ProjectRules)
     budgets: BudgetRules = NO_BUDGETS
     timetable: Timetable = NO_TIMETABLE
-    """The tables [hours.NAME]."""
+    """The tables [hours.NAME]: quotas and weights that apply only in some hours of the week."""
     soft_for_s: float = NEVER
-    """A job that has waited longer than this many seconds no longer comes after all others because of a soft
-    limit.
+    """After a wait of this many seconds, soft limits no longer apply to a job. Before that, a job over a soft
+    limit comes after all others.
     """
 
     def queue(self, name: str) -> QueueRule:

@@ -34,21 +34,27 @@ from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
 
 AmountLimit = tuple[int, int]
-"""(index of the resource in an Amount, limit)."""
+"""(index of the resource in an Amount, limit). An Amount is a list with one number for each resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:
-    """The limits of one user, project or queue. Each resource is identified by its index in an Amount."""
+    """The limits of one user, project or queue. Each resource is identified by its index in an Amount (a list
+    of numbers).
+    """
 
     hard: tuple[AmountLimit, ...] = ()
     soft: tuple[AmountLimit, ...] = ()
     lent: Mapping[int, int] = field(default_factory=dict)
-    """By resource the amount that the tenant may borrow in addition to its hard limit."""
+    """For each resource, the amount that the tenant may borrow in addition to its hard limit."""
     shares: Mapping[int, str] = field(default_factory=dict)
-    """By resource the percentage of the cluster that is the hard limit, such as "50 % of 48"."""
+    """For each resource with a hard limit in percent: a text such as "50 % of 48" (percent of the
+    cluster).
+    """
     soft_shares: Mapping[int, str] = field(default_factory=dict)
-    """By resource the percentage of the cluster that is the soft limit."""
+    """For each resource with a soft limit in percent: a text such as "50 % of 48" (percent of the
+    cluster).
+    """
 
 
 NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
@@ -57,27 +63,27 @@ NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
 class Quotas:
     """The quotas in effect: those of the configuration, overridden by changes of operators (edits).
 
-    1. Each limit of a tenant comes from the first of these sources that sets it: the operator's edit for the
-       tenant, its entry in a table [hours.NAME] that is in force, its entry in [quota]; then the same three
-       for "*" (all tenants).
+    1. Each limit of a tenant comes from the first source that sets it. The sources are the operator's edit
+       for the tenant, the tenant's entry in a table [hours.NAME] that is in force, and the tenant's entry in
+       [quota]. Then follow the same three for "*" (all tenants).
     2. A job exceeds a hard limit if the use plus the job's need is above the limit. A project may borrow up
-       to `borrow` above its limit. But all projects with their own limit together may not use more than the
-       sum of their limits.
+       to `borrow` above its limit. However, all projects that have their own limit may together use at most
+       the sum of these limits.
     3. A job that exceeds a soft limit, or that borrows, may start, but comes after all other jobs in the
-       queue. A job that alone needs more than the soft limit exceeds it only while its tenant already uses
-       the whole limit.
+       queue. One exception: a job that needs more than the soft limit by itself counts as over the limit only
+       if its tenant already uses the whole limit.
 
     Cost: one comparison for each limit of the job's user, project and queue; nothing if there is no limit at
     all.
 
     Example: projects a and b have a limit of 8 GPUs each, and a may borrow 4. If a uses 8 and b uses 3, a may
-    start a 4-GPU job (12 <= 8 + 4, and 15 <= 16). If b uses 5, a may not (17 > 16).
+    start a 4-GPU job (12 <= 8 + 4, and 15 <= 16). If b uses 5, the job of a may not start (17 > 16).
     """
 
     def __init__(self, accounts: UsageCounters, gpus: GpuCounts) -> None:
         self.accounts = accounts
         self.gpus = gpus
-        """The GPUs of the cluster, of which limits may be percentages."""
+        """The GPUs of the cluster. Limits can be percentages of their number."""
         self.edits: dict[TenantKey, Quota] = {}
         """Quotas set by operators. They are stored, and override the configuration."""
         self.rules = NO_QUOTAS
@@ -98,8 +104,8 @@ class Quotas:
         self._in_force: tuple[HoursTable, ...] = ()
         self._most_by_hours: dict[TenantKey, list[dict[int, int]]] = {}
         self._closed: dict[str, tuple[float, float]] = {}
-        """By queue, (begin, end) of a time that lies outside its start hours. `begin` is when this was found
-        out.
+        """For each queue that is closed now: (begin, end) of a time outside its start hours. `begin` is the
+        time of the check that found the queue closed.
         """
 
     @property
@@ -118,13 +124,17 @@ class Quotas:
         self._forget()
 
     def follow_hours(self, tables: tuple[HoursTable, ...]) -> None:
-        """Use the quotas of these tables [hours.NAME] from now on, and of no others."""
+        """Use the quotas of these tables [hours.NAME] from now on. Tables that are not named no longer
+        apply.
+        """
         if tables != self._in_force:
             self._in_force = tables
             self._clear()
 
     def edit(self, key: TenantKey, quota: Quota | None) -> None:
-        """Set the quota of a tenant, which overrides the configuration. None removes an earlier setting."""
+        """Set the quota of a tenant. It overrides the configuration. None removes the operator's earlier
+        quota.
+        """
         if quota is None:
             self.edits.pop(key, None)
         else:
@@ -172,7 +182,7 @@ class Quotas:
         return self._quota_under(self._in_force, key)
 
     def _quota_under(self, tables: tuple[HoursTable, ...], key: TenantKey) -> Quota:
-        """Return the quota that is in effect for a tenant while these tables [hours.NAME] are in force."""
+        """Return the quota of a tenant at times when exactly these tables [hours.NAME] are in force."""
         scope, name = key
         if scope == QUEUE_USER:
             rule = self.rules.queue(name.partition("/")[0])
@@ -246,7 +256,7 @@ class Quotas:
         return found
 
     def closed(self, queue: str, now: float) -> HoursClosed | None:
-        """Return the start hours of a queue if jobs may not start now because of them; otherwise None."""
+        """Return the start hours of a queue if they forbid starts now; otherwise None."""
         hours = self.rules.queue(queue).hours
         if hours is None:
             return None
@@ -266,8 +276,8 @@ class Quotas:
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
         """Return the first hard limit that the job would exceed if it started now; None if it would exceed
-        none. `need` is what the job requests. `reserved` has amounts, by tenant, that are added to what the
-        tenant uses now.
+        none. `need` is the amount that the job requests. `reserved` has additional amounts by tenant. They
+        count as used.
         """
         if self.unlimited:
             return None
@@ -284,8 +294,8 @@ class Quotas:
         return None
 
     def never_allowed(self, user: str, spec: JobSpec, need: Amount) -> LimitExceeded | None:
-        """Return a hard limit that the job alone exceeds, even if its tenants, and all projects from which it
-        may borrow, used nothing. None if there is none.
+        """Return a hard limit that the job exceeds by itself, even if no other job of its tenants runs and no
+        other project uses the quota that it may borrow. Return None if there is none.
         """
         if self.unlimited:
             return None
@@ -315,15 +325,15 @@ class Quotas:
         return None
 
     def _most(self, bounds: TenantLimits, kind: int, limit: int) -> int:
-        """Return the most that a tenant can use of the resource `kind` if no other project uses any. `limit`
-        is the hard limit of the tenant.
+        """Return the most of the resource `kind` that a tenant can use when no other project uses any.
+        `limit` is the hard limit of the tenant.
         """
         lent = bounds.lent.get(kind, 0)
         return max(limit, min(limit + lent, self._stated_sum(kind))) if lent else limit
 
     def _allowed_at_other_hours(self, key: TenantKey, kind: int, need: int) -> bool:
-        """Return whether a tenant may use `need` of the resource `kind` at some other hours of the week.
-        Quota that the tenant may then borrow counts as well.
+        """Return whether a tenant may use `need` of the resource `kind` at some other time of the week. Quota
+        that the tenant may borrow then is included.
         """
         if not self.rules.timetable.tables:
             return False
@@ -340,8 +350,8 @@ class Quotas:
         self, user: str, spec: JobSpec, need: Amount, now: float, waited_s: float = 0.0
     ) -> LimitExceeded | None:
         """Return the first soft limit that the job would exceed, or the first hard limit that it would exceed
-        by borrowing; None if there is none. Soft limits do not apply to a job that has waited (`waited_s`)
-        longer than `soft_for_s`.
+        by borrowing; None if there is none. Soft limits do not apply to a job that has already waited longer
+        than `soft_for_s`. `waited_s` is its wait in seconds.
         """
         if not self.has_soft_limits:
             return None
@@ -350,14 +360,14 @@ class Quotas:
             loans = [each for each in bounds.hard if each[0] in bounds.lent]
             soft = bounds.soft if waited_s <= self.rules.soft_for_s else ()
             for index, (kind, limit) in enumerate((*soft, *loans)):
-                # Count any need of GPU time as 1. The result is then the same for all jobs that request the
-                # same resources, whatever their time limits are.
+                # Count any need of GPU time as 1. Then all jobs with the same request get the same result,
+                # whatever their time limits are.
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
                 if more > limit and index < len(soft):
-                    # A job that alone needs more than the soft limit exceeds it only if the tenant already
-                    # uses the whole limit. Otherwise this job would come after all others even while its
-                    # tenant uses nothing.
+                    # A job that needs more than the soft limit by itself exceeds it only if the tenant
+                    # already uses the whole limit. Otherwise this job would come after all others even while
+                    # its tenant uses nothing.
                     more = 1
                 if more and used + more > limit:
                     shares = bounds.soft_shares if index < len(soft) else bounds.shares
@@ -373,8 +383,8 @@ class Quotas:
     ) -> dict[str, LimitExceeded]:
         """Return the GPU models that the job may not use now, each with the hard limit that it would exceed.
 
-        `milli_by_model` has for each model that suits the job the thousandths of GPUs that the job would hold
-        if all its GPUs were of this model.
+        `milli_by_model` has thousandths of GPUs for each model that suits the job: the amount that the job
+        would hold if all its GPUs were of this model.
         """
         found: dict[str, LimitExceeded] = {}
         for account in self.accounts.tenants_of(user, spec) if self.models else ():
@@ -405,9 +415,7 @@ class Quotas:
         return LimitExceeded(key, kind, used, need, limit, share=share, model=self.model_of(kind))
 
     def model_of(self, kind: int) -> str:
-        """Return the name of the GPU model if the resource `kind` is the GPUs of one model; otherwise an
-        empty text.
-        """
+        """Return the GPU model if the resource `kind` is GPUs of one model; otherwise an empty text."""
         return self.models[kind - FIRST_MODEL] if kind >= FIRST_MODEL else ""
 
     def borrows(self, project: str, kind: int, need: int) -> bool:
@@ -419,7 +427,7 @@ class Quotas:
         return kind in limits and account.used[kind] + need > limits[kind]
 
     def lenders(self, kind: int) -> list[TenantKey]:
-        """Return the projects that lend each other their unused quota of the resource `kind`, as (scope,
+        """Return the projects that can lend each other unused quota of the resource `kind`, as (scope,
         name).
         """
         return [account.key for account, _ in self._lenders_of(kind)]
@@ -427,8 +435,8 @@ class Quotas:
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:
-        """Return None if a project may borrow the part of `used` plus `need` that is above its hard limit
-        `limit`. Otherwise return the limit that it would exceed.
+        """Return None if a project may borrow as much quota as it needs. Otherwise return the limit that it
+        would exceed. The project borrows the part of `used` plus `need` that is above its hard limit `limit`.
         """
         lent = bounds.lent.get(kind, 0)
         if not lent:

@@ -1,4 +1,6 @@
-"""The tables [hours.NAME]: quotas and share weights that replace the usual ones in some hours of the week."""
+"""The tables [hours.NAME]: quotas and share weights that replace the usual ones during some hours of the
+week.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,20 @@ from controller.core.quota.week_hours import QUARTER_S, QUARTERS_SEARCHED, WEEK,
 from wire.cluster.quota import Quota
 
 QUARTER = QUARTER_S // 60
-"""Minutes."""
+"""The length of a quarter of an hour, in minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoursTable:
-    """One table [hours.NAME]: the hours in which it is in force, and what it replaces then."""
+    """One table [hours.NAME]: the hours in which it is in force, and the quotas and weights that then
+    apply.
+    """
 
     name: str
     hours: WeekHours
     quotas: Mapping[TenantKey, Quota] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Weights by share name, as in [fair_share] weights."""
+    """The weight of each share that the table names, as in [fair_share] weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +34,14 @@ class Timetable:
     """The tables [hours.NAME] in the order of scheduler.toml. If two tables in force set one limit or one
     weight, the first of them applies.
 
-    Algorithm of `next_change`: try each quarter of an hour in the next eight days. That is exact, because
-    hours begin and end at quarters of an hour, and because every time zone differs from UTC by a whole number
-    of quarters.
+    Algorithm of `next_change`: try each quarter of an hour in the next eight days. The result is exact,
+    because hours begin and end at full quarters. Every time zone differs from UTC by a whole number of
+    quarters.
 
-    Cost: one conversion of a time per table for `in_force`, at most 768 for `next_change`.
+    Cost: `in_force` converts one time for each table. `next_change` does this at most 768 times.
 
-    Example: the only table is `night` with the hours "20:00-08:00". At 19:00 `in_force` is () and
-    `next_change` is 20:00. At 20:00 they are ("night",) and 08:00.
+    Example: the only table is `night` with the hours "20:00-08:00". At 19:00 `in_force` returns () and
+    `next_change` returns 20:00. At 20:00 `in_force` returns ("night",) and `next_change` returns 08:00.
     """
 
     tables: tuple[HoursTable, ...] = ()
@@ -57,13 +61,13 @@ class Timetable:
         return next((at for at in later if self.in_force(at) != present), math.inf)
 
     def named(self, names: tuple[str, ...]) -> tuple[HoursTable, ...]:
-        """Return the tables with these names. Names without a table are ignored: they are of an earlier
+        """Return the tables with these names. Ignore a name without a table, because it comes from an earlier
         configuration.
         """
         return tuple(each for each in self.tables if each.name in names)
 
     def combinations(self) -> list[tuple[HoursTable, ...]]:
-        """Return all sets of tables that are in force together at some time of the week."""
+        """Return every set of tables that are in force together at some time of the week."""
         found = {
             tuple(each.name for each in self.tables if each.hours.covers(minute)): None
             for minute in range(0, WEEK, QUARTER)
@@ -72,7 +76,7 @@ class Timetable:
 
     @property
     def changes_per_week(self) -> int:
-        """An upper bound on the number of changes in one week."""
+        """The most times that the set of tables in force can change in one week (an upper bound)."""
         return 2 * sum(len(each.hours.windows) for each in self.tables)
 
 

@@ -1,5 +1,5 @@
-"""Usage counters: the resources that the jobs of each user, project and queue hold now. Only apply() updates
-them.
+"""Usage counters: the resources that the jobs of each user, project and queue hold now. Only `apply` (the
+function that applies events to the state) changes the counters.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ ModelsOfNode = Callable[[str], Mapping[str, str]]
 
 
 def no_models(_node: str) -> Mapping[str, str]:
-    """Return an empty dictionary instead of the GPU models of a node. Counters without limits on GPU models
-    use this function.
-    """
+    """Return an empty dictionary for the GPU models of any node. Used if no quota limits a GPU model."""
     return {}
 
 
@@ -58,7 +56,9 @@ class TenantUsage:
         self.key = key
         self.used = [0] * (FIRST_MODEL + models)
         self.spent: dict[int, int] = {}
-        """GPU-milli-seconds of ended attempts, by the hour of the end, oldest first."""
+        """GPU time of ended attempts by the hour of their end, the oldest hour first. Unit: 1/1000
+        GPU-seconds.
+        """
         self._spent = 0
 
     def amount(self, kind: int, now: float, window_s: float) -> int:
@@ -106,8 +106,9 @@ class UsageCounters:
     """The counters of all tenants. A job is counted for up to four tenants: its user, its project, its queue,
     and its user within this queue.
 
-    A job in a queue that is exempt from quotas is not counted for its user and its project. The fourth tenant
-    exists only if the queue limits its users ([queues.NAME] max_running_per_user and so on).
+    A job in a queue that is exempt from quotas is not counted for its user and its project. The job counts
+    for the fourth tenant only if the queue limits each of its users, for example by [queues.NAME]
+    max_running_per_user.
 
     1. `add_queued` is called when a job is submitted, `start` when it is placed, `grow` when an elastic job
        gets more nodes.
@@ -118,8 +119,7 @@ class UsageCounters:
        models changes, or a node with running jobs reports GPUs of other models, all jobs are counted again.
 
     Invariant: `used` is the sum over all jobs that have not ended (invariants.py counts them again and
-    compares).
-    Cost: O(allocations of the job) for an event, independent of the number of jobs.
+    compares). Cost: O(allocations of the job) for an event, independent of the number of jobs.
     """
 
     def __init__(
@@ -131,16 +131,16 @@ class UsageCounters:
         self._models_of = models_of
         self.by_key: dict[TenantKey, TenantUsage] = {}
         self._queues: Mapping[str, QueueRule] = {}
-        """The rules of the queues that limit their users or are exempt from quotas."""
+        """The rules of queues that limit each of their users, or that are exempt from quotas."""
         self._of: dict[tuple[str, str, str], tuple[TenantUsage, ...]] = {}
         self._gpu_time_held: dict[int, int] = {}
-        """For each running job, the GPU time that is counted in `used`: the time that it will have used at
-        its time limit.
+        """For each running job, the GPU time that is counted in `used`. The job is assumed to run until its
+        time limit.
         """
 
     def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, ...]:
-        """Return the counters in which a job of the user is counted: those of its user, project and queue,
-        and of its user within the queue. The class docstring has the exceptions.
+        """Return the counters of the tenants for which a job of the user counts: its user, its project, its
+        queue, and its user within this queue. The class docstring has the exceptions.
         """
         key = user, spec.project, spec.queue
         found = self._of.get(key)
@@ -206,8 +206,8 @@ class UsageCounters:
         return round(gpu * min(NEVER if limit_s is None else limit_s, self.window_s))
 
     def unused_gpu_time(self, jobs: Iterable[Job], now: float) -> dict[TenantKey, int]:
-        """Return, by tenant, the GPU time in 1/1000 GPU-seconds that is counted for these jobs, and that they
-        have not used until `now`, because they may run on until their time limits.
+        """Return, for each tenant, the part of the counted GPU time that these jobs have not used until
+        `now`. Jobs are counted as if they run until their time limits. Unit: 1/1000 GPU-seconds.
         """
         found: dict[TenantKey, int] = {}
         for job in jobs:
@@ -221,7 +221,7 @@ class UsageCounters:
         return found
 
     def follow_limit(self, job: Job) -> None:
-        """Count the GPU time of a running job again, after its time limit or its members have changed."""
+        """Count the GPU time of a running job again, because its time limit or its members have changed."""
         gpu_time = self.held(job, [member.allocation for member in job.members.values()])[GPU_TIME]
         for tenant in self.tenants_of(job.user, job.spec):
             tenant.used[GPU_TIME] += gpu_time - self._gpu_time_held[job.id]
@@ -235,7 +235,7 @@ class UsageCounters:
         self._subtract(job, released)
         if spent:
             for tenant in self.tenants_of(job.user, job.spec):
-                if tenant.key[0] != QUEUE_USER:  # A queue does not limit the GPU time of its users.
+                if tenant.key[0] != QUEUE_USER:  # queues do not limit the GPU time of their users
                     tenant.spend(spent, at, self.window_s)
 
     def _subtract(self, job: Job, allocations: Iterable[Allocation]) -> None:
@@ -246,8 +246,8 @@ class UsageCounters:
                 used[place] -= less[place]
 
     def finish(self, job: Job, *, again: bool) -> None:
-        """Stop counting a job as running, because its attempt has ended. With `again`, count the job as
-        queued, because it is queued again.
+        """Stop counting a job as running, because its attempt has ended. With `again`, the job is queued
+        again, so count it as queued.
         """
         gpu_time = self._gpu_time_held.pop(job.id, None)
         for tenant in self.tenants_of(job.user, job.spec):
@@ -260,8 +260,8 @@ class UsageCounters:
                 used[GPU_TIME] -= gpu_time
 
     def follow_queues(self, queues: Mapping[str, QueueRule]) -> bool:
-        """Use the rules of these queues from now on. Return True if jobs may now be counted for other tenants
-        than before; the caller must then call `recount`.
+        """Use the rules of these queues from now on. Return True if some jobs may now count for other tenants
+        than before. The caller must then call `recount`.
         """
         special = {
             name: rule for name, rule in queues.items() if rule.limits_users or EXEMPT_QUOTA in rule.exempt
@@ -284,8 +284,8 @@ class UsageCounters:
             self.load_job(job)
 
     def counted_again(self, jobs: Iterable[Job]) -> UsageCounters:
-        """Return new counters with the same settings, in which exactly these jobs are counted. Used to check
-        the present counters.
+        """Return new counters with the same settings that count exactly these jobs. They are compared with
+        the present counters to find errors.
         """
         fresh = UsageCounters(self.window_s, self._models_of, self.models)
         fresh._queues = self._queues
@@ -300,14 +300,14 @@ class UsageCounters:
         elif not job.state.terminal:
             self.add_queued(job)
             self.start(job, [member.allocation for member in job.members.values()])
-            # Do not add the GPU time of ended members here: the database rows of the tenants, which are
-            # loaded separately, contain it.
+            # Do not add the GPU time of ended members here. It is in the database rows of the tenants, which
+            # are loaded separately.
             ended = [each.allocation for each in job.members.values() if each.ended_at is not None]
             self._subtract(job, ended)
 
     def held(self, job: Job, allocations: Iterable[Allocation]) -> Amount:
-        """Return how much these allocations of a job add to the counters. If the job's limit for CPU or
-        memory is above its request, the limit is counted.
+        """Return how much these allocations of a job add to the counters. For CPU and memory, count the job's
+        limit if it is above the request.
         """
         cpu = memory = gpu = 0
         more_cpu, more_memory = job.ask.beyond

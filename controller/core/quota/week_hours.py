@@ -1,5 +1,5 @@
-"""Hours of the week: those in which jobs of a queue may start ([queues.NAME] hours), and those in which other
-quotas are in force ([hours.NAME]).
+"""Hours of the week. They are the hours in which jobs of a queue may start ([queues.NAME] hours), or the
+hours in which other quotas apply ([hours.NAME]).
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from wire.text import duration, printable
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAY = 24 * 60
 WEEK = 7 * DAY
-"""Minutes."""
+"""The length of a week, in minutes."""
 QUARTER_S = 900
 QUARTERS_SEARCHED = 8 * 96
-"""Eight days are searched for the next opening, because a change of the clock can skip one opening."""
+"""The search for the next opening covers eight days (in quarters of an hour), because a clock change can skip
+one opening.
+"""
 _DAYS = rf"(?P<first>{'|'.join(DAYS)})(?:-(?P<last>{'|'.join(DAYS)}))?"
 _TIMES = r"(?P<from>\d\d:\d\d)-(?P<to>\d\d:\d\d)"
 _WINDOW = re.compile(rf"(?:{_DAYS}(?: {_TIMES})?|{_TIMES.replace('from', 'since').replace('to', 'until')})")
@@ -31,10 +33,10 @@ class WeekHours:
     """Hours of the week in a time zone, in which jobs of a queue may start or other quotas are in force.
 
     Algorithm of `next_opening`: try each quarter of an hour in the next eight days. The result is exact,
-    because start hours begin and end at a full quarter of an hour, and because every time zone differs from
-    UTC by a whole number of quarters.
+    because hours begin and end at full quarters. Every time zone differs from UTC by a whole number of
+    quarters.
 
-    Cost: one conversion of a time for `is_open`, at most 768 for `next_opening`.
+    Cost: `is_open` converts one time. `next_opening` converts at most 768 times.
 
     Example: "mon-fri 20:00-08:00" opens on Monday at 20:00 for the first time in the week, and closes on
     Saturday at 08:00 for the last time. Jobs that run at 08:00 go on.
@@ -42,8 +44,8 @@ class WeekHours:
 
     texts: tuple[str, ...]
     windows: tuple[tuple[int, int], ...]
-    """The first minute of each window, from Monday 00:00 on, and the minute at which it closes. The second
-    number is above WEEK if the window ends in the next week.
+    """(begin, end) of each window in minutes after Monday 00:00. `end` is greater than WEEK if the window
+    ends in the next week.
     """
     zone: tzinfo
     zone_name: str
@@ -61,14 +63,14 @@ class WeekHours:
         return any(first <= minute < end or first <= minute + WEEK < end for first, end in self.windows)
 
     def next_opening(self, now: float) -> float:
-        """Return the first time after `now` at which jobs may start; infinity if the next eight days have
-        none.
+        """Return the first time after `now` that is within the hours. Return infinity if there is none in the
+        next eight days.
         """
         return self._next_quarter(now, is_open=True)
 
     def next_closing(self, now: float) -> float:
-        """Return the first time after `now` at which the hours are over; infinity if they are not over within
-        eight days.
+        """Return the first time after `now` that is outside the hours. Return infinity if there is none in
+        the next eight days.
         """
         return self._next_quarter(now, is_open=False)
 
@@ -117,7 +119,9 @@ def windows_of(text: str) -> list[tuple[int, int]]:
 
 
 def _minute(text: str | None) -> int | None:
-    """Return the minute of the day for a text such as 20:15; None for None. 24:00 gives 1440."""
+    """Return the minute of the day for a text such as 20:15. The text 24:00 gives 1440, and None gives
+    None.
+    """
     if text is None:
         return None
     hours, minutes = map(int, text.split(":"))

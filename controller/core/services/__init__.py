@@ -1,1 +1,3 @@
-"""Services: keeps the wanted number of replicas running, restarts and moves them, records their health."""
+"""Services: keeps the wanted number of replicas running, restarts and moves replicas, and records their
+health.
+"""

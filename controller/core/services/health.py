@@ -1,4 +1,4 @@
-"""Records the health of jobs that have a health check, and stops unhealthy ones."""
+"""Records the health of jobs that have a health check, and stops unhealthy jobs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from wire.names import JobState, Reason
 class HealthHandler:
     """Handles the results of health checks. An agent reports a result only when it differs from the last one.
 
-    An unhealthy job is stopped, unless its action is NOTIFY. Its action or its restart policy then decides
-    whether it runs again (lifecycle/requeue_policy.py).
+    An unhealthy job is stopped, unless the action of its health check is NOTIFY. The action or the job's
+    restart policy then decides if the job runs again (lifecycle/requeue_policy.py).
     """
 
     def __init__(self, context: Context) -> None:

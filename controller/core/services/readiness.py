@@ -1,4 +1,4 @@
-"""Decides whether a replica of a service is ready, and whether it has to leave its nodes."""
+"""Decides if a replica of a service is ready, and if it must leave its nodes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def is_ready(state: State, service: Service, job: Job, now: float) -> bool:
 
 
 def is_silent(state: State, job: Job) -> bool:
-    """Return whether a node of the running replica has lost its connection to the controller. Whether the
-    replica still works is then unknown.
+    """Return whether a node of the running replica has lost its connection to the controller. The controller
+    then does not know if the replica still works.
     """
     return not all(state.nodes.by_name[member.allocation.node].up for member in job.running)
 
@@ -36,23 +36,23 @@ def ready_at(service: Service, job: Job) -> float:
 
 
 def must_leave(state: State, job: Job, now: float) -> bool:
-    """Return whether the running replica must leave its nodes. True if one of them is drained, or is reserved
-    for other users now or within MOVE_BEFORE_S seconds.
+    """Return whether the running replica must leave its nodes. It must if a node is drained, or if a node is
+    reserved for other users now or within MOVE_BEFORE_S seconds.
     """
     drained = any(state.nodes.by_name[member.allocation.node].drained for member in job.running)
     return drained or any(at <= now for at in _leave_times(state, job))
 
 
 def leaves_at(state: State, job: Job, now: float) -> float:
-    """Return the next time at which the replica must leave a node before a reservation for other users; NEVER
-    if there is no such reservation.
+    """Return the next time at which the replica must leave a node because of a reservation for other users;
+    NEVER if there is no such reservation.
     """
     return min((at for at in _leave_times(state, job) if at > now), default=NEVER)
 
 
 def _leave_times(state: State, job: Job) -> Iterator[float]:
-    """Yield, for each reservation of the replica's nodes that does not admit the replica, the time
-    MOVE_BEFORE_S seconds before the reservation starts.
+    """Yield the times at which the replica must leave its nodes because of reservations that do not admit it.
+    Each time is MOVE_BEFORE_S seconds before a reservation starts.
     """
     nodes = {member.allocation.node for member in job.running} if state.reservations else set()
     for each in state.reservations:

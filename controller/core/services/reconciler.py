@@ -36,47 +36,48 @@ _OF_NODES = (
     NodeWentAway,
     NodeWentDown,
 )
-"""Events after which replicas on the node may be unready, or may have to leave the node."""
+"""Events that may make the replicas on a node unready, or force them to leave the node."""
 _OF_RESERVATIONS = (ReservationMade, ReservationEnded, ReservationCancelled)
 
 
 @dataclass(slots=True)
 class _Round:
-    """The replicas of one service, during one comparison (round) with scheduler.toml."""
+    """One comparison (round) of a service's replicas with scheduler.toml."""
 
     service: Service
     revision: str
     now: float
     holders: dict[int, list[Job]] = field(default_factory=dict)
-    """The jobs of each replica number that are not being ended, lowest job id first."""
+    """For each replica number, its jobs that are not being ended, the lowest job id first."""
     ready: int = 0
-    """How many replica numbers have a ready job."""
+    """The number of replica numbers that have a ready job."""
 
 
 class ServiceReconciler:
     """Keeps the wanted number of replicas of each service running, with the settings of scheduler.toml.
 
     A replica is an ordinary job. A replica that fails is restarted by the restart policy in its spec, and its
-    resources are kept for the restart (lifecycle/kept_room.py). So the rounds below only queue and end whole
-    jobs.
+    resources are kept for the restart (lifecycle/kept_room.py). So the algorithm below only queues and ends
+    whole jobs.
 
     Algorithm of a round, for one service
-    1. End the replicas whose number is not wanted. All replicas of a service that scheduler.toml no longer
-       has are not wanted.
+    1. End the replicas whose number is not wanted. If a service was removed from scheduler.toml, none of its
+       replicas is wanted.
     2. Where two jobs have the same number, the later one replaces the earlier one. End the earlier one when
        the later one is ready. End the later one if it still waits and is no longer needed, for example
        because the drained node of the earlier one is open again.
     3. A replica on a node that is drained, or that is soon reserved for others, gets a replacement with the
-       same number. Because of step 2 it ends only when the replacement is ready.
+       same number. Step 2 of a later round ends the replica when its replacement is ready.
     4. A replica with another revision (its settings have changed, or a restart was ordered) is ended, and its
-       successor gets its resources. At most `max_unavailable` replicas may be unready meanwhile. If that is
-       0, the replica gets a replacement as in step 3. Replicas on nodes that do not report are left alone.
+       successor gets its resources. Meanwhile at most `max_unavailable` replicas may be unready. If
+       `max_unavailable` is 0, the replica gets a replacement as in step 3. Replicas on nodes that do not
+       report stay as they are.
     5. Queue a job for each wanted number without a job.
 
     Invariant: a replica number has at most two jobs that are not being ended. A round is a function of the
-    state, so a crash between two steps neither loses a replica nor queues one twice.
-    Cost: O(replicas of the service) for a round. A round of a service runs only after an event about one of
-    its replicas, their nodes or its settings, or when a replica becomes ready.
+    state, so a crash between two steps neither loses a replica nor queues one twice. Cost: O(replicas of the
+    service) for a round. A round of a service runs only after an event about one of its replicas, their nodes
+    or its settings, or when a replica becomes ready.
 
     Example: a service has 3 replicas and max_unavailable = 1, and its command changes. Replica 0 is ended and
     its successor starts on the same GPUs. When the successor is ready, the same happens to replicas 1 and 2.
@@ -90,26 +91,31 @@ class ServiceReconciler:
         self._users = users
         self._services = {each.name: each for each in context.pipeline.services}
         self.active = bool(self._services or self._state.replicas)
-        """False if scheduler.toml has no service, and no replica of a former service is left."""
+        """True if scheduler.toml has a service, or if a replica of a removed service still exists."""
         self._due: dict[str, float] = {}
-        """The time of the next round of each service that needs one without an event."""
+        """For each service that needs a round (check of its replicas) without an event: the time of this
+        round.
+        """
         self.refusals: dict[str, Refusal] = {}
-        """By service, why its last replica could not be queued. The replica is tried again in each scheduling
-        pass.
+        """For each service whose last replica could not be queued: the refusal. Each scheduling pass tries
+        again.
         """
         self._changed = dict.fromkeys((*self._services, *self._state.replicas), NEVER)
-        """Services with an event since their last round, each with the time of the event. A scheduling pass
-        follows every new configuration, so these first rounds need no time.
+        """The services with an event since their last round (check of replicas), each with the time of the
+        event. At first all services are here. Their time is NEVER, because the pass after each new
+        configuration runs the round.
         """
 
     @property
     def next_at(self) -> float:
-        """The time of the next round; NEVER if no service needs a round before the next event."""
+        """The time of the next round (check of replicas); NEVER if no service needs a round before the next
+        event.
+        """
         return min(min(self._due.values(), default=NEVER), min(self._changed.values(), default=NEVER))
 
     def on_event(self, event: Event) -> None:
-        """Mark each service whose replicas, nodes or settings the event changes, so that the next `run`
-        checks this service.
+        """Mark each service whose replicas, nodes or settings the event changes. The next `run` then checks
+        these services.
         """
         if isinstance(event, JobEvent):
             self._plan(self._state.jobs[event.job], event.at)
@@ -126,8 +132,8 @@ class ServiceReconciler:
             self._changed[job.replica.service] = at
 
     def run(self, now: float) -> None:
-        """Run a round (the algorithm of the class docstring) for each service that needs one: an event was
-        about the service, its next round is due, or its last submit was refused.
+        """Run a round (the algorithm of the class docstring) for each service that needs one. A service needs
+        a round if an event was about it, its next round is due, or its last submit was refused.
         """
         due = {name for name, at in self._due.items() if at <= now}
         for name in sorted({*self._changed, *due, *self.refusals}):
@@ -180,8 +186,8 @@ class ServiceReconciler:
         self._due[name] = min((at for at in waits if at > now), default=NEVER)
 
     def _end_surplus(self, current: _Round, jobs: list[Job], wanted: int) -> None:
-        """End the replicas whose number is not below `wanted`. Add the other jobs to `current.holders`, by
-        replica number.
+        """End the replicas whose number is not below `wanted`. Put the jobs of all other replicas into
+        `current.holders`, by replica number.
         """
         for job in jobs:
             assert job.replica is not None
@@ -197,7 +203,7 @@ class ServiceReconciler:
     def _replace(self, current: _Round, number: int, holders: list[Job]) -> list[Job]:
         """End the old job of a replica number when its successor is ready. Queue a successor for a job that
         must leave its nodes. `holders` are the jobs with this number, oldest first. If the remaining job has
-        outdated settings, return it in a list; otherwise return an empty list.
+        outdated settings, return a list with this job; otherwise return an empty list.
         """
         state, now = self._state, current.now
         if len(holders) > 1:
@@ -219,9 +225,9 @@ class ServiceReconciler:
         return [job] if job.replica.revision != current.revision else []
 
     def _may_cancel(self, current: _Round, old: Job, new: Job) -> bool:
-        """Return whether the waiting successor `new` of the replica `old` is not needed: the settings of the
-        service have changed since `new` was queued, or `old` has the present settings and may stay on its
-        nodes.
+        """Return whether the waiting successor `new` of the replica `old` is no longer needed. This is so in
+        two cases. The settings of the service have changed since `new` was queued. Or `old` has the present
+        settings and may stay on its nodes.
         """
         assert old.replica is not None
         assert new.replica is not None
@@ -239,7 +245,7 @@ class ServiceReconciler:
             assert job.replica is not None
             if is_silent(self._state, job):
                 # The replica may still be ready: right after a restart of the controller no node is
-                # connected. Wait until the node connects or the replica is lost.
+                # connected. Wait until its node connects or the replica is lost.
                 continue
             if is_ready(self._state, service, job, current.now):
                 if not service.max_unavailable and not replacing:
