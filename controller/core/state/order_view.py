@@ -65,9 +65,9 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
 
 
 def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
-    """Return the jobs on several nodes that have waited longer than `[scheduler] gang_after_s`. If the
-    project of a job has used more than its share, the job must have waited three times as long. A job that
-    was preempted does not wait so long again.
+    """Return the jobs on several nodes that have waited longer than `[scheduler] gang_after_s`. A job must
+    have waited three times as long if its project has used more than its share. A job that was preempted is
+    in the result at once.
 
     Such a job comes before all other jobs, so that backfill reserves nodes for it and starts no further jobs
     on them. Of the jobs with equal requests (a lane), only the first can be in the result.
