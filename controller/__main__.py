@@ -128,7 +128,8 @@ async def _serve(daemon: Daemon) -> int:
 
 
 def _links(daemon: Daemon) -> list[NodeLink]:
-    """Return connections to the nodes of scheduler.toml and to the nodes that operators have added."""
+    """Return a connection (not opened yet) for each node of scheduler.toml and each node that operators have
+    added."""
     configured = daemon.config.nodes
     added = [node for node in daemon.state.nodes if node.host is not None and node.name not in configured]
     return [

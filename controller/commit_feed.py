@@ -12,7 +12,7 @@ from controller.core.model.rows import JournalEntry
 from wire.api.cluster import PulseSample
 
 MAX_PENDING_COMMITS = 4_096
-"""The most commits that wait until one subscriber reads them. If there are more, they are dropped, and the
+"""The greatest number of unread commits of one subscriber. If it has more, all of them are dropped, and the
 subscriber must read the journal instead."""
 
 
@@ -24,16 +24,16 @@ class Lagged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit, with its journal entries and the changed jobs and nodes. If there are no entries, only GPU
-    measurements of the nodes have changed.
-    """
+    """The journal entries that were written together, and the jobs and nodes that they changed. If there are
+    no entries, only GPU measurements of the nodes have changed."""
 
     seq: int
     entries: tuple[JournalEntry, ...]
     jobs: frozenset[int]
     nodes: frozenset[str]
     pulse: PulseSample | None = None
-    """A sample of the cluster's figures. Only subscriptions with `pulse` get it."""
+    """A sample of the cluster's figures (load, power, queue length). Only subscriptions with `pulse` get
+    samples."""
 
 
 class Subscription:
@@ -49,9 +49,8 @@ class Subscription:
         self._lagged = False
 
     def push(self, commit: Commit) -> None:
-        """Add a commit without blocking. If too many commits wait to be read, drop them and raise Lagged in
-        the subscriber.
-        """
+        """Add a commit without blocking. If the subscriber has too many unread commits, drop them and raise
+        Lagged in the subscriber."""
         if len(self._waiting) >= MAX_PENDING_COMMITS:
             self._lagged = True
             self._waiting.clear()

@@ -69,17 +69,17 @@ class FormerCluster:
 
 
 def find(spools: Iterable[Path], store_id: str) -> FormerCluster:
-    """Return the attempts' processes and the spools of other clusters, as far as the controller's user may
-    read them. `spools` are the configured spools, and `store_id` is the id of the empty store.
-    """
+    """Return the spools (directories of agents) of other clusters, and the processes of their attempts, as
+    far as the controller's user may read them. `spools` are the configured spools, and `store_id` is the id
+    of the empty store."""
     real = [Path(os.path.realpath(spool)) for spool in spools]
     foreign = [spool for spool in real if _is_foreign(spool, store_id)]
     return FormerCluster(tuple(_processes(real)), tuple(foreign))
 
 
 def end_jobs(spools: Iterable[Path], store_id: str) -> list[str]:
-    """Kill the processes and rename the spools that find() returns. Returns a line of text about each of
-    them."""
+    """Kill the processes and rename the spools that find() has found. Return a line of text about each
+    process and spool."""
     spools, done = list(spools), []
     deadline = time.monotonic() + PATIENCE_S
     while (found := find(spools, store_id)).processes:

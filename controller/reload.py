@@ -29,7 +29,8 @@ from wire.api.config import ConfigChange
 from wire.text import counted
 
 SIGNAL = "SIGHUP"
-"""The journal has this name in place of a user if the configuration was applied because of a SIGHUP."""
+"""The name that the journal records instead of a user if the signal SIGHUP caused a reload of the
+configuration."""
 
 log = logging.getLogger("corral.config")
 
@@ -49,15 +50,16 @@ class ReloadPlan:
     """A valid new configuration and its differences from the current one, before it is applied."""
 
     read: Config
-    """The configuration as it is in the text. `config` differs from it: its keys that only a restart can
-    change have the values that are in effect now."""
+    """The configuration exactly as in the text. The field `config` differs from it: keys that only a restart
+    can change have the values that are in effect now."""
     config: Config
     pipeline: Pipeline
     changes: tuple[ConfigChange, ...]
 
     @property
     def decides(self) -> bool:
-        """Whether a key has changed that affects scheduling decisions and takes effect without a restart."""
+        """Return whether a key has changed that affects scheduling decisions and takes effect without a
+        restart."""
         return any(each.live and each.key.partition(".")[0] in DECIDING for each in self.changes)
 
 
@@ -90,9 +92,8 @@ class ConfigReload:
         return self._applied_texts.previous()
 
     def follow(self, adopt: Callable[[Config], None]) -> None:
-        """Call `adopt` with the current configuration now, and with each new configuration when it is
-        applied.
-        """
+        """Call the function `adopt` now with the current configuration, and later with each configuration
+        that is applied."""
         self._followers.append(adopt)
         adopt(self.daemon.config)
 
@@ -110,8 +111,7 @@ class ConfigReload:
 
     def plan(self, text: str | None = None) -> ReloadPlan:
         """Return the configuration in `text`, or in the controller's file if `text` is None, and the keys
-        that it would change. Raise ConfigRefused if the configuration has problems.
-        """
+        whose values would change. Raise ConfigRefused if the configuration has problems."""
         running = self.daemon.config
         read = check_config(self.file, text, allowed=running.plugin_files)
         return ReloadPlan(read, in_effect(running, read), build_pipeline(read), differences(running, read))
@@ -119,8 +119,8 @@ class ConfigReload:
     async def apply(self, text: str | None, by: str) -> tuple[ReloadPlan, tuple[str, ...]]:
         """Apply the configuration in `text`, or in the controller's file if `text` is None. `by` is the user.
 
-        Returns the changes, and a message about each step that failed. Raises ConfigRefused,
-        ConfigNotWritable, and the errors of Daemon.ask.
+        Return the changes, and a message about each step that failed. Raise ConfigRefused, ConfigNotWritable,
+        and the errors of Daemon.ask.
         """
         async with self._one_at_a_time:
             plan = self.plan(text)
@@ -138,7 +138,8 @@ class ConfigReload:
             return plan, (*notes, *self._save_text(plan.read.source.text))
 
     def soon(self) -> None:
-        """Read and apply the controller's file in the background. The result is written to the log."""
+        """Read and apply the controller's configuration file in the background. Write the result to the
+        log."""
         self._task = asyncio.create_task(self._by_signal())
 
     async def _by_signal(self) -> None:
@@ -177,9 +178,8 @@ class ConfigReload:
         assert not isinstance(reply, Refusal)
 
     async def _apply_outside_engine(self, config: Config, by: str) -> tuple[str, ...]:
-        """Apply the configuration in the parts outside the engine. Returns a message about each part in which
-        this failed.
-        """
+        """Apply the configuration outside the engine: connections, hooks, watchers, log level, access. Return
+        a message about each step that failed."""
         daemon, old = self.daemon, self.daemon.config
         daemon.reconfigure(config)
         for adopt in self._followers:
@@ -200,9 +200,8 @@ class ConfigReload:
         return tuple(notes)
 
     async def _remove(self, name: str, by: str) -> str:
-        """Remove a node that is no longer in scheduler.toml. A node with jobs is only drained, and a message
-        about this is returned; otherwise the result is "".
-        """
+        """Remove a node that is no longer in scheduler.toml, and return "". Only drain a node that has jobs,
+        and return a message about the drain."""
         reply = await self.daemon.remove_node(name, by)
         if not isinstance(reply, Refusal):
             return ""
@@ -212,9 +211,10 @@ class ConfigReload:
         return f"{reply.message}; it is drained. 'corral nodes remove {name}' once they have ended."
 
     def _save_text(self, text: str) -> tuple[str, ...]:
-        """Store the text of the configuration that was just applied, next to the text of the one before.
+        """Store the text of the configuration that was just applied, and keep the text of the previous
+        configuration.
 
-        Returns a message if the text cannot be written; otherwise nothing.
+        Return a message if the text cannot be written, and an empty result otherwise.
         """
         try:
             self._applied_texts.keep(text)

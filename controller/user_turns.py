@@ -15,9 +15,8 @@ MAX_WAITING = 50
 
 
 class TurnRefused(Exception):
-    """Raised if a request is refused because too many requests wait or because it has waited too long.
-    `refusal` has the reason.
-    """
+    """Raised if a request is refused because too many requests wait, or because the request has waited too
+    long. `refusal` has the reason."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -42,7 +41,8 @@ class UserTurns:
         self._free = at_once
         self._wait_s = wait_s
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """The waiting requests by user. The first user has waited longest since the last turn."""
+        """The waiting requests by user. The users are in the order of their last turns (permissions to serve
+        a request), the oldest first."""
 
     def resize(self, more: int) -> None:
         """Change the greatest number of requests that are served at the same time by `more`, which may be

@@ -135,9 +135,8 @@ class Config(BaseSettings):
 
     @property
     def named_projects(self) -> set[str]:
-        """Return the names of all projects that the configuration contains. A name that occurs only in a
-        share ([fair_share] weights or limits) is left out.
-        """
+        """Return the names of all projects in the configuration, without names that occur only in a share
+        ([fair_share] weights or limits)."""
         return {
             *self.projects,
             *self.access.limits.projects,

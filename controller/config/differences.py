@@ -94,7 +94,7 @@ def _change(key: Key, before: Any, after: Any) -> ConfigChange:
 
 
 def _is_below(key: Key, secret: Key) -> bool:
-    """Return whether `key` equals `secret` or is inside the table `secret`. `*` in `secret` stands for any
+    """Return whether `key` equals `secret` or belongs to the table `secret`. `*` in `secret` stands for any
     name."""
     return len(key) >= len(secret) and all(
         wanted in ("*", part) for part, wanted in zip(key, secret, strict=False)
@@ -110,7 +110,7 @@ def _shown(value: Any) -> str:
 def in_effect(running: Config, new: Config) -> Config:
     """Return the configuration that is in effect after `new` is applied without a restart.
 
-    It is `new`, except for the keys that only a restart can change: these have their values from `running`.
+    The result equals `new`, except that keys that only a restart can change have their values from `running`.
     """
     kept: dict[str, Any] = {}
     for table, *rest in NEEDS_RESTART:
@@ -141,7 +141,6 @@ def policy_text(config: Config) -> str:
 
 
 def policy_config(text: str) -> Config:
-    """Return the configuration described by a text that policy_text() has made. Tables missing in the text
-    get their defaults.
-    """
+    """Return the configuration from a text that policy_text() has made. Tables that the text does not contain
+    get their default values."""
     return Config(**json.loads(text))

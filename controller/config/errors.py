@@ -55,9 +55,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def names_beside(kind: Any, path: Sequence[int | str]) -> list[str]:
-    """Return the valid names for the last part of the key `path`. `kind` is the class of the table in which
-    the path begins. The list is empty if every name is valid.
-    """
+    """Return the valid names for the last part of the key `path`. `kind` is the class of the table that
+    contains the first part. The list is empty if every name is valid."""
     for part in path[:-1]:
         types = _field_types(kind)
         kind = types[str(part)] if str(part) in types else next(iter(get_args(kind)[-1:]), None)

@@ -74,9 +74,8 @@ def locate(text: str) -> dict[Key, int]:
 
 
 class _Scanner:
-    """Goes through a TOML text once and finds its keys. It checks nothing, because tomllib has accepted the
-    text.
-    """
+    """Reads a TOML text once and records the line of each key. The class does not check the text, because
+    tomllib has accepted it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -104,9 +103,8 @@ class _Scanner:
                 yield from self._pair(table)
 
     def _inside(self, key: Key, counts: dict[Key, int]) -> Key:
-        """Return the full key of a table, with array indices: `[a.b]` after `[[a]]` belongs to the last
-        element of the array `a`.
-        """
+        """Return the full key of a table, with array indices. For example, `[a.b]` after `[[a]]` is a table
+        in the last element of the array `a`."""
         full: Key = ()
         for part in key:
             full = (*full, part)

@@ -66,8 +66,8 @@ def load_with_problems(
 def _salvaged(source: Source, data: dict[str, Any], refused: ConfigRefused) -> Config:
     """Return the configuration that remains without the mistakes in the file.
 
-    First only the keys with mistakes are left out. While the rest is still invalid, the tables that contain
-    these keys are left out too.
+    First leave out only the keys with mistakes. If the rest is still invalid, also leave out the tables that
+    contain these keys.
     """
     wrong = [problem.path for problem in refused.problems]
     for depth in range(MAX_DEPTH, 0, -1):

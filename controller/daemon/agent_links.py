@@ -47,12 +47,12 @@ class AgentLinks:
     journal.
 
     1. `open` connects to an agent. Every frame (message) from the agent is passed to `on_frame`.
-    2. A hello, a report of an attempt, a GPU problem and the loss of a connection become inputs for the
-       engine.
+    2. A hello (the first message of an agent), a report of an attempt, a GPU problem and the loss of a
+       connection become inputs for the engine.
     3. The latest GPU measurements, GPU processes and resource usage of running attempts are kept here for
        each node. If they show an idle GPU or a GPU problem, the engine gets an input.
     4. A node is silent from the loss of its connection to the next hello of its agent. While a node is
-       silent, a timer checks every second whether it has been silent long enough to mark the node down or its
+       silent, a timer checks every second whether the silence is long enough to mark the node down or its
        jobs lost (`NodeSilent`).
 
     Silence is measured with the monotonic clock. After a restart of the controller it counts from the
@@ -69,7 +69,7 @@ class AgentLinks:
     ) -> None:
         self.links: dict[str, NodeLink] = {}
         self.readings: dict[str, dict[str, GpuSample]] = {}
-        """The latest reading of each GPU, by node and UUID."""
+        """The latest measurements of each GPU, by node name and GPU UUID."""
         self.processes: dict[str, tuple[GpuProcess, ...]] = {}
         self.idle_gpus = IdleGpuWatch(pipeline.idling, self._running_jobs, tell)
         self.gpu_health = GpuHealthWatch(pipeline.health_policy, self._gpus_of_jobs, tell)
@@ -89,7 +89,7 @@ class AgentLinks:
         )
 
     def start(self) -> None:
-        """Start to watch for idle GPUs, GPU problems and silent nodes.
+        """Start to watch for idle GPUs, GPU problems and silent nodes (nodes without a connection).
 
         Every node counts as silent until its agent has sent a hello.
         """
@@ -117,13 +117,13 @@ class AgentLinks:
         await asyncio.gather(*(link.close() for link in self.links.values()))
 
     def open(self, link: NodeLink) -> None:
-        """Connect to the agent of a node. After each loss of the connection, the link connects again."""
+        """Connect to the agent of a node, and again after each loss of the connection."""
         self.links[link.name] = link
         link.open(self.on_frame)
 
     async def close_link(self, name: str) -> None:
-        """Close the connection to a node that is removed or gets another connection. The reports of its agent
-        are deleted from memory."""
+        """Close the connection to a node that is removed or gets another connection. Delete the reports of
+        the node's agent from memory."""
         if name in self.links:
             self._begin_silence(name)
         link = self.links.pop(name, None)
@@ -154,7 +154,7 @@ class AgentLinks:
         """Close and reopen the connections to all agents, so that each sends a hello and all its reports
         again.
 
-        The node `later` is connected only after `later_s` seconds, and `why` is recorded as the reason of its
+        Connect the node `later` only after `later_s` seconds, and record `why` as the reason of its
         disconnection.
         """
         for link in self.links.values():
@@ -172,7 +172,7 @@ class AgentLinks:
             link.open(self.on_frame)
 
     def on_frame(self, node: str, frame: AgentFrame | LinkLost) -> str:
-        """Handle a frame (message) from an agent. Returns the reason if this agent must be disconnected,
+        """Handle a frame (message) from an agent. Return the reason if this agent must be disconnected,
         otherwise ""."""
         match frame:
             case Report(status):

@@ -8,7 +8,8 @@ import time
 from wire.text import duration
 
 WARNING_S = 1.0
-"""Seconds. The log has a warning if the system clock is further behind the journal than this."""
+"""Seconds. If the system clock is behind the time of the newest journal entry by more than this, a warning is
+logged."""
 
 log = logging.getLogger("corral.daemon")
 

@@ -60,8 +60,8 @@ T = TypeVar("T")
 PendingInput = tuple[Input, "asyncio.Future[Reply] | None"]
 """An input with the future of its reply; None if no caller waits for a reply."""
 MAX_BATCH = 2_000
-"""The most inputs in one commit. With so many inputs the cost of the fsync for each is small, and replies are
-not late."""
+"""The most inputs in one commit. With this number, the cost of the fsync per input is small, and replies are
+still fast."""
 PASS_SHARE = 0.5
 """The largest fraction of the main loop's time that scheduling passes may take."""
 STORE_RETRY_S = 1.0
@@ -77,7 +77,8 @@ QUARANTINE_S = 60.0
 MOST_USERS = 10_000
 """The most users that get a weekly notice about their jobs."""
 LARGEST_JOBS = 200
-"""The number of a user's jobs, those with the most GPU time, among which that notice looks for idle GPUs."""
+"""The weekly notice of a user names jobs with idle GPUs. It examines this many of the user's jobs, those with
+the most GPU time."""
 
 log = logging.getLogger("corral.daemon")
 
@@ -116,7 +117,8 @@ class Daemon:
         """The number of the last journal entry on disk."""
         self.counters = ControllerCounters()
         self.accounting = ClusterAccounting()
-        """GPU-hours got and entitled, and idle GPU-hours by cause, for reports and metrics."""
+        """The GPU-hours that each tenant got and was entitled to, and the idle GPU-hours by cause, for
+        reports and metrics."""
         self.wait_alarms = WaitAlarms()
         self.report_turns = UserTurns(1)
         self.verify_turns = UserTurns(1)
@@ -195,7 +197,7 @@ class Daemon:
     # --- methods for the API and the watchers ---
 
     async def ask(self, given: Input) -> Reply:
-        """Pass an input to the engine. Returns the reply after the events of the input are on disk."""
+        """Pass an input to the engine. Return the reply after the events of the input are on disk."""
         if self._stopping:
             raise Stopping("the controller is shutting down")
         if self._store_failure is not None:
@@ -225,8 +227,8 @@ class Daemon:
         return await placed
 
     async def settled(self) -> None:
-        """Wait until all changes of the engine's state are on disk. Raises StoreUnavailable if they cannot
-        be written."""
+        """Wait until all changes of the engine's state are on disk. Raise StoreUnavailable if the changes
+        cannot be written."""
         while self._in_batch:
             waiter = asyncio.get_running_loop().create_future()
             self._settled_waiters.append(waiter)
@@ -235,7 +237,8 @@ class Daemon:
             raise self._store_failure
 
     def subscribe(self, *, pulse: bool = False) -> Subscription:
-        """Subscribe to all commits from now on; with `pulse` also to the samples of the cluster's figures."""
+        """Return a subscription to all commits from now on. With `pulse`, it also receives the samples of the
+        cluster's figures (load, power, queue length)."""
         return self._feed.subscribe(pulse=pulse)
 
     async def add_node(self, name: str, host: HostSpec, by: str) -> Reply:
@@ -247,9 +250,8 @@ class Daemon:
         return reply
 
     async def remove_node(self, name: str, by: str) -> Reply:
-        """Remove a node. If the engine does not refuse this, also close the connection to the node's
-        agent.
-        """
+        """Remove a node. If the engine does not refuse the removal, also close the connection to the node's
+        agent."""
         reply = await self.ask(inputs.RemoveNode(name, by))
         if not isinstance(reply, Refusal):
             await self.agents.remove_node(name)
@@ -266,9 +268,8 @@ class Daemon:
             path.rename(path.with_name(f"{path.name}.imported"))
 
     def reconfigure(self, config: Config) -> None:
-        """Apply a configuration to all parts except the engine, which uses the configuration already:
-        connections to agents, answers to questions, background tasks.
-        """
+        """Apply a configuration to the connections to agents, the answers to questions and the background
+        tasks. The engine already uses the configuration."""
         pipeline, waiting = self.engine.pipeline, config.scheduler.waiting
         self.config = config
         self.hosts.config = config
@@ -387,7 +388,7 @@ class Daemon:
 
     async def _estimate_starts(self) -> list[inputs.NoteStart]:
         """Return inputs with the estimated starts of a few waiting jobs. The list is empty if no job waits,
-        or if the replica answers too many other questions."""
+        or if the replica (a process with a copy of the engine) has too many other questions to answer."""
         if not len(self.state.queue) or self._store_failure is not None:
             return []
         with suppress(QuestionRefused):
@@ -405,8 +406,8 @@ class Daemon:
     def _take_batch(self) -> list[PendingInput]:
         most = MAX_BATCH
         if self._single_inputs:
-            # Process the inputs one by one, to find the input that crashed the engine. Run a pass after each
-            # input, because the crash may occur only in the pass.
+            # Process the inputs one by one, to find the input that crashed the engine. Run a scheduling pass
+            # after each input, because the crash may occur in a pass.
             most, self._single_inputs, self._next_pass = 1, self._single_inputs - 1, 0.0
         # End the batch before a new configuration. To apply the configuration, the engine is built again from
         # a copy of its state. The copy must contain only changes that are on disk.
@@ -475,14 +476,16 @@ class Daemon:
                 self.agents.send(order)
 
     async def _usage_of_week(self, since: float, until: float, user: str) -> list[UsageSum]:
-        """Return the usage between two times, by user; with a user, that of the user's largest jobs."""
+        """Return the usage between two times for each user. If `user` is given, return the usage of each of
+        this user's largest jobs."""
         by, most = ("job", LARGEST_JOBS) if user else ("user", MOST_USERS)
         running = self.running_usage_rows(self.now())
         ask = partial(self.store.usage, by, since, until, most, running, user)
         return (await self.report(ask))[0]
 
     def running_usage_rows(self, now: float) -> list[UsageRow]:
-        """Return the use of running attempts up to `now`. The store counts only the part inside a window."""
+        """Return the use of running attempts until `now`. The store later counts only the use inside the time
+        window of a report."""
         use = self.agents.running_usage
         jobs = (self.state.jobs[number] for _, number in self.state.releases)
         return [row for job in jobs for row in usage_rows(job, now, use.of(job))]
@@ -546,7 +549,7 @@ class Daemon:
         """Count a crash of the engine, and return whether to search the batch for the input that caused it.
 
         The result is False if the store failed, if events of the batch are on disk already, or if the engine
-        has crashed too often in the last minute. In these cases the controller stops.
+        has crashed too often in the last minute. If the result is False, the controller stops.
         """
         blamed = any(not isinstance(given, inputs.ControllerStarted) for given, _ in batch)
         if isinstance(failure, StoreFailure) or self.seq != seq_before or not blamed:
@@ -580,8 +583,8 @@ class Daemon:
         await self.agents.reconnect_all(later=culprit, later_s=QUARANTINE_S, why=why)
 
     def _suspend(self, failure: StoreUnavailable) -> None:
-        """Stop processing inputs until the store can be written. Reload the state from disk, unless it is
-        unknown whether the last commit was written."""
+        """Stop processing inputs until the store can be written. Then load the state from disk, unless the
+        store does not know whether the last commit was written."""
         log.error("%s. %s", failure.message, failure.hint)
         self._store_failure = failure
         if not failure.adrift:
@@ -610,6 +613,6 @@ def _refuse(batch: Iterable[PendingInput], failure: Exception) -> None:
     for _, future in batch:
         if future is not None and not future.done():
             future.set_exception(failure)
-            # Read the exception once. Otherwise asyncio logs a warning if no caller waits for the future any
-            # more.
+            # Read the exception once. Otherwise asyncio logs a warning if the caller has stopped waiting for
+            # the reply.
             future.exception()

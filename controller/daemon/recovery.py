@@ -18,20 +18,20 @@ from controller.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """An engine with the state of the last commit, and other values from the store with which the daemon
-    continues."""
+    """An engine with the state of the last commit, and the other values from the store that the daemon needs
+    to continue."""
 
     engine: Engine
     nodes_lost: tuple[str, ...]
-    """Nodes that are up in their stored rows. Their agents have not yet sent a hello to this engine."""
+    """Nodes that were up at the last commit. Their agents are not connected to this engine yet."""
     last_seq: int
     last_at: float
     node_rows: Batch
-    """The loaded rows of nodes. Writing them again changes no data and shows whether the store can be
-    written."""
+    """The loaded database rows of nodes. The daemon writes these rows again, without a change, to test
+    whether the store can be written."""
     notes: list[NoteRow]
-    """The loaded notes (rows of other state, such as reservations). Some of them have accounting figures,
-    which are not part of the engine's state."""
+    """The loaded notes (database rows of other state, such as reservations). Some notes contain accounting
+    figures, which are not part of the engine's state."""
 
 
 def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:

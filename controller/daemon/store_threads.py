@@ -22,8 +22,8 @@ class StoreThreads:
     """Three threads for access to the store: one for writes, one for short reads, and one for reports, which
     may take minutes.
 
-    Invariant: only the writer's thread writes, in the order of the calls. Retention also deletes in this
-    thread, between two commits.
+    Invariant: only the writer's thread writes, in the order of the calls. Old jobs and journal entries are
+    also deleted in this thread, between two commits.
     """
 
     def __init__(self, store: Store) -> None:

@@ -18,8 +18,7 @@ class GpuOwners:
 
     def claim(self, node: str, uuids: Iterable[str]) -> str:
         """Record the GPUs of a node and return "". If another node has already reported one of the GPUs,
-        return the reason to refuse the node instead.
-        """
+        record nothing and return the reason to refuse the node."""
         had, wanted = self._gpus.get(node, frozenset()), frozenset(uuids)
         for uuid in sorted(wanted - had):
             owner = self._owners.get(uuid, node)

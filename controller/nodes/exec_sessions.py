@@ -34,7 +34,7 @@ class ExecSession:
     async def answers(self) -> AsyncIterator[ShellOutput | ShellEnded]:
         """Yield the output of the command and then its end. Closing the generator ends the command.
 
-        Raises NodeAway if the connection to the agent is lost.
+        Raise NodeAway if the connection to the agent is lost.
         """
         self.read = True
         self._unread.cancel()

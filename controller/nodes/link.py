@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkLost:
-    """Says that the connection to an agent is lost, and why. The FrameHandler gets this object in place of a
-    frame (message) of the agent.
-    """
+    """The loss of the connection to an agent, with its reason. The FrameHandler gets this object in place of
+    a frame (message) of the agent."""
 
     why: str
 
@@ -24,8 +23,8 @@ class LinkLost:
 FrameHandler = Callable[[str, AgentFrame | LinkLost], str]
 """The function that handles a frame; its first argument is the node's name. It runs on the event loop.
 
-The first frame after a lost connection is a Hello. The function returns the reason why this agent cannot be
-used, which ends the connection, or "" if it can be used.
+The first frame after a lost connection is a Hello. The function returns "" if the agent can be used.
+Otherwise it returns the reason, and the connection is closed.
 """
 
 

@@ -47,8 +47,8 @@ class LinkFactory:
         )
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
-        """Check whether a host can become a node. If `host_key` is not empty, the host must have this key,
-        and not the pinned one. The check does not pin the key."""
+        """Check whether a host can become a node. If `host_key` is not empty, the host must have this SSH
+        host key instead of the pinned key. The check does not pin the key."""
         shared = self.config.cluster.shared
         return await preflight(name, host, self.connector, host_key, shared, self._cluster)
 
@@ -70,7 +70,7 @@ def changed_links(old: Config, new: Config) -> list[str]:
 
 
 def shared_arguments(config: Config) -> tuple[object, ...]:
-    """Return the settings that go into the arguments of every agent."""
+    """Return the settings that all agents get as command line arguments."""
     return config.jobs.policy, config.scheduler.beat_s
 
 

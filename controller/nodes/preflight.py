@@ -36,8 +36,8 @@ async def preflight(
 ) -> Preflight:
     """Check over SSH whether the host could become the node `name`. The host does not become a node.
 
-    `trusted` is a host key to accept in place of the pinned one. `shared` contains directories that should be
-    the same on the host and on the controller's machine, such as network file systems.
+    `trusted` is an SSH host key to accept in place of the pinned key. `shared` contains directories that
+    should be the same on the host and on the controller's machine, such as network file systems.
     """
     checks: list[Check] = []
     boot_id = ""
@@ -105,8 +105,8 @@ async def _checks_on_host(
     marker_paths: Sequence[str],
     cluster: str,
 ) -> tuple[list[Check], str]:
-    """Start the agent on the host in its check mode. Returns the results of its checks, and the boot id of
-    the host ("" if unknown).
+    """Start the agent on the host in its check mode. Return the results of the agent's checks, and the boot
+    id of the host ("" if unknown).
 
     `marker_paths` are the files of marker_files(), for which the agent looks. If the agent cannot be started
     or does not answer, the result is only one failed check.

@@ -13,7 +13,8 @@ from wire.agent.frames import ControllerFrame
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 10.0
-"""Seconds. After a connection that lasted at least this long, the next pause is FIRST_PAUSE_S again."""
+"""Seconds. After a connection that lasted at least this long, the pause before the next connection is
+FIRST_PAUSE_S again."""
 
 
 class CannotConnect(Exception):
@@ -21,7 +22,8 @@ class CannotConnect(Exception):
 
 
 class ReconnectingLink(ABC):
-    """Base class of connections to agents. It connects again after each loss; subclasses define how.
+    """Base class of connections to agents. The connection is opened again after each loss; subclasses define
+    how to open it.
 
     1. Open a channel (`connect`) and run a session on it until the connection is lost.
     2. Report the loss to the handler (`LinkLost`). Report failures with the same reason only once, so that a
@@ -41,7 +43,7 @@ class ReconnectingLink(ABC):
 
     @abstractmethod
     async def connect(self) -> AgentChannel:
-        """Open a channel to the agent. Raises CannotConnect."""
+        """Open a channel to the agent. Raise CannotConnect if this fails."""
 
     def open(self, handler: FrameHandler) -> None:
         self._handler = handler
@@ -81,7 +83,7 @@ class ReconnectingLink(ABC):
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     async def _connect_once(self) -> str:
-        """Connect once and wait until the connection ends. Returns the reason of its end."""
+        """Connect once and wait until the connection ends. Return the reason of its end."""
         try:
             channel = await self.connect()
         except CannotConnect as error:
@@ -91,8 +93,7 @@ class ReconnectingLink(ABC):
         try:
             why = await session.run(self._ping_s, self._silence_s)
         finally:
-            # The agent was connected, so report the new loss even if its reason is the same as that of the
-            # loss before.
+            # The agent was connected, so report this loss even if the previous loss had the same reason.
             if session.greeted:
                 self._reported = None
             self._session = None

@@ -47,8 +47,8 @@ from wire.codec import Malformed
 from wire.text import printable
 
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
-"""Bytes. An agent that leaves more than this unread is disconnected. The next Hello brings the state up to
-date."""
+"""The most bytes that an agent may leave unread before it is disconnected. After the next connect, the
+agent's Hello brings the controller's state up to date."""
 HELLO_S = 60.0
 """Seconds until the Hello must arrive. A new agent may first load thousands of attempts or wait for a slow
 GPU driver."""
@@ -57,8 +57,8 @@ _REPORTS = (
     *(StepsReport, StepNumber, StepCall, OpenTask, ShellInput, ShellTaken, ShellSignal, CloseShell),
 )
 MAX_LOG_CHUNKS = 16
-"""The most log chunks that wait for a slow reader. Above this number the agent gets an order to stop
-sending."""
+"""The most chunks of a log that wait for a slow reader. If there are more, the agent is told to stop sending
+the log."""
 
 
 class AgentChannel(Protocol):
@@ -105,7 +105,8 @@ class AgentSession:
         self._clock: float | None = None
 
     async def run(self, ping_s: float, silence_s: float) -> str:
-        """Exchange frames until the connection is lost. Returns the reason of the loss."""
+        """Exchange frames (messages) with the agent until the connection is lost. Return the reason of the
+        loss."""
         tasks = [
             self._loop.create_task(self._listen()),
             self._loop.create_task(self._watch(ping_s, silence_s)),
@@ -125,14 +126,15 @@ class AgentSession:
                 command.lose()
 
     def send(self, frame: ControllerFrame) -> None:
-        """Queue a frame. All frames queued in one iteration of the event loop are sent with one write."""
+        """Queue a frame (message) for the agent. All frames queued in one iteration of the event loop are
+        sent with one write."""
         if not self._outgoing:
             self._loop.call_soon(self.flush)
         self._outgoing.append(pack(frame))
 
     def flush(self) -> None:
-        """Write the queued frames to the channel. End the session if too many written bytes are unread by the
-        agent."""
+        """Write the queued frames (messages) to the channel. End the session if the agent has left too many
+        bytes unread."""
         data, self._outgoing = b"".join(self._outgoing), []
         if self._cut.done():
             return
@@ -150,7 +152,8 @@ class AgentSession:
     async def read_log(
         self, job: int, attempt: int, stream: str, offset: int, follow: bool
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a log from byte `offset` on. Raises NodeAway or LogMissing.
+        """Yield the bytes of a log from byte `offset` on. Raise NodeAway if the agent is not connected, or
+        LogMissing if it does not have the log.
 
         Closing the generator stops the agent's sending. If the caller reads too slowly, the agent is told to
         pause. When the caller has read all bytes that have arrived, the rest of the log is requested.
@@ -172,9 +175,8 @@ class AgentSession:
                     self.send(StopReading(request.request))
 
     def open_shell(self, order: OpenShell) -> ExecSession:
-        """Make the session of a command in the allocation of an attempt (`corral exec`). The session starts
-        the command and transfers its input and output.
-        """
+        """Return a session that runs a command in the allocation of an attempt (`corral exec`). The session
+        starts the command and transfers its input and output."""
         for number in [number for number, command in self._commands.items() if command.closed]:
             del self._commands[number]
         self._requests += 1
@@ -209,8 +211,8 @@ class AgentSession:
         return "the agent ended"
 
     def _take(self, line: bytes) -> str:
-        """Handle one line (a frame) of the agent. Returns the reason if the session must end because of the
-        frame, otherwise ""."""
+        """Handle one frame (a line of text) of the agent. Return the reason if the session must end because
+        of the frame, otherwise ""."""
         try:
             frame = unpack(line)
         except Malformed as error:
@@ -276,8 +278,8 @@ class _LogChunks:
         self._news = asyncio.Event()
 
     def take(self, chunk: LogChunk) -> bool:
-        """Add a chunk that has arrived. Returns True if the caller has left so many chunks unread that the
-        agent must stop sending."""
+        """Add a chunk that has arrived. Return True if so many chunks are unread that the agent must stop
+        sending."""
         if self.stopped or self.ended:
             return False
         if chunk.error:
@@ -297,7 +299,7 @@ class _LogChunks:
             self._news.set()
 
     async def chunks(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield the pieces of the log with their offsets, until the log ends or the agent had to stop
+        """Yield the chunks of the log with their offsets, until the log ends or the agent was told to stop
         sending."""
         while True:
             while self._chunks:

@@ -15,8 +15,8 @@ def marker_files(folders: Sequence[str]) -> Iterator[tuple[list[str], list[Check
     """Create a file with a random name in each directory, and remove the files at the end of the `with`
     block.
 
-    Yields the paths of the files, and a result for each directory in which the controller cannot create one.
-    If the agent on a host finds a file, the host has the same directory.
+    Yield the paths of the files, and a failed check for each directory in which the controller cannot create
+    a file. If the agent on a host finds one of the files, the host shares the directory.
     """
     made: list[str] = []
     lacking: list[Check] = []

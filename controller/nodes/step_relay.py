@@ -1,4 +1,5 @@
-"""Passes the tasks that srun starts on other nodes of its job, and the records of steps, between agents."""
+"""Passes messages of srun between agents: tasks that srun starts on other nodes of its job, and records of
+steps (one step per srun command)."""
 
 from __future__ import annotations
 
@@ -16,13 +17,16 @@ from wire.job.steps import Step
 from wire.names import JobState
 
 ANSWER_S = 30.0
-"""Seconds in which the agent of the job's first node must answer a StepCall."""
+"""Seconds in which the agent of the job's first node must answer a StepCall (a message of srun about a
+step)."""
 
 
 class RelayedTask:
-    """A task that the srun of one node has started on another node. Its messages are passed on as they come.
+    """A task that srun on one node has started on another node. The messages of the task are passed to the
+    agent of srun's node.
 
-    Only the numbers of the requests change: each of the two agents has its own.
+    Only the request number in each message is replaced, because each of the two agents numbers its requests
+    separately.
     """
 
     def __init__(self, order: OpenShell, answer: Callable[[ShellOutput | ShellEnded], None]) -> None:
@@ -47,16 +51,16 @@ class RelayedTask:
 class StepRelay:
     """Passes messages of srun from the agent of its node to other agents, and the answers back.
 
-    1. OpenTask from node A: if A and the target are members of the same running attempt, open a command on
-       the target as `corral exec` does. Note its number there under (A, number of A).
-    2. ShellInput, ShellTaken, ShellSignal and CloseShell of A go to the target with the number there. Output
-       and end of the command go to A with the number of A.
-    3. StepCall from A: pass it to the first node of the job, and its answer back.
-    4. When the connection to A is lost, close the commands of A. When that to the target is lost, its
-       session calls RelayedTask.lose.
+    1. OpenTask from node A: if A and the target node run the same attempt, open a command on the target as
+       `corral exec` does. Record the command's number on the target under (A, number of A).
+    2. ShellInput, ShellTaken, ShellSignal and CloseShell of A are sent to the target with the target's
+       number. Output and end of the command are sent to A with the number of A.
+    3. StepCall from A: pass the call to the first node of the job, and the answer back to A.
+    4. When the connection to A is lost, close the commands of A. When the connection to the target is lost,
+       the target's session calls RelayedTask.lose.
 
-    Invariant: an agent reaches only nodes on which an attempt runs that runs on its own node, too. So an
-    agent that was taken over gets no access to other jobs.
+    Invariant: an agent reaches another node only if one attempt runs on both nodes. An attacker that controls
+    an agent thus gets no access to other jobs.
 
     Cost: one dictionary entry for each task, and nothing while no srun runs.
     """
@@ -95,7 +99,8 @@ class StepRelay:
             self._calls.pop(call)(StepNumber(0, error=f"the connection to {node} was lost"))
 
     async def record(self, job: Job, step: Step) -> StepNumber:
-        """Record a step for a client of the API. Raises NodeAway if the job's first node does not answer."""
+        """Record a step for a client of the API. Raise NodeAway if the agent of the job's first node does not
+        answer."""
         answer: asyncio.Future[StepNumber] = asyncio.get_running_loop().create_future()
 
         def done(number: StepNumber) -> None:
@@ -155,7 +160,7 @@ class StepRelay:
         self._ask_first(job, frame.step, answer)
 
     def _ask_first(self, job: Job, step: Step, answer: Callable[[StepNumber], None]) -> str:
-        """Pass a step to the agent of the job's first node. Returns the name of this node."""
+        """Pass the record of a step to the agent of the job's first node. Return the name of this node."""
         first = next(iter(job.members), "")
         self._last_call += 1
         self._calls[first, self._last_call] = answer
@@ -163,7 +168,7 @@ class StepRelay:
         return first
 
     def _attempt(self, node: str, number: int, attempt: int) -> Job | None:
-        """Return the job if this attempt of it runs on the node."""
+        """Return the job if this attempt of the job runs on the node, and None otherwise."""
         job = self._job_of(number)
         if job is None or job.attempt != attempt or job.state is not JobState.RUNNING:
             return None

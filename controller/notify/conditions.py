@@ -1,4 +1,5 @@
-"""Finds notices that no single event shows: reached quotas, slow passes, and changed health of GPUs."""
+"""Finds reasons for notices that no single event shows: quotas that are nearly used up, slow scheduling
+passes, and changed health of GPUs."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from controller.notify.messages import Notice
 from wire.names import GpuHealth
 
 QUOTA_NOTE = "notify-quota"
-"""The kind of the database rows of limits about which a notice was sent."""
+"""The `kind` column of database rows that record for which limits a notice was sent."""
 STEPS = (100, 80)
-"""The percentages of a limit at which a notice is sent."""
+"""A notice is sent when the use of a limit reaches one of these percentages."""
 AGAIN_BELOW = 60
 """A further notice about a limit is possible when the use has fallen below this percentage."""
 SLOW_AGAIN_S = 3_600.0
@@ -27,17 +28,18 @@ SLOW_AGAIN_S = 3_600.0
 QUOTA_WORDS = frozenset(("quota.80", "quota.100"))
 
 LimitKey = tuple[str, str, str]
-"""(scope, name, resource) of a limit, such as ("project", "vision", "GPUs")."""
+"""The scope, name and resource of a limit, such as ("project", "vision", "GPUs")."""
 
 
 class Conditions:
-    """The conditions of the cluster about which notices were sent, so that none is sent twice.
+    """Records for which conditions of the cluster (such as a nearly used quota) a notice was sent, so that no
+    notice is sent twice.
 
     Quotas
     1. When a job is submitted, placed or grows, compare the use of its user, project and queue with each hard
-       limit. If the use has reached 80 % or 100 % for the first time, yield a notice.
-    2. When the use is below 60 % of the limit, forget the notice. What was sent is stored, so a restart does
-       not repeat a notice.
+       limit. If the use has reached 80 % or 100 % of the limit for the first time, yield a notice.
+    2. When the use falls below 60 % of the limit, forget the notice, so that it can be sent again. The sent
+       notices are stored, so a restart of the controller does not repeat a notice.
 
     Cost: one comparison per limit for each user, project and queue with changed jobs in a commit.
     """
@@ -51,7 +53,7 @@ class Conditions:
         self._slow_at = 0.0
 
     def load(self, notes: Iterable[NoteRow]) -> None:
-        """Replace the notices about quotas by the stored ones."""
+        """Replace the record of the sent notices about quotas by the stored record."""
         self._quota_steps.clear()
         self._changed.clear()
         for note in notes:
@@ -60,7 +62,7 @@ class Conditions:
                 self._quota_steps[scope, name, what] = int(note.body)
 
     def take_changed(self) -> list[NoteRow]:
-        """Return the rows of limits whose notices have changed since the last call."""
+        """Return the database rows of limits for which a notice was sent or forgotten since the last call."""
         rows = []
         for key in self._changed:
             step = self._quota_steps.get(key)
@@ -79,7 +81,8 @@ class Conditions:
         return event.health is not before
 
     def pass_took(self, seconds: float, limit_s: float, now: float) -> None:
-        """Record how long a scheduling pass took. The next commit has a notice if it took too long."""
+        """Record how long a scheduling pass took. If the pass took too long, the next commit contains a
+        notice."""
         if limit_s and seconds > limit_s and now - self._slow_at >= SLOW_AGAIN_S:
             self._slow_at = now
             self._slow = Notice(
@@ -98,7 +101,7 @@ class Conditions:
             yield found
 
     def quotas(self, state: State, events: Iterable[Event]) -> Iterator[Notice]:
-        """Yield a notice for each hard limit of which 80 % or 100 % are used since these events."""
+        """Yield a notice for each hard limit whose use has reached 80 % or 100 % through these events."""
         if state.quotas.unlimited:
             return
         tenants: dict[TenantKey, TenantUsage] = {}

@@ -1,4 +1,5 @@
-"""Delivers the messages of the outbox: one task for each sink, with retries."""
+"""Delivers the messages of the outbox. One asyncio task for each sink (mail server, webhook or chat) sends
+its messages and tries again after failures."""
 
 from __future__ import annotations
 
@@ -19,25 +20,29 @@ FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 600.0
 """The first and the longest time in seconds before a message is tried again."""
 LONGEST_WAIT_S = 60.0
-"""Seconds. A task looks at the clock at least this often, because the clock can be set."""
+"""Seconds. A task reads the clock at least this often, because the system clock can be set while the task
+waits."""
 
 log = logging.getLogger("corral.notify")
 
 
 async def deliver(sink: SinkSection, message: Message, cluster: str, link: str) -> None:
-    """Send a message to a sink. Raises DeliveryFailed unless the sink has accepted the message."""
+    """Send a message to a sink. Raise DeliveryFailed if the sink does not accept the message."""
     await (smtp.send if sink.kind == "smtp" else http.post)(sink, message, cluster, link)
 
 
 class Delivery:
-    """The tasks that send messages, and the numbers of delivered and failed tries for each sink.
+    """Runs the tasks that send messages, and counts the successful and failed tries for each sink.
 
     One task for each sink
-    1. Wait until a message of the sink is due. Write the joined messages of a digest before they are sent.
-    2. Send the message. If the sink accepts it, it leaves the outbox.
-    3. If the sink refuses it for good, or if the message is older than `give_up_s`, it is a dead letter.
-    4. Otherwise try it again after 0.5 s, 1 s, 2 s, 4 s and so on, 10 minutes at most. The sink also pauses
-       that long, counted by its failures in a row, so that a dead host is not tried for each message.
+    1. Wait until a message of the sink is due. If the message was joined from several (a digest), write its
+       row to the database before it is sent.
+    2. Send the message. If the sink accepts the message, remove it from the outbox.
+    3. If the refusal is final, or if the message is older than `give_up_s`, the message becomes a dead
+       letter, which is not tried again.
+    4. Otherwise try the message again after 0.5 s, 1 s, 2 s, 4 s and so on, at most 10 minutes. The sink also
+       pauses for 0.5 s, 1 s, 2 s and so on after 1, 2, 3 failures in a row, so that an unreachable sink is
+       not tried for each message.
 
     Messages of one sink are sent one after the other. A sink that does not answer delays no other sink.
     """
@@ -48,7 +53,7 @@ class Delivery:
         self.delivered: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.problems: dict[str, str] = {}
-        """For each sink why the last try failed; no entry after a delivery."""
+        """For each sink whose last try failed, the reason of the failure."""
         self._outbox = outbox
         self._now = now
         self._flush = flush
@@ -57,10 +62,10 @@ class Delivery:
         self._wakes: dict[str, asyncio.Event] = {}
         self._in_flight: dict[str, Message] = {}
         self._again: set[str] = set()
-        """The sinks whose pause ends now, because an operator wants to try messages again."""
+        """The sinks whose pause must end now, because an operator has ordered to try messages again."""
 
     def adopt(self, config: Config) -> None:
-        """Use the sinks of a configuration from now on. Call it in the event loop."""
+        """Use the sinks of a configuration from now on. Call this method in the event loop."""
         old, self._config = self._config, config
         for name in [*self._tasks]:
             if old is None or old.notify.sinks.get(name) != config.notify.sinks.get(name):
@@ -76,17 +81,18 @@ class Delivery:
             self._outbox.give_up(message, f"there is no sink {message.sink} any more", config.notify.max_dead)
 
     def wake(self) -> None:
-        """Look for due messages now, because messages were added."""
+        """Wake the tasks after messages were added, so that due messages are sent at once."""
         for event in self._wakes.values():
             event.set()
 
     def end_pauses(self) -> None:
-        """Try the due messages of all sinks now, also of sinks that pause after a failure."""
+        """Try the due messages of all sinks now, including those of sinks that pause after a failure."""
         self._again.update(self._wakes)
         self.wake()
 
     def close(self) -> None:
-        """Stop sending. Messages that are being sent now are sent again after the next start."""
+        """Stop sending. Messages whose delivery is interrupted are sent again after the next start of the
+        controller."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
@@ -109,7 +115,8 @@ class Delivery:
                 await asyncio.sleep(LONGEST_WAIT_S)
 
     async def _next(self, name: str) -> Message:
-        """Wait until a message is due, and return it. If it was joined from several, its row is on disk."""
+        """Wait until a message is due, and return it. If the message was joined from several messages, its
+        row is already on disk."""
         wake = self._wakes[name]
         while True:
             wake.clear()
@@ -125,9 +132,8 @@ class Delivery:
                 await asyncio.wait_for(wake.wait(), wait_s)
 
     async def _try(self, name: str, message: Message, failures: int) -> float:
-        """Send a message once. Return the seconds for which the sink pauses; 0 after a delivery and after a
-        final refusal.
-        """
+        """Send a message once. Return the seconds for which the sink pauses, which is 0 after a delivery or a
+        final refusal."""
         assert self._config is not None
         notify, cluster = self._config.notify, self._config.cluster.name
         try:
@@ -150,7 +156,7 @@ class Delivery:
         return 0.0
 
     async def _pause(self, name: str, seconds: float) -> None:
-        """Wait for a time in seconds, or until end_pauses() is called."""
+        """Wait for the given seconds, or until end_pauses() is called."""
         clock, wake = asyncio.get_running_loop().time, self._wakes[name]
         end = clock() + seconds
         self._again.discard(name)

@@ -1,7 +1,7 @@
 """Finds the notices that a job wants as mail: the options --mail-user and --mail-type of Slurm.
 
-A job gets mail about the events in its `mail_types`. For an array without ARRAY_TASKS there is one mail when
-its first element starts, and one when its last element has ended, as in Slurm.
+A job causes mail about the events in its `mail_types`. An array without ARRAY_TASKS causes one mail when its
+first element starts, and one mail when its last element has ended, as in Slurm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ NO_MAIL: Final[frozenset[str]] = frozenset()
 
 
 def mail_words_of(event: Event, state: State) -> frozenset[str]:
-    """Return the words of the notices about this event that its job wants as mail; empty if it wants none."""
+    """Return the words (such as mine.failed) of the notices about this event that its job requests as mail;
+    empty if it requests none."""
     if not isinstance(event, JobPlaced | JobEnded | JobRequeued | DependencyDecided):
         return NO_MAIL
     job = state.jobs.get(event.job)
@@ -43,14 +44,13 @@ def _words(event: Event, job: Job, state: State) -> Iterator[str]:
         if "FAIL" in types or ("TIME_LIMIT" in types and event.reason is Reason.TIME_LIMIT):
             yield "mine.failed"
             if any(each.state is JobState.FAILED for each in _others(job, state)):
-                # The last element may have succeeded, but an earlier one has failed.
+                # Here an earlier element has failed, although the last element may have succeeded.
                 yield "mine.ended"
 
 
 def _is_first(event: JobPlaced, job: Job, state: State) -> bool:
-    """Return whether no other element of the job's array has started before. Several elements may start in
-    one commit; the one with the lowest id is then the first.
-    """
+    """Return whether no other element of the job's array has started before. If several elements start in one
+    commit, the element with the lowest id counts as the first."""
     return not any(
         each.attempt > 1 or (each.attempt == 1 and (each.placed_at or 0.0, each.id) < (event.at, job.id))
         for each in _others(job, state)
@@ -58,7 +58,7 @@ def _is_first(event: JobPlaced, job: Job, state: State) -> bool:
 
 
 def _is_last(event: JobEnded, job: Job, state: State) -> bool:
-    """Return whether all other elements of the job's array have ended before."""
+    """Return whether all other elements of the job's array have already ended."""
     return all(
         each.state.terminal and (each.ended_at or 0.0, each.id) < (event.at, job.id)
         for each in _others(job, state)
@@ -66,9 +66,8 @@ def _is_last(event: JobEnded, job: Job, state: State) -> bool:
 
 
 def _others(job: Job, state: State) -> Iterator[Job]:
-    """Yield the other elements of the job's array that are in memory, the last one first; none if each
-    element has its own mail.
-    """
+    """Yield the other elements of the job's array that are in memory, the last element first. Yield nothing
+    if each element has its own mail."""
     if job.array is not None and "ARRAY_TASKS" not in job.spec.mail_types:
         for number in reversed(state.arrays.get(job.array, {}).values()):
             if number != job.id and number in state.jobs:

@@ -18,32 +18,37 @@ from wire.names import JobState
 from wire.text import duration
 
 LIMIT_NOTE = "notify-limit"
-"""The kind of the database rows with the part of the limit about which mail was sent."""
+"""The `kind` column of database rows that record the percentage of a time limit about which mail was sent."""
 PERCENT: Final[Mapping[str, int]] = {"TIME_LIMIT_90": 90, "TIME_LIMIT_80": 80, "TIME_LIMIT_50": 50}
 
 
 class LimitMails:
-    """The times at which jobs reach the parts of their limits about which they want mail.
+    """Knows when each job reaches the percentages of its time limit about which it requests mail. A part is
+    such a percentage.
 
-    1. When such a job starts, or gets another time limit, push the time of its next part on a heap.
-    2. `due` yields the jobs whose time has come, with the largest part that each has reached. A job that runs
+    1. When a job with such a request starts, or gets another time limit, push the time of its next part on a
+       heap.
+    2. `due` yields the jobs that have reached a part, with the largest reached part of each. A job that runs
        again after a requeue begins with the first part.
-    3. `told` remembers the part, before the next job is taken from `due`. Its row is written together with
-       the message, and deleted after the job has ended, so a restart repeats no mail and loses none.
+    3. The caller calls `told` before it takes the next job from `due`. `told` records the part in a database
+       row. The row is written together with the message, and deleted after the end of the job. A restart of
+       the controller thus repeats no mail and loses none.
 
-    An array without ARRAY_TASKS gets one mail for each part, for the first element that reaches it.
-    Cost: O(log such jobs) for each start; nothing for other jobs.
+    An array without ARRAY_TASKS gets one mail for each part, when the first element reaches the part. Cost:
+    O(log n) for each start, if n jobs with such a request run; nothing for other jobs.
     """
 
     def __init__(self) -> None:
         self._planned: list[tuple[float, int]] = []
         self._told: dict[int, tuple[int, int]] = {}
-        """(attempt, percent) by job, or by array if the whole array gets one mail."""
+        """The attempt and the percentage of the last mail, by job id, or by array id if the whole array gets
+        one mail."""
         self._ended: dict[int, None] = {}
         self._loaded = False
 
     def load(self, notes: Iterable[NoteRow]) -> None:
-        """Replace what was told by the stored rows, and look at all running jobs again."""
+        """Replace the record of the sent mails by the stored rows, and plan the mails of all running jobs
+        again."""
         self._told.clear()
         self._ended.clear()
         for note in notes:
@@ -53,11 +58,13 @@ class LimitMails:
         self.look_again()
 
     def look_again(self) -> None:
-        """Look at all running jobs before the next mail, because mail may have been off until now."""
+        """Plan the mails of all running jobs again before the next mail, because mail may have been switched
+        off until now."""
         self._loaded = False
 
     def observe(self, events: Iterable[Event], state: State) -> list[NoteRow]:
-        """Plan the mails of jobs that have started. Return the rows of ended jobs, which are deleted."""
+        """Plan the mails of jobs that have started. Return the database rows to delete, because their jobs
+        have ended."""
         for event in events:
             if isinstance(event, AttemptStarted | MembersStarted | JobEdited):
                 self._plan(state.jobs[event.job])
@@ -74,7 +81,8 @@ class LimitMails:
         return rows
 
     def due(self, state: State, now: float) -> Iterator[tuple[Job, int]]:
-        """Yield the jobs that have reached a part of their limit, and this part in percent."""
+        """Yield each job that has reached a part of its time limit about which it requests mail, and this
+        part in percent."""
         if not self._loaded:
             self._loaded = True
             self._planned.clear()
@@ -92,13 +100,14 @@ class LimitMails:
                 self._plan(found)
 
     def told(self, job: Job, percent: int) -> NoteRow:
-        """Remember the mail about a part, plan the next part, and return the row to write with the mail."""
+        """Record the mail about a part of a time limit, plan the mail about the next part, and return the
+        database row to write with the mail."""
         self._told[_key(job)] = job.attempt, percent
         self._plan(job)
         return NoteRow(LIMIT_NOTE, str(_key(job)), f"{job.attempt} {percent}")
 
     def not_told(self, job: Job) -> None:
-        """Try a mail again, because its rows could not be written."""
+        """Plan the mail again, because its database rows could not be written."""
         self._told.pop(_key(job), None)
         self._plan(job)
 
@@ -110,7 +119,7 @@ class LimitMails:
                 heapq.heappush(self._planned, (at, job.id))
 
     def _parts(self, job: Job) -> list[int]:
-        """Return the parts of the limit about which the job has not had mail, in percent."""
+        """Return the percentages of the time limit about which the job requests mail and has had none."""
         wanted = [PERCENT[each] for each in job.spec.mail_types if each in PERCENT]
         attempt, told = self._told.get(_key(job), (0, 0))
         whole_array = _key(job) != job.id
@@ -118,7 +127,7 @@ class LimitMails:
 
 
 def limit_notice(job: Job, percent: int, now: float) -> Notice:
-    """Return the notice that a job has used a part of its time limit."""
+    """Return the notice that a job has used this percentage of its time limit."""
     left = duration(max(0.0, (job.started_at or now) + job.limit - now))
     return job_notice(
         f"time-limit.{percent}",
@@ -142,7 +151,7 @@ def _key(job: Job) -> int:
 
 
 def _members(job: Job, state: State) -> Iterable[int]:
-    """Return the jobs that share the mail of this job, the last one first."""
+    """Return all jobs that share one mail with this job (the elements of its array), the last job first."""
     if job.array is None or "ARRAY_TASKS" in job.spec.mail_types:
         return (job.id,)
     return reversed(state.arrays.get(job.array, {0: job.id}).values())

@@ -1,19 +1,20 @@
-"""Notices (one sentence about one event each) and messages (notices on their way to one recipient)."""
+"""Notices (each is a sentence about one event) and messages (each contains the notices for one delivery to
+one recipient)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 NOTE = "outbox"
-"""The kind of the database rows of messages."""
+"""The `kind` column of the database rows of messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
     """A sentence about something that has happened, and the next step for the reader.
 
-    `word` is one of wire.notify.WORDS. The fields from `job` on are empty if the notice is not about such
-    an object.
+    `word` is one of wire.notify.WORDS, such as mine.failed. The fields from `job` on name the job, node and
+    other objects of the notice, and are empty otherwise.
     """
 
     word: str
@@ -41,29 +42,31 @@ class Message:
     due: float
     """The message is not sent before this time, in seconds since 1970."""
     to: str = ""
-    """A mail address or a topic; empty if the sink has one place for all messages."""
+    """The mail address or topic of the recipient; empty if the sink sends all messages to the same place."""
     user: str = ""
     """The user that gets the message; empty if the recipient is not a user."""
     bundle: str = ""
-    """Messages with the same bundle are joined into one message when they are due. Empty: sent alone."""
+    """The name of a bundle. Messages of one bundle are joined into one message when they are due. A message
+    with an empty name is sent alone."""
     more: int = 0
     """The number of further notices that were left out, because there were too many."""
     tries: int = 0
     error: str = ""
-    """Why the last try failed."""
+    """The reason why the last try to deliver the message failed; empty if no try failed."""
     dead: bool = False
-    """True if the message is not tried any more."""
+    """True if the controller no longer tries to deliver the message."""
 
     @property
     def subject(self) -> str:
-        """The subject of the only notice, or a summary with the number of notices by subject line."""
+        """Return the subject line: that of the only notice, or a summary that counts the notices by
+        subject."""
         if len(self.notices) == 1 and not self.more:
             return self.notices[0].subject
         return f"{len(self.notices) + self.more} notices, the first: {self.notices[0].subject}"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The kinds of the notices, each once."""
+        """Return the words (such as mine.failed) of the notices, each word once."""
         return tuple(dict.fromkeys(each.word for each in self.notices))
 
 

@@ -45,8 +45,8 @@ CAUSES: Mapping[Reason, str] = {
     Reason.UNHEALTHY: "its health checks failed",
     Reason.MEMBER_FAILED: "a part of it on another node failed",
 }
-"""The ends of a job that a user did not order, as clauses. Other reasons are described by exit code and
-signal."""
+"""A clause for each reason for which a job ends without an order of a user. For other reasons, the notice
+names the exit code and the signal."""
 
 REMEDIES: Mapping[Reason, str] = {
     Reason.TIME_LIMIT: "Submit it again with a longer --time, or let it save checkpoints.",
@@ -58,7 +58,8 @@ REMEDIES: Mapping[Reason, str] = {
 
 
 def words_of(event: Event) -> tuple[str, ...]:
-    """Return the words of the notices that an event may cause; empty for an event without notices."""
+    """Return the words (such as mine.failed) of the notices that an event may cause; empty for an event
+    without notices."""
     return _WORDS_OF.get(type(event), ())
 
 
@@ -104,7 +105,7 @@ def _plain(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text that users typed, such that str.format() leaves it unchanged."""
+    """Return a text from a user with escaped braces, so that str.format() does not change it."""
     return printable(text).replace("{", "{{").replace("}", "}}")
 
 
@@ -141,7 +142,7 @@ def _ended(event: JobEnded, state: State, failures: Iterable[FailureRule]) -> It
 
 
 def _cause(event: JobEnded) -> str:
-    """Return why a job ended, as a clause; empty if the user has ended it."""
+    """Return the reason why a job ended, as a clause; empty if its user has ended the job."""
     if event.reason is Reason.USER:
         return _escaped(event.detail)
     clause = CAUSES.get(event.reason)
@@ -290,7 +291,7 @@ def _gpu(event: GpuHealthRecorded, state: State) -> Iterator[Notice]:
 
 def _away(event: NodeWentAway, _state: State) -> Iterator[Notice]:
     if event.why == JUST_STARTED:
-        # Every node is away for a moment after a restart of the controller.
+        # Make no notice, because after a restart of the controller all nodes are disconnected for a moment.
         return
     why = f": {printable(event.why)}" if event.why else ""
     yield Notice(

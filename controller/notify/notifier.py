@@ -1,6 +1,5 @@
-"""Makes messages in the commits of the controller, keeps the settings of users, and has the messages
-delivered.
-"""
+"""Makes messages about the events of each commit, keeps the users' settings, and starts the delivery of the
+messages."""
 
 from __future__ import annotations
 
@@ -33,28 +32,28 @@ from wire.codec import Malformed, decode, dumps, encode
 from wire.notify import NotifySettings
 
 SETTINGS_NOTE = "notify-user"
-"""The kind of the database rows with the settings of users."""
+"""The `kind` column of the database rows with the users' settings for notifications."""
 WRITE_EVERY_S = 0.5
-"""Seconds for which the outcomes of deliveries are gathered before they are written together."""
+"""Seconds for which outcomes of deliveries are collected before they are written in one transaction."""
 HOUR_S = 3_600
 
 log = logging.getLogger("corral.notify")
 
 Write = Callable[[Sequence[NoteRow]], Awaitable[None]]
-"""Writes database rows in a transaction, and returns when they are on disk."""
+"""A function that writes database rows in a transaction, and returns when the rows are on disk."""
 
 
 class Notifier:
     """The notifications of one controller.
 
-    1. `prepare` is called with the events of each commit. It makes the messages, and returns their rows,
-       which are part of the same commit.
+    1. `prepare` is called with the events of each commit. It makes the messages and returns their database
+       rows, which become part of the same commit.
     2. `committed` is called after the commit. The messages are then in the outbox, and are sent.
     3. The outcomes of deliveries are written every WRITE_EVERY_S seconds, outside of the commits of events.
 
     Invariant: no message is sent before the events that caused it are on disk. A message whose events are on
-    disk is sent at least once, or becomes a dead letter.
-    Cost: one dictionary lookup per event without a rule for it. Without rules and settings, nothing.
+    disk is sent at least once, or becomes a dead letter. Cost: one dictionary lookup for an event that no
+    rule or setting wants; nothing if there are no rules and settings.
     """
 
     def __init__(
@@ -70,7 +69,8 @@ class Notifier:
         self.settings: dict[str, NotifySettings] = {}
         self.rules = NotifyRules(config)
         self.dropped = 0
-        """The number of notices that found the outbox full."""
+        """The number of notices that were dropped because the outbox (the messages that wait for delivery)
+        was full."""
         self._config = config
         self._prefix = store_id[:8]
         self._now = now
@@ -82,7 +82,7 @@ class Notifier:
         self._prepared: list[Message] = []
         self._wanted: frozenset[str] = frozenset()
         self._sent: dict[tuple[str, str], int] = {}
-        """For each (sink, recipient) the number of messages in the present hour."""
+        """The number of messages in the present hour, by sink and recipient."""
         self._sent_hour = 0
         self._writing = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
@@ -92,8 +92,8 @@ class Notifier:
     # --- called by the main loop ---
 
     def load(self, notes: Iterable[NoteRow]) -> None:
-        """Load messages, settings and quota notices from the rows of the database, at the start and after a
-        commit has failed."""
+        """Load messages, users' settings and the record of quota notices from the database. Called at the
+        start, and after a commit has failed."""
         notes = list(notes)
         self._prepared = []
         self.outbox.load(notes)
@@ -125,7 +125,8 @@ class Notifier:
         last: dict[Route, int] = {}
         for place, notice, mail in self._notices(state, events, failures):
             for route in self.rules.routes(notice, self.settings, mail, now):
-                # One event may cause two notices, such as mine.failed and mine.ended. A recipient gets one.
+                # One event may cause two notices, such as mine.failed and mine.ended, but each recipient gets
+                # only one of them.
                 if place < 0 or last.get(route) != place:
                     last[route] = place
                     routed.setdefault(route, []).append(notice)
@@ -142,7 +143,7 @@ class Notifier:
             self.delivery.wake()
 
     def open(self) -> None:
-        """Start to deliver messages."""
+        """Start delivering messages."""
         self._writer = asyncio.create_task(self._write_outcomes())
         self.delivery.adopt(self._config)
 
@@ -155,19 +156,19 @@ class Notifier:
         self.delivery.adopt(config)
 
     async def close(self) -> None:
-        """Stop to deliver messages, and write the outcomes so far."""
+        """Stop delivering messages, and write the outcomes of finished deliveries."""
         self.delivery.close()
         if self._writer is not None:
             self._writer.cancel()
         with suppress(StoreFailure):
             await self.flush()
 
-    # --- notices that a time causes, and no event ---
+    # --- notices that are caused by the time and not by an event ---
 
     async def send_due(self) -> None:
-        """Make the messages about times that have come: parts of time limits, and a new week. They are
-        written together with the rows that say so. Raises StoreFailure if they cannot be written.
-        """
+        """Make the messages that are due by time: about used parts of time limits, and the weekly notices.
+        Write them in one transaction with the rows that record them as sent. Raise StoreFailure if the store
+        cannot be written."""
         now = self._now()
         if self.rules.mail_sink:
             await self._send_limit_mails(now)
@@ -199,7 +200,7 @@ class Notifier:
     async def _send_timed(
         self, notices: Iterable[tuple[Notice, tuple[Wish, ...]]], rows: Iterable[NoteRow], now: float
     ) -> None:
-        """Write messages with these notices, and send them."""
+        """Write messages with these notices to the database, then send the messages."""
         routed: dict[Route, list[Notice]] = {}
         for notice, wishes in notices:
             for route in self.rules.routes(notice, self.settings, wishes, now):
@@ -212,9 +213,8 @@ class Notifier:
     # --- called by the API ---
 
     async def set_settings(self, user: str, settings: NotifySettings) -> None:
-        """Store the settings of a user. Settings without words delete those that are stored. Raises
-        StoreFailure if they cannot be written.
-        """
+        """Store the settings of a user. If the settings choose no notices, delete the stored settings. Raise
+        StoreFailure if the store cannot be written."""
         body = dumps(encode(settings)) if settings != NotifySettings() else None
         await self._write([NoteRow(SETTINGS_NOTE, user, body)])
         if body is None:
@@ -224,7 +224,8 @@ class Notifier:
         self._find_wanted()
 
     async def test(self, sink: str, to: str, user: str) -> tuple[str, str]:
-        """Send a test message to a sink now, without the outbox. Return its id, and why it failed or ""."""
+        """Send a test message to a sink now, without the outbox. Return the id of the message, and the reason
+        if the delivery failed, otherwise ""."""
         notify, now = self._config.notify, self._now()
         notice = Notice(
             "test",
@@ -242,13 +243,15 @@ class Notifier:
         return message.id, ""
 
     def retry(self, ids: Iterable[str]) -> list[Message]:
-        """Try these messages again now. Return those that wait or were given up after a failure."""
+        """Try now to deliver these messages again. Return the messages that are tried: those that wait after
+        a failure or were given up."""
         found = self.outbox.retry(ids, self._now())
         self.delivery.end_pauses()
         return found
 
     async def flush(self) -> None:
-        """Write the rows of messages that have changed. Raises StoreFailure if they cannot be written."""
+        """Write the rows of changed messages to the database. Raise StoreFailure if the store cannot be
+        written."""
         async with self._writing:
             rows = self.outbox.take_changed()
             if rows:
@@ -267,9 +270,8 @@ class Notifier:
     def _notices(
         self, state: State, events: Sequence[Event], failures: Sequence[FailureRule]
     ) -> Iterator[tuple[int, Notice, tuple[Wish, ...]]]:
-        """Yield (place of its event, notice, wishes of its job) for each notice that is wanted. The place is
-        -1 for a notice that is not about one event.
-        """
+        """Yield for each notice that a rule, user or job wants: the index of its event in the commit, the
+        notice, and the mail requests of its job. The index is -1 for a notice that is not about one event."""
         wanted, mails = self._wanted, bool(self.rules.mail_sink)
         for place, event in enumerate(events):
             if isinstance(event, GpuHealthRecorded) and not self._conditions.is_news(event):
@@ -292,9 +294,8 @@ class Notifier:
         yield from ((-1, each, ()) for each in self._conditions.take_slow() if each.word in wanted)
 
     def _messages(self, routed: dict[Route, list[Notice]], prefix: str, now: float) -> list[Message]:
-        """Return one message for each route. A recipient with too many messages in this hour gets the further
-        ones together at the end of the hour.
-        """
+        """Return one message for each route (sink and recipient) of the notices. A recipient with too many
+        messages in this hour gets further notices in one message at the end of the hour."""
         found: list[Message] = []
         room = self._config.notify.max_waiting - len(self.outbox.waiting)
         for route, notices in routed.items():
@@ -312,7 +313,8 @@ class Notifier:
         return found
 
     def _is_over(self, route: Route, now: float) -> bool:
-        """Count a message, and return whether its recipient has got the most messages of an hour already."""
+        """Count a message, and return whether its recipient has already got the greatest number of messages
+        per hour."""
         hour = int(now) // HOUR_S
         if hour != self._sent_hour:
             self._sent_hour = hour

@@ -1,4 +1,5 @@
-"""The outbox: messages that wait for their delivery, and messages that were given up (dead letters)."""
+"""The outbox: messages that wait for delivery, and dead letters (messages that the controller no longer tries
+to deliver)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from controller.notify.messages import NOTE, Message
 from wire.codec import Malformed, decode, dumps, encode
 
 MOST_NOTICES = 500
-"""The most notices in one message. The number of further notices is stated at its end."""
+"""The most notices in one message. The end of the message states how many notices were left out."""
 
 
 class Outbox:
@@ -20,9 +21,9 @@ class Outbox:
 
     1. The rows of new messages are written in the commit of the events that caused them (`row_of`). After
        the commit, `add` puts the messages into the heap of their sink.
-    2. `take` returns the next due message of a sink. Messages of a bundle are joined first: the joined
-       message keeps the id of the earliest one. The caller writes the changed rows before it sends such a
-       message, so that a repeated message with one id always has the same text.
+    2. `take` returns the next due message of a sink. Messages of one bundle are first joined into one
+       message, which keeps the id of the earliest. The caller writes the changed rows before it sends a
+       joined message. If the message is sent twice, both copies thus have the same id and text.
     3. `delivered` deletes the row, `postpone` sets the time of the next try, and `give_up` makes the message
        a dead letter. The rows change later (`take_changed`). If the controller is killed before that, the
        message is sent again with the same id.
@@ -36,13 +37,13 @@ class Outbox:
         self.waiting: dict[str, Message] = {}
         self.dead: dict[str, Message] = {}
         self._heaps: dict[str, list[tuple[float, float, str]]] = {}
-        """For each sink the waiting messages as (due, made_at, id). Entries of changed messages stay until
-        they are taken, and are then ignored."""
+        """For each sink a heap of the waiting messages as (due, made_at, id). If a message has changed since,
+        its old heap entry is ignored when it is taken."""
         self._bundles: dict[str, dict[str, None]] = {}
         self._changed: dict[str, None] = {}
 
     def add(self, messages: Iterable[Message]) -> None:
-        """Add messages whose rows are in the database."""
+        """Add messages whose rows are already in the database."""
         for each in messages:
             if each.dead:
                 self.dead[each.id] = each
@@ -68,9 +69,8 @@ class Outbox:
         return heap[0][0] if heap else None
 
     def take(self, sink: str, now: float) -> Message | None:
-        """Return the next message of a sink that is due, or None. A message of a bundle is joined with the
-        others of the bundle. The message stays in `waiting`.
-        """
+        """Return the next due message of a sink, or None. If the message belongs to a bundle, join all
+        messages of the bundle first. The returned message stays in `waiting`."""
         due = self.next_due(sink)
         if due is None or due > now:
             return None
@@ -78,7 +78,8 @@ class Outbox:
         return self._join(message, now) if message.bundle else message
 
     def release(self, message: Message | None) -> None:
-        """Offer a message to `take` again, whose delivery was interrupted. None is ignored."""
+        """Make a message available to `take` again, because its delivery was interrupted. Do nothing if
+        `message` is None."""
         if message is not None and message.id in self.waiting:
             self._put(self.waiting[message.id])
 
@@ -87,13 +88,14 @@ class Outbox:
         self._drop(message.id)
 
     def postpone(self, message: Message, due: float, error: str) -> None:
-        """Try a message again at the time `due`. Count the try, and store the error."""
+        """Set the time `due` for the next try of a message. Count the failed try, and store the error."""
         if message.id in self.waiting:
             self._put(replace(message, due=due, tries=message.tries + 1, error=error))
             self._changed[message.id] = None
 
     def give_up(self, message: Message, error: str, most_dead: int) -> None:
-        """Make a message a dead letter. If there are more than `most_dead`, delete the oldest."""
+        """Make a message a dead letter, which is not tried again. If there are more than `most_dead` dead
+        letters, delete the oldest."""
         if self.waiting.pop(message.id, None) is None:
             return
         self._leave_bundle(message)
@@ -105,7 +107,8 @@ class Outbox:
             self._changed[oldest] = None
 
     def retry(self, ids: Iterable[str], now: float) -> list[Message]:
-        """Make these dead letters and failed messages due now. Return them; other ids are ignored."""
+        """Make those of these messages due now that are dead letters or wait after a failure, and return
+        them. Ignore other ids."""
         found = []
         for each in ids:
             message = self.dead.pop(each, None) or self.waiting.get(each)
@@ -118,7 +121,7 @@ class Outbox:
         return found
 
     def take_changed(self) -> list[NoteRow]:
-        """Return the rows of messages that have changed since the last call."""
+        """Return the database rows of the messages that have changed since the last call."""
         rows = []
         for each in self._changed:
             message = self.waiting.get(each) or self.dead.get(each)
@@ -127,16 +130,16 @@ class Outbox:
         return rows
 
     def put_back(self, rows: Iterable[NoteRow]) -> None:
-        """Mark rows of `take_changed` as changed again, because they could not be written."""
+        """Mark rows that `take_changed` has returned as changed again, because they could not be written."""
         self._changed.update((row.name, None) for row in rows)
 
     @property
     def changed(self) -> bool:
-        """Whether rows have changed that are not written yet."""
+        """Return whether there are changed rows that are not written yet."""
         return bool(self._changed)
 
     def count(self, sink: str) -> tuple[int, int]:
-        """Return (waiting, dead) of a sink."""
+        """Return how many messages of a sink wait, and how many are dead letters."""
         return (
             sum(each.sink == sink for each in self.waiting.values()),
             sum(each.sink == sink for each in self.dead.values()),
@@ -154,9 +157,9 @@ class Outbox:
         return message is not None and message.due == entry[0]
 
     def _join(self, message: Message, now: float) -> Message:
-        """Replace all messages of a bundle by one message, which has the id of the earliest and is made now,
-        so that the time for its tries begins now.
-        """
+        """Replace all messages of a bundle by one message with all their notices. The new message keeps the
+        id of the earliest message and gets the current time as its creation time, so its retry period starts
+        now."""
         parts = [self.waiting[each] for each in self._bundles.pop(message.bundle)]
         parts.sort(key=lambda each: (each.made_at, each.id))
         notices = [notice for each in parts for notice in each.notices]

@@ -1,4 +1,5 @@
-"""Decides which sink and which recipient gets a notice, and when: at once, in a digest, after quiet hours."""
+"""Decides which sinks and recipients get a notice, and when: at once, in a digest (one message with many
+notices), or after quiet hours."""
 
 from __future__ import annotations
 
@@ -14,24 +15,25 @@ from controller.notify.messages import Notice
 from wire.notify import JOB_WORDS, NotifySettings
 
 OWNER = "owner"
-"""The recipient in a rule that stands for the user of the notice's job."""
+"""In the recipients of a rule, this word stands for the user of the job that the notice is about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way of a notice: the sink, the recipient, and the time at which the message is sent."""
+    """One delivery of a notice: the sink, the recipient, and the time at which the message is sent."""
 
     sink: str
     to: str
     user: str
     due: float
     bundle: str = ""
-    """Messages with the same bundle are joined when they are due; empty: the message is sent alone."""
+    """The name of a bundle. Messages of one bundle are joined when they are due. A message with an empty name
+    is sent alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The notices that one rule, one user or one job wants, and how they are sent."""
+    """The notices that one rule, one user or one job requests, and how they are sent."""
 
     sink: str
     to: str
@@ -42,16 +44,17 @@ class Wish:
 
 
 class NotifyRules:
-    """The rules of [notify] and the settings of users, in the form in which notices are compared with them.
+    """Finds the routes (sink, recipient, time) of notices from the rules of [notify] and the users' settings.
 
     Algorithm of `routes`, for one notice
     1. Take the rules with the notice's word whose users, projects and queues match. The recipient `owner` is
        the user of the job, at the address that the user has set, or at USER@domain of the sink.
     2. Take the settings of the job's user, if the user has chosen the word.
-    3. Leave out a second route to the same sink and recipient.
-    4. A rule with `every` gets the time of its next digest. Otherwise, in quiet hours, the time is their end.
+    3. If two routes have the same sink and recipient, keep only the first.
+    4. If the rule has the key `every`, the message is sent at the time of the rule's next digest. Otherwise,
+       in quiet hours, it is sent at the end of the quiet hours.
 
-    Cost: one dictionary lookup for a notice that no rule names.
+    Cost: one dictionary lookup for a notice that no rule contains.
     """
 
     def __init__(self, config: Config) -> None:
@@ -71,16 +74,17 @@ class NotifyRules:
 
     @property
     def words(self) -> frozenset[str]:
-        """The words that at least one rule names."""
+        """Return the words of notices (such as mine.failed) that at least one rule contains."""
         return frozenset(self._of_word)
 
     @property
     def mail_sink(self) -> str:
-        """The sink that sends mail to users: the first of kind smtp; empty if there is none."""
+        """Return the name of the sink that sends mail to users: the first sink of kind smtp; empty if there
+        is none."""
         return self._mail
 
     def personal_sinks(self, settings: NotifySettings) -> tuple[tuple[str, str], ...]:
-        """Return (sink, recipient) for each place to which a user's own notices are sent."""
+        """Return the sink and the recipient of each address to which a user's own notices are sent."""
         if not self._personal:
             return ()
         wanted = ((self._mail, settings.mail), (self._ntfy, settings.ntfy))
@@ -93,9 +97,8 @@ class NotifyRules:
     def routes(
         self, notice: Notice, settings: Mapping[str, NotifySettings], more: Iterable[Wish], now: float
     ) -> Iterator[Route]:
-        """Yield the routes of a notice. `settings` are those of all users, and `more` are the wishes of the
-        notice's job, such as --mail-user.
-        """
+        """Yield the routes of a notice. `settings` has the settings of all users, and `more` the requests of
+        the notice's job, such as --mail-user."""
         seen: set[tuple[str, str]] = set()
         for wish in (*self._by_rules(notice, settings), *self._by_settings(notice, settings), *more):
             if wish.sink in self.sinks and (wish.sink, wish.to) not in seen:
@@ -103,9 +106,8 @@ class NotifyRules:
                 yield self._route(wish, now)
 
     def address(self, user: str, sink: str, settings: Mapping[str, NotifySettings]) -> str:
-        """Return the recipient for a user in a sink: the address or topic that the user has set, or for mail
-        USER@domain. Empty if the sink has no place for this user alone.
-        """
+        """Return the recipient of a user's messages in a sink: the address or topic that the user has set, or
+        USER@domain for mail. Return "" if the sink has no address for this user alone."""
         section, own = self.sinks[sink], settings.get(user, NotifySettings())
         if section.kind == "smtp":
             found = own.mail or (f"{user}@{section.domain}" if section.domain else "")
@@ -113,9 +115,8 @@ class NotifyRules:
         return own.ntfy or section.topic or "" if section.kind == "ntfy" else ""
 
     def mail_wish(self, mail_user: str, user: str) -> Wish | None:
-        """Return the wish of a job with --mail-user: mail to this address, or to a user name at the domain of
-        the mail sink; None if there is no mail sink or no valid address.
-        """
+        """Return the request of a job with --mail-user. The recipient is the address, or the user name at the
+        domain of the mail sink. Return None if there is no mail sink or no valid address."""
         if not self._mail:
             return None
         section, to = self.sinks[self._mail], mail_user or user
@@ -189,7 +190,8 @@ def _matches(rule: NotifyRuleSection, notice: Notice) -> bool:
 
 
 def allowed_address(sink: SinkSection, address: str) -> bool:
-    """Return whether the sink may send mail to this address: it is well formed, and in `allowed_domains`."""
+    """Return whether the sink may send mail to this address. The address must be well formed, and its domain
+    must be in `allowed_domains`."""
     if ADDRESS.fullmatch(address) is None:
         return False
     domain = address.rpartition("@")[2].lower()

@@ -1,4 +1,4 @@
-"""The weekly notice of each user: what the user's jobs requested in the last week, and what they used."""
+"""The weekly notice of each user: the resources that the user's jobs requested and used in the last week."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from wire.text import counted, printable
 WORD = "efficiency"
 WEEK_S = 7 * 86_400.0
 WEEKLY_NOTE = "notify-weekly"
-"""The kind of the database row with the time of the last weekly notices."""
+"""The `kind` column of the database row with the time of the last weekly notices."""
 NAMED_JOBS = 3
 """The number of jobs that a notice names."""
 
 WeekOf = Callable[[float, float, str], Awaitable[Sequence[UsageSum]]]
-"""Returns the usage between two times by user; with the name of a user, that of the user's largest jobs."""
+"""A function that returns the usage between two times for each user. If the third argument names a user, it
+returns the usage of each of this user's largest jobs."""
 
 
 class WeeklyEfficiency:
     """Decides when the weekly notices are made: on Mondays at `digest_at`, or later if the controller did not
-    run then. The time of the last ones is written with them, so a restart repeats none.
-    """
+    run at that time. The time of the last notices is stored with them, so a restart of the controller repeats
+    no notice."""
 
     def __init__(self, week_of: WeekOf) -> None:
         self._week_of = week_of
         self._last: float | None = None
-        """The Monday of the last notices; None before the first ones."""
+        """The time of the Monday of the last weekly notices; None before the first notices."""
 
     def load(self, notes: Iterable[NoteRow]) -> None:
-        """Read the time of the last notices from its row."""
+        """Read the time of the last weekly notices from its database row."""
         self._last = next(
             (float(each.body) for each in notes if each.kind == WEEKLY_NOTE and each.body), None
         )
 
     def is_due(self, monday: float) -> bool:
-        """Return whether notices are due. `monday` is the time of the last Monday at `digest_at`."""
+        """Return whether the weekly notices are due. `monday` is the time of the last Monday at
+        `digest_at`."""
         return self._last is None or self._last < monday
 
     async def notices(self, monday: float, now: float) -> list[Notice]:
-        """Return the notices of all users with jobs in the last week. The first time there is none, because
-        the week of a new cluster is not over.
-        """
+        """Return the notices of all users with jobs in the last week. The first call returns none, because a
+        new cluster has no complete week."""
         if self._last is None:
             return []
         since = monday - WEEK_S
@@ -54,13 +55,14 @@ class WeeklyEfficiency:
         ]
 
     def sent(self, monday: float) -> NoteRow:
-        """Remember that the notices of this Monday are sent, and return the row to write with them."""
+        """Record that the notices of this Monday are sent, and return the database row to write with the
+        notices."""
         self._last = monday
         return NoteRow(WEEKLY_NOTE, "last", repr(monday))
 
 
 def weekly_notice(user: UsageSum, jobs: Iterable[UsageSum], now: float) -> Notice:
-    """Return the notice of one user. It names the jobs with the most idle GPU-hours."""
+    """Return the weekly notice of one user. The notice names the jobs with the most idle GPU-hours."""
     idle = sorted((job for job in jobs if _idle_h(job) >= 0.1), key=_idle_h, reverse=True)[:NAMED_JOBS]
     step = f"corral job stats {printable(idle[0].name)}" if idle else "corral job stats JOB"
     return Notice(

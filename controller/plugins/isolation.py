@@ -48,23 +48,22 @@ class IsolatedPlugin:
 
     @property
     def failure(self) -> str:
-        """Return why the plugin is not called at present: the text of its last failure. Empty if it is
-        called.
-        """
+        """Return the text of the plugin's last failure if the plugin is not called at present; empty if it is
+        called."""
         return "" if self._breaker.allows(self.kind, self.name) else self._breaker.why(self.kind, self.name)
 
     def call(self, question: Callable[[], T], instead: T, wrong: Callable[[T], str] = lambda _: "") -> T:
         """Call `question`, which calls the plugin, and return its result.
 
         Return `instead` if the plugin is not called at present, if it raises an exception, or if `wrong`
-        returns an error text for its result. The last two are recorded as failures.
+        returns an error text for its result. Record an exception or an error text as a failure.
         """
         if not self._breaker.allows(self.kind, self.name):
             return instead
         try:
             answer = question()
             why = wrong(answer)
-        # Catch all exceptions, because a plugin may be written by anyone and may raise any of them.
+        # Catch all exceptions, because the plugin is code of a site and may raise any exception.
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
         if why:
@@ -181,9 +180,8 @@ class IsolatedStrategy(IsolatedPlugin):
     kind = "preemption"
 
     def standing(self, job: Job) -> float:
-        """Return the rank of a running job: it may be stopped only for a waiting job whose `reach` is at
-        least this rank. While the plugin fails, the rank is NEVER (infinite), so that the job is not stopped.
-        """
+        """Return the rank of a running job. The job may be stopped only for a waiting job whose `reach` is at
+        least this rank. While the plugin fails, the rank is NEVER (infinite), so that no job is stopped."""
         return self.call(lambda: self.plugin.standing(job), NEVER, _not_a_number)
 
     def reach(self, job: Job) -> float | None:

@@ -1,6 +1,5 @@
-"""Tells after the submit of a job with a deadline whether the job will meet the deadline. If it will not,
-tells which change would help.
-"""
+"""Forecasts after the submit of a job with a deadline whether the job will meet the deadline, and if not,
+which change would help."""
 
 from __future__ import annotations
 
@@ -27,22 +26,22 @@ MOST_QUEUES = 4
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that may let a job meet its deadline. `text` completes a sentence for users that begins with
-    "it would meet it if" (the job would meet its deadline if).
-    """
+    """A change that may let a job meet its deadline. `text` is the end of a sentence for users that begins
+    with "it would meet it if" ("the job would meet its deadline if")."""
 
     text: str
     inputs: tuple[Input, ...]
 
 
 def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
-    """Yield a sentence that says whether a job that was just submitted will meet its deadline. If not, yield
-    the sentence again with a change that would help. Nothing is yielded if the job has no deadline.
+    """Yield a sentence that says whether a job that was just submitted will meet its deadline. If the job
+    will miss it, also yield a second, longer sentence that adds a change that would help. Yield nothing if
+    the job has no deadline.
 
     1. Forecast when the job starts if all jobs use their full time limits. If the job then still ends before
        its deadline (`Job.latest_start`), it will meet the deadline.
-    2. Otherwise try these changes, each on a copy of the engine, until one of them meets the deadline: a
-       higher quota, another queue that the user may use, and the preemption of running jobs.
+    2. Otherwise try these changes, each on a copy of the engine, until the job meets its deadline with one of
+       them: a higher quota, another queue that the user may use, and the preemption of running jobs.
     """
     engine, now = engine_copy.engine, engine_copy.now
     job = engine.state.jobs.get(number)
@@ -75,7 +74,7 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
     yield text
     for change in changes:
         tried = engine_copy.on_copy(engine, partial(_start, engine_copy, number, change.inputs))
-        if tried is None:  # The time for the answer is over.
+        if tried is None:  # The time limit for the answer was reached.
             return
         if tried <= job.latest_start:
             yield f"{text}. It would meet it if {change.text}"
@@ -84,10 +83,10 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
 
 
 def _start(engine_copy: EngineCopy, number: int, first: tuple[Input, ...], copy: Engine) -> float | None:
-    """Return the time at which the job starts at the latest, if the engine `copy` first handles the inputs
-    `first`.
+    """Return the latest start of the job, if the engine `copy` first handles the inputs `first`.
 
-    NEVER if the job does not start in time to meet its deadline. None if the forecast was not ready in time.
+    Return NEVER if the job does not start early enough to meet its deadline. Return None if the forecast was
+    not ready in time.
     """
     ahead = with_run_times(copy, predicted=False)
     found = forecast(

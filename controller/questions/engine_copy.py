@@ -31,8 +31,8 @@ class EngineCopy:
     """A copy of the engine for one question. Its state includes all journal entries up to number `seq`, and
     its time is `now`.
 
-    Only the process that answers the question uses the copy, so the process may change it. The answer must be
-    ready at `deadline`.
+    Only the process that answers the question uses the copy, so the process may change the copy. The answer
+    must be ready at `deadline`.
     """
 
     engine: Engine
@@ -49,9 +49,8 @@ class EngineCopy:
         return time.monotonic() < self.deadline
 
     def on_copy(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
-        """Call work(engine) in a forked process and return its result. `engine` itself does not change. None
-        if the result is not ready by the deadline.
-        """
+        """Call work(engine) in a forked process and return the result. `engine` itself does not change.
+        Return None if the result is not ready by the deadline."""
         return Fork(lambda: work(engine)).result(self.deadline)
 
 
@@ -68,9 +67,8 @@ class FirstPart:
 
     def done(self, moment: float, starts: Container[int]) -> bool:
         """Return whether a forecast has reached the end of the next 24 hours and found the starts of the
-        first 200 waiting jobs. `moment` is the time that the forecast has reached, and `starts` has the jobs
-        whose start it has found.
-        """
+        first 200 waiting jobs. `moment` is the time that the forecast has reached. `starts` has the jobs
+        whose starts are known."""
         if moment < self._until:
             return False
         self._missing = [job for job in self._missing if job not in starts]

@@ -35,7 +35,8 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
        of the job, assuming that jobs run as long as predicted.
     2. In this process, find why no job is preempted for the waiting job. Yield an answer with this reason.
     3. Find the latest start of the job, assuming that jobs use their full time limits and grace. A held job
-       is treated as released now. If there is no start, find out why. Yield an answer with the result.
+       is treated as released now. If the forecast finds no start, find the reason. Yield an answer with the
+       result.
     4. If a quota, a share limit or the queue's start hours keep the job from starting, find in another forked
        copy the reason why it still waits just before its latest start.
     5. Yield a last answer with everything that was found in time.
@@ -119,8 +120,8 @@ def easing_view(engine: Engine, label: str, eased: Suggestion, now: float) -> Ea
 
 
 def _waits_last(engine_copy: EngineCopy, number: int) -> str:
-    """Return the reason, such as a quota, for which a job still waits just before its forecast start; "" if
-    unknown.
+    """Return the reason, such as a quota, why a job still waits just before the start that the forecast has
+    found; "" if the reason is unknown.
 
     Two forecasts are needed: one finds the start of the job, and the other the reason just before this start.
     """

@@ -15,17 +15,19 @@ from wire.text import duration, printable
 
 ACTOR = "root"
 TOLERANCE_S = 1.0
-"""A start that is later by less than this is not delayed."""
+"""Seconds. A start that is later by less than this does not count as delayed."""
 
 
 def extension_delay(engine_copy: EngineCopy, number: int, limit_s: float) -> Iterator[str]:
-    """Yield one sentence that names what the time limit `limit_s` of the running job `number` would delay;
-    the empty sentence if it delays nothing. Yield nothing if there is not enough time to find out.
+    """Yield one sentence that names a job or reservation that the time limit `limit_s` of the running job
+    `number` would delay. Yield "" if the limit delays nothing, and yield nothing if the forecast was not
+    ready in time.
 
-    1. An operator's reservation or a drain of a node of the job must not begin between the old and the new
-       end of the job. A reservation that admits the job does not count.
-    2. Each job with a promised start (`promised_jobs`) must start as early as without the change, if every
-       job uses its whole time limit. Both starts come from forecasts on copies of the engine.
+    1. On the nodes of the job, no operator's reservation and no drain may begin between the old and the new
+       end of the job. A reservation that admits the job does not matter.
+    2. Each job with a promised start (`promised_jobs`) must start as early as without the longer limit, if
+       every job uses its whole time limit. Two forecasts on copies of the engine give the starts with and
+       without the longer limit.
 
     Example: job 3 (8 GPUs) waits for job 1 on the only node and is promised to start in 2 h. Another hour for
     job 1 yields "job 3 (train, bob), which is promised to start in 2h00m, would start 1h00m later".
@@ -68,8 +70,8 @@ def extension_delay(engine_copy: EngineCopy, number: int, limit_s: float) -> Ite
 
 
 def promised_jobs(engine: Engine, now: float) -> list[int]:
-    """Return the waiting jobs with a promised start: jobs with a backfill reservation or a nomination, jobs
-    to which a start was guaranteed before, and jobs with a deadline.
+    """Return the waiting jobs with a promised start: jobs with a backfill reservation or a nomination
+    (resources kept while victims end), jobs to which a start was guaranteed before, and jobs with a deadline.
     """
     found = {number for number in engine.state.claims if not engine.state.jobs[number].unended}
     for cycle in engine.profile_cycles.cycles.values():

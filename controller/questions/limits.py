@@ -27,7 +27,6 @@ class QuestionRules:
         return cls(at_once, section.budget_s, max(section.budget_s, section.longest_s), section.memory_mib)
 
     def within(self, asked_s: float | None) -> float:
-        """Return the time limit of a question in seconds: the requested time, but not more than the maximum
-        `longest_s`. If no time is requested, return the default `budget_s`.
-        """
+        """Return the time limit of a question in seconds: the requested time, but at most `longest_s`. If no
+        time is requested, return the default `budget_s`."""
         return self.budget_s if asked_s is None else min(asked_s, self.longest_s)

@@ -27,8 +27,8 @@ class Committed:
     seq: int
     """The number of the newest journal entry."""
     digest: int
-    """The checksum of the events that the inputs caused. If the replica computes another one, its state is
-    wrong."""
+    """The checksum of the events that the inputs caused. If the replica computes a different checksum, its
+    state is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Unpacker:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Add received bytes. Yields the messages that are complete now."""
+        """Add received bytes, and yield the messages that are complete now."""
         self._rest += piece
         while len(self._rest) >= LENGTH.size:
             end = LENGTH.size + LENGTH.unpack_from(self._rest)[0]

@@ -26,7 +26,7 @@ from wire.api.forecasts import (
 from wire.names import WHOLE_GPU, JobState
 
 MOST_ENTRIES = 2_000
-"""The most jobs in one plan. Later starts are left out, and only counted."""
+"""The most jobs in one plan. Jobs that start later than these are counted but not listed."""
 MOST_POINTS = 500
 """The most points of the curve of free GPUs."""
 MOST_PERIODS = 100
@@ -38,12 +38,13 @@ def plan(engine_copy: EngineCopy, horizon_s: float) -> Iterator[Plan]:
     the likely starts.
 
     1. In a forked copy of this process, forecast the likely starts, if run times can be predicted.
-    2. In this process, forecast the starts at the latest, assuming that jobs use their whole time limits.
-       Both forecasts stop at the end of the horizon, or at the deadline of the answer.
-    3. Merge them with the running jobs. A waiting job has the start at the latest (`limit`). If only the
-       other forecast has a start of the job, because jobs without a time limit are in its way, the job has
-       the likely start.
-    4. Subtract the GPUs of these jobs from all GPUs, and list reservations and drains.
+    2. In this process, forecast the latest starts, assuming that jobs use their whole time limits. Both
+       forecasts stop at the end of the `horizon_s` seconds, or at the deadline of the answer.
+    3. Merge both forecasts with the running jobs. The start of a waiting job is its latest start (`limit`).
+       If jobs without a time limit are in the way of the job, it has no latest start, and its likely start is
+       used.
+    4. Compute the free GPUs over time by subtracting the GPUs of all these jobs, and list reservations and
+       drains.
 
     Example: job 3 holds the only node and has a limit of 2 h left, and usually ends after 30 min. Job 4 waits
     for the node with a limit of 1 h. The entry of job 4 has the start in 2 h (`limit`), and the likely start
@@ -71,7 +72,8 @@ def _starts(engine_copy: EngineCopy, until: float, *, predicted: bool) -> Foreca
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """What is known before the forecasts: the running and the waiting jobs, reservations, drains and GPUs."""
+    """The data of a plan that are known before the forecasts: running and waiting jobs, reservations, drains
+    and GPUs."""
 
     now: float
     until: float
@@ -102,9 +104,8 @@ class _Draft:
         )
 
     def _running(self, latest: Forecast) -> Iterator[PlanEntry]:
-        """Yield the running jobs. If the forecast preempts a job, or ends it for a drain, its entry ends
-        there, and a second entry has its next start.
-        """
+        """Yield the running jobs. If the forecast preempts a job, or ends it for a drain, the entry of the
+        job ends at that time, and a second entry shows its next start."""
         for entry, span_s in self.running:
             yield replace(entry, ends_at=latest.ends.get(entry.job, entry.ends_at))
             again = latest.starts.get(entry.job)
@@ -198,9 +199,8 @@ def _blocks(engine: Engine, now: float, until: float) -> Iterator[PlanBlock]:
 
 
 def _free_gpus(entries: list[PlanEntry], gpus: int, now: float, until: float) -> tuple[PlanPoint, ...]:
-    """Return the GPUs that no job of the plan holds, as a curve of steps: each value holds until the next
-    point. If there are more than MOST_POINTS steps, each point has the mean of several steps.
-    """
+    """Return the number of GPUs that no job of the plan holds, as a curve of steps. Each value is valid until
+    the next point. If there are more than MOST_POINTS steps, each point has the mean of several steps."""
     changes: defaultdict[float, float] = defaultdict(float)
     for each in entries:
         changes[max(now, each.starts_at)] -= each.gpus

@@ -68,11 +68,11 @@ def detach(keep: int) -> None:
 
 
 def leave_a_core() -> None:
-    """If there are several CPU cores, do not run this process on the first core, so that this core is free
-    for the parent.
+    """Keep this process off the first CPU core if there are several cores, so that the first core is free for
+    the parent process.
 
-    A higher nice value would not be enough: with it, and three questions on two cores, a submit took 38 ms
-    (95th percentile).
+    A higher nice value would not be enough: with three questions on two cores, a submit then took 38 ms (95th
+    percentile).
     """
     _, *others = sorted(os.sched_getaffinity(0))
     if others:
@@ -99,9 +99,9 @@ def write_all(line: int, data: bytes) -> None:
 
 
 class Fork(Generic[T]):
-    """Runs work in a fork of this process. The result comes back through a pipe.
+    """Runs a function in a fork of this process, and receives the result through a pipe.
 
-    Changes that the work makes to objects have no effect in this process. The fork takes 3 ms with 10,000
+    Changes that the function makes to objects have no effect in this process. The fork takes 3 ms with 10,000
     jobs; copying the engine object by object would take 130 ms.
     """
 
@@ -114,7 +114,7 @@ class Fork(Generic[T]):
         os.close(theirs)
 
     def result(self, deadline: float) -> T | None:
-        """Wait for the result. Returns None if the work failed or is not done at `deadline` (monotonic
+        """Wait for the result. Return None if the function failed or is not done at `deadline` (monotonic
         clock)."""
         received = bytearray()
         poll = select.poll()

@@ -36,19 +36,21 @@ from controller.user_turns import TurnRefused, UserTurns
 T = TypeVar("T")
 
 WAIT_S = 15.0
-"""Seconds. A question that has not begun after this time is refused. Clients wait longer than this."""
+"""Seconds. A question whose processing has not begun after this time is refused. The timeout of clients is
+longer."""
 BRIEF_S, BRIEF_WAIT_S, BRIEF_AT_ONCE = 1.0, 2.0, 2
 """Limits of questions that need no forecast: seconds for the answer, the longest wait in seconds, and the
 number of questions that are answered at the same time."""
 GRACE_S = 0.5
-"""Seconds. The process of a question is killed if it exceeds its budget by more than this."""
+"""Seconds. The process that answers a question is killed if it exceeds its time limit by more than this."""
 IDLE_S = 600.0
 """Seconds. After this time without a question the replica is ended, because repeating commits takes CPU
 time."""
 MAX_UNREAD_BYTES = 64 << 20
-"""Bytes. A replica that leaves more than this unread is ended."""
+"""Bytes. A replica that leaves more bytes unread is killed."""
 TRIES = 2
-"""Number of replicas on which a question is tried, because a replica may end unexpectedly."""
+"""The most replicas to which one question is sent. If a replica ends before the answer, the question is sent
+to the next replica."""
 
 log = logging.getLogger("corral.questions")
 
@@ -84,8 +86,8 @@ class ReplicaLink:
     async def ask(
         self, work: Callable[..., Iterator[T]], arguments: tuple[Any, ...], now: float, budget_s: float
     ) -> T | None:
-        """Let the replica call `work` with a copy of the engine and `arguments`. Returns the last answer that
-        arrives within `budget_s` seconds, or None if none arrives."""
+        """Let the replica call `work` with a copy of the engine and `arguments`. Return the last answer that
+        arrives within `budget_s` seconds, or None if no answer arrives."""
         self._number += 1
         number, latest = self._number, None
         inbox = self._inboxes[number] = asyncio.Queue()
@@ -175,7 +177,8 @@ class ReplicaClient:
 
     @property
     def replica(self) -> int | None:
-        """The process id of the replica (the process with a copy of the engine); None if it does not run."""
+        """Return the process id of the replica (the process with a copy of the engine); None if it does not
+        run."""
         return None if self._link is None or self._link.lost else self._link.pid
 
     async def ask(
@@ -188,8 +191,7 @@ class ReplicaClient:
         keep_replica: bool = True,
     ) -> T | None:
         """Call `work(engine_copy, *arguments)` in a separate process. `work` yields answers, each more
-        complete than the one before. Return the last answer that `work` yields in time; None if there is
-        none.
+        complete than the previous one. Return the last answer that `work` yields in time, or None.
 
         The copy of the engine includes all inputs that were committed before the call. If `keep_replica` is
         False, the replica ends after the answer, unless other questions use it.

@@ -43,7 +43,7 @@ def start_estimates(engine_copy: EngineCopy) -> Iterator[list[NoteStart]]:
 
 
 def jobs_to_sample(engine: Engine) -> list[Job]:
-    """Return up to MOST_JOBS waiting jobs without a start estimate, those with the lowest ids first."""
+    """Return up to MOST_JOBS waiting jobs without a start estimate. Jobs with lower ids are chosen first."""
     waiting = (job for job in engine.state.live() if job.ready)
     fresh = (job for job in waiting if all(each.kind != LATEST for each in job.foreseen))
     return sorted(fresh, key=lambda job: job.id)[:MOST_JOBS]

@@ -1,4 +1,4 @@
-"""Answers `corral what-if`: compares a forecast with the proposed changes to a forecast without them."""
+"""Answers `corral what-if`: compares a forecast with the proposed changes and a forecast without them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from wire.api.reasons import Why
 from wire.names import JobState
 
 MAX_SHIFTS = 200
-"""The most changed starts in each direction that the answer lists. All others are only counted and summed."""
+"""The most later starts, and the most earlier starts, that the answer lists. All others are only counted and
+summed."""
 SMALL_SHIFT_S = 60.0
 SMALL_SHIFT_PART = 0.05
 """A changed start is small if the change is less than a minute, or less than this fraction of the wait."""

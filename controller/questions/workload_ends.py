@@ -12,15 +12,17 @@ from controller.questions.engine_copy import EngineCopy, QuestionRefused
 from wire.names import JobState
 
 EVERY_S = 30.0
-"""A forecast is used for this many seconds, and for ten times as long as it took to compute."""
+"""A forecast is used for at least this many seconds, and for at least ten times as long as its computation
+took."""
 Group = tuple[str, int]
-"""A workload or an array: ("workload", its id) or ("array", its id)."""
+"""Names a workload as ("workload", id), or an array as ("array", id)."""
 NOT_KNOWN: Mapping[Group, float] = {}
 
 
 def workload_ends(engine_copy: EngineCopy) -> Iterator[dict[Group, float]]:
-    """Yield the expected end of each workload, and of each array outside of workloads, that has jobs in the
-    queue or running. One is left out if a job of it may run forever, or was not started in the forecast.
+    """Yield the expected end of each workload, and of each array outside of workloads, with waiting or
+    running jobs. A workload or array is left out if one of its jobs may run forever or does not start in the
+    forecast.
 
     The forecast uses predicted run times where they are known, and time limits otherwise.
     """
@@ -44,7 +46,7 @@ def workload_ends(engine_copy: EngineCopy) -> Iterator[dict[Group, float]]:
 
 
 def group_of(job: Job) -> Group | None:
-    """Return the workload of a job, otherwise its array; None for a job in neither."""
+    """Return the workload of a job, or else the array of the job; None if the job belongs to neither."""
     if job.workload is not None:
         return "workload", job.workload
     return ("array", job.array) if job.array is not None else None
@@ -53,7 +55,8 @@ def group_of(job: Job) -> Group | None:
 class WorkloadEnds:
     """Keeps the last forecast of the ends of workloads and arrays, because many clients ask for it.
 
-    1. `known` returns the last forecast, and starts another one in the background if the last one is too old.
+    1. `known` returns the last forecast, and starts a new forecast in the background if the last one is too
+       old.
     2. `fresh` waits for a forecast that was made after the last change of the workload.
     """
 
@@ -64,15 +67,14 @@ class WorkloadEnds:
         self._task: asyncio.Task[Mapping[Group, float]] | None = None
 
     def known(self) -> Mapping[Group, float]:
-        """Return the expected ends of workloads and arrays, as far as they are known now."""
+        """Return the expected ends of workloads and arrays from the last forecast."""
         if time.monotonic() >= self._until and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self.fresh())
         return self._ends
 
     async def fresh(self) -> Mapping[Group, float]:
-        """Return the expected ends of workloads from a new forecast. If there is no answer in time, return
-        those of the last forecast.
-        """
+        """Return the expected ends of workloads from a new forecast. If the new forecast is not ready in
+        time, return the ends from the last forecast."""
         began = time.monotonic()
         try:
             found = await self._ask()

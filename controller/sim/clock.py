@@ -33,11 +33,12 @@ class Clock:
 
     @property
     def next_at(self) -> float:
-        """The time of the next callback; infinity if no callback is scheduled."""
+        """Return the time of the next callback; infinity if no callback is scheduled."""
         return self._heap[0][0] if self._heap else math.inf
 
     def step(self) -> bool:
-        """Set the time to that of the next callback, and run it. Returns False if there is no callback."""
+        """Set the time to that of the next callback, and run the callback. Return False if no callback is
+        scheduled."""
         if not self._heap:
             return False
         self.now, _, _, callback = heapq.heappop(self._heap)

@@ -17,8 +17,8 @@ from wire.job.spec import JobSpec
 CORE = 1000
 """Thousandths of a CPU core that one processor of a log counts as."""
 WIDEST = 10_000_000
-"""The most CPU, in thousandths of a core, that a job may request on one node. In a pool with more
-processors each processor counts as less than a core."""
+"""The most CPU, in thousandths of a core, that a job may request on one node. In a pool (one large node with
+all processors) above this size, each processor counts as less than a core."""
 BOUNDLESS_MIB = 1 << 40
 GPU_MEMORY_MIB = 81_920
 ISLAND = 8
@@ -39,14 +39,13 @@ class Cluster:
 
     @property
     def cores(self) -> int:
-        """The number of processors of the smallest node. No job requests more processors than this on one
-        node.
-        """
+        """Return the number of processors of the smallest node. No job requests more processors than this on
+        one node."""
         return min(facts.cpu_milli for facts in self.nodes.values()) // self.core_milli
 
     @property
     def width(self) -> int:
-        """The number of processors of the largest job that fits into the cluster."""
+        """Return the number of processors of the largest job that fits into the cluster."""
         return self.cores * len(self.nodes)
 
     @property
@@ -55,7 +54,7 @@ class Cluster:
 
     @property
     def cpu_milli(self) -> int:
-        """The CPU of the cluster, in thousandths of a core."""
+        """Return the CPU of the cluster, in thousandths of a core."""
         return sum(facts.cpu_milli for facts in self.nodes.values())
 
     def spec(self, size: int, estimate_s: float) -> JobSpec:
@@ -71,7 +70,8 @@ class Cluster:
             memory_mib=1,
             nodes=nodes,
             time_limit_s=estimate_s,
-            grace_s=0.0,  # In the simulation, a job ends exactly at its time limit.
+            # Set the grace time to 0, because in the simulation a job ends exactly at its time limit.
+            grace_s=0.0,
         )
 
     def __str__(self) -> str:
@@ -106,9 +106,8 @@ def nodes_of(count: int, gpus: int, cpus: int, memory_mib: int, model: str) -> C
 
 
 def cluster_of_config(config: Config) -> Cluster:
-    """Return the nodes of scheduler.toml. Raises SimulationRefused if the file does not state a node's CPUs,
-    memory or GPUs.
-    """
+    """Return the nodes of scheduler.toml. Raise SimulationRefused if the file does not state a node's CPUs,
+    memory or GPUs."""
     nodes = {}
     for name, node in config.nodes.items():
         for key, value in (("cpus", node.cpus), ("memory", node.memory)):
@@ -132,8 +131,7 @@ def cluster_of_config(config: Config) -> Cluster:
 
 
 def memory_mib(text: str) -> int:
-    """Convert an amount of memory, such as 512M, 64G or 2T, to MiB. Raises ValueError if it has another
-    form."""
+    """Convert an amount of memory, such as 512M, 64G or 2T, to MiB. Raise ValueError for any other form."""
     match = _MEMORY.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not an amount of memory; write 512M, 64G or 2T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class SimulationRefused(Exception):
-    """A simulation cannot start or finish. The message is a sentence with the reason; `hint` is the
+    """Raised if a simulation cannot start or finish. The message is a sentence with the reason; `hint` is the
     remedy."""
 
     def __init__(self, message: str, hint: str = "") -> None:

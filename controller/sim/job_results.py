@@ -51,22 +51,22 @@ class SimulatedJob:
 
     @property
     def nodes(self) -> int:
-        """The number of nodes of the last attempt."""
+        """Return the number of nodes of the last attempt."""
         return len(self.allocations)
 
     @property
     def wait_s(self) -> float:
-        """Seconds from the submit to the last start; 0 if the job never started."""
+        """Return the seconds from the submit to the last start; 0 if the job never started."""
         return 0.0 if self.start_s is None else self.start_s - self.submit_s
 
     @property
     def run_s(self) -> float:
-        """Seconds from the last start to the end; 0 if the job has not ended."""
+        """Return the seconds from the last start to the end; 0 if the job has not ended."""
         return 0.0 if self.start_s is None or self.end_s is None else self.end_s - self.start_s
 
     @property
     def slowdown(self) -> float:
-        """The bounded slowdown: max(1, (wait + run) / max(run, TAU_S))."""
+        """Return the bounded slowdown: max(1, (wait + run) / max(run, TAU_S))."""
         return max(1.0, (self.wait_s + self.run_s) / max(self.run_s, TAU_S))
 
 
@@ -154,8 +154,8 @@ def mean(values: Iterable[float]) -> float:
 
 
 def quantile(values: Iterable[float], part: float) -> float:
-    """Return a quantile of the values by the nearest-rank method: the median for `part` 0.5, the maximum for
-    1.
+    """Return a quantile of the values by the nearest-rank method. `part` 0.5 gives the median, `part` 1 the
+    maximum.
 
     The result is 0 if there are no values.
     """

@@ -23,8 +23,8 @@ class LostNodes:
 
     1. `lose`: the engine gets LinkWentDown. Processes on the node continue, or end without a report if the
        node has crashed.
-    2. After the seconds of silence that are set in scheduler.toml, the engine gets NodeSilent: the node is
-       down, and later the jobs with a lease are lost.
+    2. After the time without a connection that scheduler.toml sets, the engine gets NodeSilent. The node is
+       then down, and later its jobs with a lease are lost.
     3. `connect`: the engine gets the hello of the agent, with the status of each attempt that the agent has.
        After a crash the agent has no attempts, and the host has another boot id.
 
@@ -35,7 +35,7 @@ class LostNodes:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.lost_at: dict[str, float] = {}
-        """By name of each node without a connection, the time at which it was lost."""
+        """The time at which the connection was lost, by the name of each node without a connection."""
         self._boots: Counter[str] = Counter()
 
     def lose(self, name: str, why: str, *, crash: bool) -> None:
@@ -55,7 +55,8 @@ class LostNodes:
             simulation.schedule(now + silent_s, SILENCE, partial(self._tell_silence, name, now))
 
     def _tell_silence(self, name: str, lost_at: float, now: float) -> None:
-        # The node may have connected again, and may have been lost again, since the callback was scheduled.
+        # Do nothing if the node has connected again, even if it was lost again, since the callback was
+        # scheduled.
         if self.lost_at.get(name) == lost_at and name in self._simulation.engine.state.nodes.by_name:
             self._simulation.tell(inputs.NodeSilent(name, now - lost_at))
 

@@ -1,6 +1,4 @@
-"""Computes the figures with which scheduling policies are compared, such as the mean wait and the
-utilisation.
-"""
+"""Computes the figures that compare scheduling policies, such as the mean wait and the utilisation."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ class Figures:
     """Allocated GPU-seconds divided by all GPU-seconds from the first submit to the last end. If the
     cluster has no GPUs or no job held one, CPU-seconds are used."""
     fragmentation: float
-    """Fraction of the capacity (GPU-seconds, as for `utilisation`) that was idle while at least one job
-    waited. The idle resources were too scattered or too small for the waiting jobs, or reserved."""
+    """Fraction of the capacity (in GPU-seconds, as for `utilisation`) that was idle while at least one job
+    waited. These resources were too few or too scattered for the waiting jobs, or were reserved."""
     makespan_s: float
     """Time from the first submit to the last end."""
     fairness: float
@@ -45,7 +43,7 @@ class Figures:
     gpu_hours_lost: float
     """GPU-hours of attempts that ended without saving their work."""
     moves: int = 0
-    """Number of preemptions by rebalancing, after which the job continued on other nodes."""
+    """Number of moves by rebalancing: the job was preempted and continued on other nodes."""
 
 
 def figures_of(
@@ -92,7 +90,7 @@ def span(records: Sequence[SimulatedJob]) -> tuple[float, float]:
 def capacity_time(capacity: float, more: Iterable[tuple[float, float]], first: float, last: float) -> float:
     """Return the capacity multiplied by the seconds from `first` to `last`.
 
-    `more` has the changes: (time, amount by which the capacity grew then).
+    `more` has the changes of the capacity, each as (time, added capacity).
 
     Example: 8 GPUs from 0 s to 100 s, and 8 more from 75 s on, are 1,000 GPU-seconds.
     """

@@ -18,8 +18,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int], None]
 Work = Callable[[Task, Progress], Result]
-"""The function that runs a task. It must be a module-level function, because the child process imports it
-by name. It calls its second argument with its progress."""
+"""The function that runs a task. It must be a module-level function, because the child process imports it by
+name. To report its progress, it calls its second argument."""
 
 # Start processes with spawn, because a forked child would inherit the open files of this process, and locks
 # that its threads hold.
@@ -43,10 +43,10 @@ def run_in_processes(
     cores: int | None = None,
 ) -> list[Result]:
     """Call `work` for each task in a separate process, and return the results in the order of the tasks.
-    Raises RunFailed.
+    Raise RunFailed if a task fails.
 
     Each task reports its progress as a number, such as the number of ended jobs. `progress` is called with
-    the sum over all tasks.
+    the sum of these numbers.
 
     1. Start one process per core, or per task if there are fewer tasks than cores. Send each process a task.
     2. Receive messages from the processes: a number is progress, `_Done` contains the result, and a string is
@@ -90,14 +90,15 @@ def run_in_processes(
 def _start(work: Work[Any, Any]) -> tuple[Connection, SpawnProcess]:
     ours, theirs = _SPAWN.Pipe()
     process = _SPAWN.Process(target=_child, args=(theirs, work), daemon=True)
-    # Block SIGINT while the child starts, because the child inherits the blocked signal. On Ctrl-C the
-    # terminal sends SIGINT to parent and children, but only the parent must act on it and kill the children.
+    # Block SIGINT while the child starts, so that the child inherits the block. On Ctrl-C the terminal sends
+    # SIGINT to the parent and the children, but only the parent must react, and kill the children.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    # Close our copy of the child's end, so that reading from the pipe ends when the child exits.
+    # Close the parent's copy of the child's end of the pipe, so that reading from the pipe ends when the
+    # child exits.
     theirs.close()
     return ours, process
 

@@ -10,8 +10,8 @@ from controller.core.state.state import State
 
 
 def restarted(old: State, pipeline: Pipeline) -> tuple[Engine, tuple[str, ...]]:
-    """Return a new engine, and the names of the nodes that were connected. The engine has the jobs, nodes and
-    notes of the state `old`, as a controller reads them from its store.
+    """Return a new engine, and the names of the nodes that were connected. The new engine gets the jobs,
+    nodes and notes (other stored state) of the state `old`, as if a controller read them from its store.
 
     Like a real restart, this loses plans and backfill reservations. The caller must pass the input
     ControllerStarted with the names to the engine.

@@ -34,7 +34,7 @@ from wire.agent.reports import NodeFacts
 from wire.api.reports import FairnessReport, WasteReport
 
 Progress = Callable[[int], None]
-"""A function that gets the number of ended jobs from time to time."""
+"""A function that is called from time to time with the number of jobs that have ended."""
 _OFTEN = 500
 _ALL = 1_000_000
 SHORTEST_STEP_S, LONGEST_STEP_S, STEPS = 1.0, 1_800.0, 500
@@ -97,7 +97,7 @@ def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config
     if order:
         changes["order"] = Plugin(name=_ORDERS.get(order, order))
     if backfill:
-        # Let backfill consider all waiting jobs, because the policies of these names in the literature do so.
+        # Let backfill consider all waiting jobs, as the policies with these names in the literature do.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
     if changes:
         # Remove the profiles, because the order and backfill must apply to all jobs.
@@ -159,9 +159,10 @@ class RunTask:
     clairvoyant: bool = False
     same_second: SameSecond = SameSecond.HOUSE
     story: tuple[StoryStep, ...] = ()
-    """What an operator does while the jobs run."""
+    """The commands that a simulated operator gives while the jobs run."""
     keep_records: bool = False
-    """Whether the result contains a SimulatedJob per job. They take several times the memory of `rows`."""
+    """True if the result must contain a SimulatedJob for each job. These objects take several times the
+    memory of `rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +199,14 @@ class RunResult:
     never_started: int = 0
     """Number of jobs that ended without a start, for example because they were cancelled."""
     story: tuple[StoryOutcome, ...] = ()
-    """What each line of the story did."""
+    """The outcome of each line of the story (the commands of a simulated operator)."""
     capacity_changes: tuple[CapacityChange, ...] = ()
-    """When nodes were added or removed by the story."""
+    """The changes of the capacity, with their times, because the story added or removed nodes."""
     added_nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
     """The nodes that the story added."""
 
     def every_node(self, cluster: Cluster) -> Cluster:
-        """Return the cluster with the nodes that the story added."""
+        """Return the cluster including the nodes that the story added."""
         return replace(cluster, nodes={**cluster.nodes, **self.added_nodes})
 
 
@@ -289,7 +290,7 @@ def _row(job: SimulatedJob) -> JobTimes:
 
 
 def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulation, SimulatedJobs, StoryRun]:
-    """Simulate the job log of the task until no event is left. Returns the simulation and the results of all
+    """Simulate the job log of the task until no event is left. Return the simulation and the results of all
     jobs."""
     pipeline = build_pipeline(task.policy.config)
     records = SimulatedJobs()
@@ -300,7 +301,8 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
     story = StoryRun(simulation, task.story)
     for moment, _ in enumerate(iter(simulation.step, False)):
         if progress is not None and not moment % _OFTEN:
-            state = simulation.engine.state  # A story may have replaced the state since the last step.
+            # Read the state again, because a story may have replaced it since the last step.
+            state = simulation.engine.state
             progress(state.next_job - 1 - len(state.jobs))
     # Leave out replicas of services, because they are not in the log and never end.
     records.by_job = {job: each for job, each in records.by_job.items() if job in simulation.trace_jobs}
@@ -334,6 +336,6 @@ def run_policies(
 ) -> list[RunResult]:
     """Simulate several policies, each in its own process. The results are in the order of the tasks.
 
-    `progress` is called with the number of jobs that have ended in all runs. Raises RunFailed.
+    `progress` is called with the number of jobs that have ended in all runs. Raise RunFailed if a run fails.
     """
     return run_in_processes(run, {task.policy.name: task for task in tasks}, progress, cores)

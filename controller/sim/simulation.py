@@ -60,7 +60,7 @@ class Simulation:
         self.engine = engine
         engine.give_no_limit_warnings()
         self.accounting = accounting
-        """Accounts GPU-hours for the reports on fairness and idle GPUs; None: nothing is accounted."""
+        """Counts GPU-hours for the reports on fairness and idle GPUs. If None, nothing is counted."""
         self.now = 0.0
         self.agents = VirtualAgents(lambda key: self._planned_run(key[0]), self._started_at)
         self.planned_runs: dict[int, PlannedRun] = {}
@@ -70,7 +70,7 @@ class Simulation:
         self.trace_jobs: dict[int, TraceJob] = {}
         """The job of the workload for each job id."""
         self._first_ids: dict[int, int] = {}
-        """By number in the log, the id of each submitted job; for an array, the id of its first job."""
+        """The id of each submitted job (of the first element of an array), by the job's number in the log."""
         self._observe = observe
         self._heap: list[tuple[float, int, int, Callback]] = []
         self._sequence = 0
@@ -80,7 +80,7 @@ class Simulation:
         self._quiet_steps = 0
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
-        """Schedule a callback. Of callbacks with the same time, those with the lowest rank run first."""
+        """Schedule a callback. Among callbacks with the same time, those with the lowest rank run first."""
         self._sequence += 1
         heapq.heappush(self._heap, (when, rank, self._sequence, callback))
 
@@ -212,8 +212,8 @@ class Simulation:
         self.schedule(self.now + planned.checkpoint_every_s, REPORT, save)
 
     def _schedule_end(self, _key: Key, seconds: float, ending: Callback) -> None:
-        """Schedule the end of an attempt's processes. The callback does nothing if the processes have been
-        stopped before."""
+        """Schedule the end of an attempt's processes. The callback does nothing if the processes were stopped
+        earlier."""
         self.schedule(self.now + seconds, REPORT, ending)
 
     def _report(self, key: Key, reports: AttemptReports) -> None:
@@ -242,7 +242,7 @@ class Simulation:
 
     @property
     def next_at(self) -> float:
-        """The time of the next step; NEVER if no step is left."""
+        """Return the time of the next step; NEVER if no step is left."""
         return min(self._heap[0][0] if self._heap else NEVER, self.engine.next_at)
 
     def restart(self) -> None:
@@ -273,8 +273,8 @@ class Simulation:
         return self._quiet_steps <= QUIET_STEPS + timetable.changes_per_week
 
     def step(self) -> bool:
-        """Run all callbacks of the next time and one scheduling pass. Returns False if nothing is left to
-        do."""
+        """Run all callbacks with the earliest scheduled time, and then one scheduling pass. Return False if
+        nothing is left to do."""
         now = self.next_at
         if now == NEVER or not self._goes_on():
             return False

@@ -23,9 +23,10 @@ class TraceJob:
     user: str = "nobody"
     code: int = 0
     checkpoint_every_s: float | None = None
-    """Seconds between two checkpoints that the job writes while it runs; None if it writes none."""
+    """Seconds between two checkpoints that the job writes while it runs; None if the job writes no
+    checkpoints."""
 
     @property
     def count(self) -> int:
-        """The number of jobs that the submit makes: 1, or the number of elements of an array."""
+        """Return the number of jobs that the submit makes: 1, or the number of elements of an array."""
         return len(array_indices(self.spec.array)) if self.spec.array else 1

@@ -36,7 +36,8 @@ def hello_of(
 
 
 class VirtualAgents:
-    """The agents of all nodes in one object, because all members of a gang behave in the same way.
+    """The agents of all nodes. One object simulates all agents, because all members of a gang behave in the
+    same way.
 
     `planned_run` returns the run time and exit code of an attempt, `started_at` the time at which its run
     time began.
@@ -52,7 +53,7 @@ class VirtualAgents:
     def start(
         self, key: Key, nodes: Iterable[str], limit_s: float | None, now: float
     ) -> tuple[AttemptReports, float]:
-        """Start an attempt on these nodes. Returns the agents' reports, and the seconds until the attempt
+        """Start an attempt on these nodes. Return the agents' reports, and the seconds until the attempt
         ends."""
         runtime, since = self._planned_run(key).runtime_s, self._started_at(key, now)
         if limit_s is not None:
@@ -66,7 +67,7 @@ class VirtualAgents:
         return started, runtime - (now - since)
 
     def stop(self, nodes: Iterable[str], order: Stop, now: float) -> AttemptReports:
-        """Stop an attempt on these nodes at once, with a checkpoint if the job can save one. Returns the
+        """Stop an attempt on these nodes at once, with a checkpoint if the job can save one. Return the
         agents' reports."""
         key = order.job, order.attempt
         known = self._attempts.setdefault(key, {})
@@ -81,9 +82,8 @@ class VirtualAgents:
         return reports
 
     def save(self, key: Key, nodes: Iterable[str], now: float) -> AttemptReports:
-        """Write a checkpoint of the attempt if it still runs on all of these nodes. Returns the agents'
-        reports; no reports if the attempt has ended on one of the nodes.
-        """
+        """Write a checkpoint of the attempt if it still runs on all of these nodes. Return the agents'
+        reports, or no reports if the attempt has ended on one of the nodes."""
         known = self._attempts.get(key, {})
         running = {node: old for node in nodes if (old := known.get(node)) and old.ended_at is None}
         if len(running) < len(list(nodes)):
@@ -94,7 +94,7 @@ class VirtualAgents:
         return reports
 
     def end(self, key: Key, nodes: Iterable[str], now: float) -> AttemptReports:
-        """End the processes of the attempt that still run on these nodes. Returns the agents' reports."""
+        """End the processes of the attempt that still run on these nodes. Return the agents' reports."""
         known = self._attempts.get(key, {})
         reports: AttemptReports = {}
         before: AttemptStatus | None = None
@@ -110,8 +110,8 @@ class VirtualAgents:
     def _over(self, key: Key, started_at: float, now: float) -> AttemptStatus:
         """Return the report about a process that exited or reached its time limit."""
         planned = self._planned_run(key)
-        # Compare with the sum for which the end was scheduled. Because of rounding, `now - started_at` could
-        # be less than the run time.
+        # Compare `now` with start + run time, the time for which the end was scheduled. Because of rounding,
+        # `now - started_at` could be less than the run time.
         if now >= started_at + planned.runtime_s:
             return AttemptStatus(*key, key[0], started_at, now, planned.code)
         return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")
@@ -121,9 +121,8 @@ class VirtualAgents:
         return tuple(known[name] for known in self._attempts.values() if name in known)
 
     def crash(self, name: str, now: float) -> list[AttemptStatus]:
-        """End all processes on a node at once, without reports, and delete all that its agent has. Returns
-        the last status of each attempt whose processes were running.
-        """
+        """End all processes on a node at once, without reports, and delete the data of the node's agent.
+        Return the last status of each attempt whose processes were running."""
         ended = [replace(each, ended_at=now) for each in self.on_node(name) if each.ended_at is None]
         for key in [key for key, known in self._attempts.items() if name in known]:
             self.settle(key, (name,))

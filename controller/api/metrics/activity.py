@@ -1,4 +1,4 @@
-"""Metrics of what has happened since the controller started: jobs, passes, commits, requests, plugins."""
+"""Metrics that count since the start of the controller: jobs, passes, commits, requests, plugins."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def plugin_metrics(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def notification_metrics(daemon: Daemon) -> Iterator[Sample]:
-    """Yield for each sink of notifications how many messages wait, were given up, delivered and failed."""
+    """Yield for each sink of notifications the numbers of messages that wait, were given up and were
+    delivered, and the number of failed tries."""
     notifier = daemon.notifier
     for sink in daemon.config.notify.sinks:
         waiting, dead = notifier.outbox.count(sink)

@@ -20,7 +20,7 @@ class Family:
     kind: str = "gauge"
     """"gauge", "counter" or "histogram"."""
     bound: str = "1"
-    """The largest number of samples, as users read it, for example "nodes x 6"."""
+    """The largest number of samples of the metric, as a text for users such as "nodes x 6"."""
 
     def __call__(self, value: float, *labels: str) -> Sample:
         """Return a sample with these values of the labels."""

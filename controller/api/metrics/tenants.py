@@ -47,8 +47,8 @@ def service_metrics(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def estimate_metrics(engine: Engine) -> Iterator[Sample]:
-    """Yield how many run times and start times were estimated, and the sums of the estimates' errors. A
-    monitoring system can compute the mean errors from them."""
+    """Yield how many run times and start times were estimated, and the sum of the estimates' errors, so that
+    a monitoring system can compute the mean errors."""
     known = engine.state.estimates
     for user, run in sorted(known.scores.items()):
         figures = run.jobs, run.bias_s, run.error_s, run.outlived

@@ -36,7 +36,7 @@ class Caller:
 
     @property
     def operates(self) -> bool:
-        """Whether the caller is an operator or an admin."""
+        """Return whether the caller is an operator or an admin."""
         return self.role in (Role.OPERATOR, Role.ADMIN)
 
 
@@ -50,7 +50,7 @@ class Owner:
 
 
 class Who(enum.Enum):
-    """The groups of callers that a route may require, such as all operators, or the user of the job in the
+    """The groups of callers that a route may admit, such as all operators, or the user of the job in the
     URL."""
 
     ANYONE = "every role"
@@ -69,7 +69,7 @@ class Need:
     who: Who
     doing: str = ""
     of_job: bool = False
-    """Whether the right depends on the job that the URL names."""
+    """True if the right depends on the job that the URL names."""
 
 
 def _owner(doing: str) -> Need:
@@ -103,8 +103,8 @@ READ_OUTPUT = _owner("read the output of")
 READ_SPEC = _owner("read the environment of")
 PREEMPT = Need(Who.OPERATOR, "preempt", of_job=True)
 USE_SHELL = Need(Who.OPENER)
-"""The right to use a command of `corral exec`. The handler checks it: only the user that started the command
-may use it, and other callers get the answer that it does not exist."""
+"""The right to use a command of `corral exec`. Only the user that started the command has this right. The
+handler checks it, and answers other callers that the command does not exist."""
 
 OPERATORS = "Operators are root, the controller's own user, and [access] operators in scheduler.toml."
 ADMINS = "Admins are root and the controller's own user."
@@ -114,8 +114,8 @@ HOST_FIELDS = ("identity", "python", "spool", "scratch_dir", "run_as_self")
 
 
 def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "") -> Refusal | None:
-    """Return the refusal if the caller lacks the right `need` of a route, or None if the caller may use the
-    route.
+    """Return the refusal if the caller does not have the right `need` of a route, and None if the caller may
+    use the route.
 
     For a request about one job, `owner` is the job's user and `job` the job's label.
     """

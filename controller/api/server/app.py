@@ -109,8 +109,8 @@ class Server:
             response = error_response(error)
             if not request.content.is_eof():
                 response.force_close()
-        # Count requests without a known route as "other", because each name that a client invents would add a
-        # line to /metrics.
+        # Count requests without a known route as "other". Otherwise each path that a client invents would add
+        # a line to /metrics.
         method, path = request.get(ROUTE, ("other", "other"))
         self._daemon.counters.requests[method, path, response.status] += 1
         return response

@@ -79,13 +79,12 @@ class EventStreams:
         self._rendered: deque[tuple[Commit, bool, bytes]] = deque(maxlen=SHARED)
         self._rendering = asyncio.Lock()
         self.replaying = asyncio.Lock()
-        """Held while a stream converts old journal entries. Only one stream at a time does so, so that
-        other requests wait for at most one batch."""
+        """Held while a stream converts old journal entries. Only one stream at a time converts entries, so
+        that other requests wait for at most one batch."""
 
     def subscribe(self, *, pulse: bool) -> Subscription:
-        """Return a subscription that receives each new commit until close() is called; with `pulse` also the
-        samples of the cluster's figures.
-        """
+        """Return a subscription that receives each new commit until close() is called. With `pulse`, it also
+        receives the samples of the cluster's figures (load, power, queue length)."""
         subscription = self.daemon.subscribe(pulse=pulse)
         self._open.add(subscription)
         if self._closing:
@@ -105,10 +104,12 @@ class EventStreams:
             shell.close()
 
     async def render(self, commit: Commit, rows: bool) -> bytes:
-        """Return a new commit as the bytes of server-sent events, which are cached for other streams.
+        """Return a new commit as the bytes of server-sent events. Keep the bytes, because other streams need
+        them too.
 
         With `rows`, the bytes also contain the present state of the jobs and nodes that the commit
-        changed."""
+        changed.
+        """
         async with self._rendering:
             for known, with_rows, data in self._rendered:
                 if known is commit and with_rows is rows:
@@ -134,7 +135,7 @@ class EventStreams:
             jobs, nodes = await self._rows(part) if rows else ((), ())
             batch = StreamBatch(part[-1].seq, await event_views(self.daemon, part), jobs, nodes)
             messages.append(b"id: %d\ndata: %b\n\n" % (batch.seq, _BATCH.dump_json(batch)))
-            # Let the event loop handle other requests here, because rendering the events of a large job array
+            # Let the event loop serve other requests here, because encoding the events of a large job array
             # takes long.
             await asyncio.sleep(0)
         return b"".join(messages)

@@ -1,5 +1,5 @@
-"""Examples of request and answer bodies in the OpenAPI document. They are objects of wire.api, so that each
-matches its schema."""
+"""Examples of request and answer bodies for the OpenAPI document. Each example is an object of wire.api and
+therefore matches its schema."""
 
 from __future__ import annotations
 
@@ -125,4 +125,4 @@ _ALL: tuple[Any, ...] = (
     ),
 )
 EXAMPLES: Mapping[type[Any], Any] = {type(each): each for each in _ALL}
-"""The example of each class of bodies."""
+"""The example body of each class of wire.api."""

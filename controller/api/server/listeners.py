@@ -18,8 +18,7 @@ from wire.trusted_paths import UntrustedPath
 
 BACKLOG = 1_024
 AT_ONCE = 4
-"""The most connections that are accepted in one iteration of the event loop. Their requests are read a few
-iterations later."""
+"""The most connections that are accepted in one iteration of the event loop."""
 PAUSE_S = 1.0
 LONGEST = 107
 """The most bytes that the kernel allows in the path of a unix socket."""
@@ -120,10 +119,10 @@ class Acceptor:
 
     1. In each iteration in which the socket is readable, accept up to AT_ONCE connections.
     2. Close a connection at once if too many refused connections are open already
-       (`ConnectionLimit.closes_at_once`). To close a connection takes a twentieth of the time that is needed
-       to build its objects.
-    3. If no file descriptor is free, pause for PAUSE_S seconds. Without the pause, the event loop would retry
-       in an endless loop.
+       (`ConnectionLimit.closes_at_once`). Closing a connection takes a twentieth of the time that is needed
+       to build the objects of a connection.
+    3. If no file descriptor is free, pause for PAUSE_S seconds, because the event loop would otherwise retry
+       without end and use all CPU time.
     """
 
     def __init__(self, line: socket.socket, connections: Connections) -> None:

@@ -18,7 +18,7 @@ from wire.api.cluster import StreamBatch
 from wire.api.problem import Problem
 
 ALWAYS = (400, 401, 403, 500, 503)
-"""The HTTP statuses with which any request may be refused."""
+"""The HTTP statuses of refusals that every route may return."""
 
 
 async def show(_call: Call) -> web.Response:

@@ -22,11 +22,12 @@ STALLED_S = 30.0
 """Seconds. A client that does not read for this long is disconnected, even in the middle of a stream."""
 
 LINGER_S = 1.0
-"""Seconds for which the rest of a refused request body is read. A client that could not send it might not
-read the answer."""
+"""Seconds for which the server reads the rest of a refused request body. Many clients read the answer only
+after they have sent the whole body."""
 
 PATIENCE = 64
-"""Number of connections above the limit that get an answer. Further ones are closed without an answer."""
+"""The number of refused connections (those above the limit) that get an answer. Further connections are
+closed without an answer."""
 
 
 def connection_limit(wanted: int) -> int:
@@ -44,8 +45,8 @@ class ConnectionLimit:
     2. Any other single user, and all TCP connections together, may have at most half of the connections.
     3. The user of a TCP connection is unknown until a request with the API token arrives. If TCP connections
        already use their half, a new one replaces the oldest TCP connection that has sent no token. Clients
-       without the token can thus only displace each other: a request with the token is answered long before
-       its connection is the oldest.
+       without the token can thus only replace each other's connections: a request with the token arrives long
+       before its connection is the oldest.
     4. All other connections are refused. At most PATIENCE refused connections at a time get an answer;
        further ones are closed without one.
 
@@ -57,7 +58,7 @@ class ConnectionLimit:
         self._most = most
         self._open: Counter[int | None] = Counter()
         self._without_token: dict[Connection, None] = {}
-        """TCP connections that have not shown the token, oldest first."""
+        """TCP connections that have not sent the API token, the oldest first."""
         self.refused_open = 0
 
     def enter(self, connection: Connection) -> bool:
@@ -113,9 +114,9 @@ class Connection(web.RequestHandler):
         self._stalled: asyncio.TimerHandle | None = None
         self.uid: int | None = None
         self.accepted: bool | None = True
-        """False if the limit was reached; the answer to the first request says so.
+        """False if the limit was reached. The first request on the connection is then answered with an error.
 
-        None after the connection was closed so that another one could be accepted.
+        None if the connection was closed so that a newer connection could be accepted.
         """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

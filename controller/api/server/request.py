@@ -35,7 +35,7 @@ class Parameter:
     default: Any = None
     many: bool = False
     required: bool = False
-    """Whether the handler refuses requests without this parameter."""
+    """True if the handler refuses requests without this parameter."""
 
     def value(self, texts: list[str]) -> Any:
         """Parse the texts of this parameter in a URL. Raise Rejected if a single-valued parameter occurs
@@ -124,9 +124,9 @@ def strings(name: str, about: str) -> Parameter:
 class Route:
     """One route of the API. The routing table and the OpenAPI document are built from all routes.
 
-    The other facts come from the handler function. The type of its second parameter describes the body of the
-    request. Its return type describes the body of the answer. The first line of its docstring is the
-    description of the route.
+    Other properties come from the handler function. The type of the function's second parameter is the
+    request body. Its return type is the answer body. The first line of its docstring is the description of
+    the route.
     """
 
     method: str
@@ -139,19 +139,20 @@ class Route:
     query: tuple[Parameter, ...] = ()
     status: int = 200
     refuses: tuple[int, ...] = ()
-    """Statuses of refusals, in addition to those of every route and those that follow from path and body."""
+    """The HTTP statuses of refusals that are special to this route. The OpenAPI document adds the statuses of
+    every route, and those that follow from its path and body."""
     slow: bool = False
-    """Whether the answer takes long or waits for another host or process. Such requests have their own
-    limits."""
+    """True if the answer takes long, or waits for another host or process. Requests of slow routes have their
+    own limits."""
 
     @property
     def about(self) -> str:
-        """The description of the route: the first line of the handler's docstring."""
+        """Return the description of the route: the first line of the handler's docstring."""
         return (self.handle.__doc__ or "").partition("\n")[0]
 
     @cached_property
     def body(self) -> type[Any] | None:
-        """The class of the request body; None if the route takes none."""
+        """Return the class of the request body; None if the route takes no body."""
         kinds = [kind for name, kind in get_type_hints(self.handle).items() if name != "return"]
         return kinds[1] if len(kinds) > 1 else None
 
@@ -176,7 +177,7 @@ class Call:
 
     @property
     def asker(self) -> Requester:
-        """The caller in the form in which the engine receives it, to check [access.limits] and the members of
+        """Return the caller in the form that the engine needs to check [access.limits] and the members of
         [projects]."""
         return Requester(self.caller.user, self.caller.operates, self.caller.role is Role.ADMIN)
 

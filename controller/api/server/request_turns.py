@@ -1,4 +1,4 @@
-"""Limits how many requests of one user run at a time, so that they do not delay the requests of other
+"""Limits how many requests of one user run at a time, so that one user's requests do not delay those of other
 users."""
 
 from __future__ import annotations

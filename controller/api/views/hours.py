@@ -8,9 +8,8 @@ from wire.api.tenants import HoursInForce
 
 
 def hours_in_force(state: State, now: float) -> HoursInForce | None:
-    """Return which tables [hours.NAME] are in force, until when, and which follow. Return None without such
-    tables.
-    """
+    """Return which tables [hours.NAME] are in force, until when, and which tables follow. Return None if
+    scheduler.toml has no table [hours.NAME]."""
     timetable = state.quotas.rules.timetable
     if not timetable.tables:
         return None

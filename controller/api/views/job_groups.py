@@ -15,9 +15,8 @@ from wire.names import WHOLE_GPU, JobState
 def folded(
     state: State, found: Iterable[Job], ends: Mapping[Group, float]
 ) -> tuple[list[JobGroup], list[Job]]:
-    """Return a row for each workload and array that has one of these jobs, and the jobs in neither. `ends`
-    has the expected ends of workloads and arrays.
-    """
+    """Return one row for each workload and array that contains any of these jobs, and the jobs that belong to
+    no workload or array. `ends` has the expected ends of workloads and arrays."""
     groups: dict[Group, Job] = {}
     single = []
     for job in sorted(found, key=lambda job: job.id):
@@ -34,7 +33,7 @@ def folded(
 
 
 def _of_array(state: State, first: Job, ends_at: float | None) -> JobGroup:
-    """Return the row of an array. Elements that have left memory have ended; they count as completed."""
+    """Return the row of an array. Elements that are no longer in memory count as completed."""
     elements = [state.jobs[number] for number in state.arrays.get(first.array or 0, {}).values()]
     total = len(array_indices(first.spec.array or ""))
     ended = {each: sum(job.state is each for job in elements) for each in JobState if each.terminal}

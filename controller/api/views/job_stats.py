@@ -1,9 +1,9 @@
 """Compares what a job requested with what it used, and advises which options to change.
 
 1. Add up the allocations of the attempt, and its measured use, over its nodes.
-2. For each resource, compute the used part of the request.
-3. Advise less if less than `_LOW` of the request was used, and more if nearly all was used. Advise nothing
-   for an attempt that was shorter than `_SHORTEST_S`, because its means say little.
+2. For each resource, compute the used fraction of the requested amount.
+3. If the fraction is below `_LOW`, advise to request less. If nearly all was used, advise to request more.
+   Give no advice for an attempt shorter than `_SHORTEST_S`, because its mean values are not typical.
 
 Example: a job requests 16 CPUs and 64 GiB, and uses 3 CPUs on average and 20 GiB at its peak. The advice is
 `--cpus 4 --memory 24G`.
@@ -25,14 +25,13 @@ _SHORTEST_S = 60.0
 _LOW = 0.5
 _FULL = 0.95
 _MARGIN = 1.2
-"""Advise this many times the peak, so that the next run has a reserve."""
+"""The advised amount is the peak multiplied by this factor, so that the next run has a reserve."""
 _NOTHING = AttemptUse(0, 0)
 
 
 def job_stats(state: State, job: Job, so_far: Mapping[str, AttemptUse], now: float) -> JobStats:
-    """Return what the last attempt of the job requested and used. `so_far` is the use up to now of each
-    member that still runs, by node.
-    """
+    """Return the resources that the last attempt of the job requested and used. `so_far` has, by node, the
+    use until now of each member (the part of the job on one node) that still runs."""
     members = [member for member in job.members.values() if member.started_at is not None]
     uses = [_use_of(member, so_far.get(member.allocation.node, _NOTHING)) for member in members]
     seconds = [_run_s(member, now) for member in members]
@@ -159,7 +158,8 @@ def _percent(used: float, asked: float | None) -> float | None:
 
 
 def _rounded_mib(mib: float) -> int:
-    """Return the amount rounded up: to 128 MiB below 2 GiB, to whole GiB above."""
+    """Return the amount in MiB, rounded up to a multiple of 128 MiB if it is below 2 GiB, and to whole GiB
+    otherwise."""
     step = 128 if mib < 2_048 else 1_024
     return math.ceil(mib / step) * step
 

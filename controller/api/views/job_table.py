@@ -1,4 +1,4 @@
-"""The columns of the table of jobs: for each column the function that reads its value from a job."""
+"""The columns of the table of jobs. Each column has a function that reads its value from a job."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from wire.names import WHOLE_GPU, JobState, Reason
 
 
 class Source(NamedTuple):
-    """Where the values come from: the engine, the use of running jobs up to now, by node, and the steps of
-    the last attempt.
-    """
+    """The data from which a column reads its value: the engine, the use of running jobs until now by node,
+    and the steps of the last attempt."""
 
     engine: Engine
     use_of: Callable[[Job], Mapping[str, AttemptUse]]
@@ -87,7 +86,8 @@ def _use(_: Source, job: Job) -> list[float] | None:
 
 
 def _host_use(so_far: Mapping[str, AttemptUse], node: str) -> HostUse:
-    """Return the use of a running member up to now; zero if there is no measurement yet."""
+    """Return the use until now of a running member (the part of a job on one node); zero if there is no
+    measurement yet."""
     found = so_far.get(node)
     return HostUse() if found is None or found.host is None else found.host
 
@@ -174,4 +174,5 @@ COLUMNS: Mapping[str, Read] = {
     "steps": lambda source, job: [encode(step) for step in source.steps_of(job)],
     "labels": lambda _, job: dict(job.spec.labels),
 }
-"""For each column of wire.api.job_table the function that reads its value from a job of the engine."""
+"""The functions that read the values of the columns from a job of the engine, by the column names of
+wire.api.job_table."""

@@ -89,10 +89,10 @@ def _gpu_hours(job: Job) -> float:
 
 
 def _use(job: Job, so_far: Mapping[str, AttemptUse]) -> GpuUse | None:
-    """Return the job's GPU use on all nodes together; None if there are no measurements.
+    """Return the job's GPU use, added over all its nodes; None if there are no measurements.
 
-    `so_far` has the use on nodes where the attempt still runs. The mean utilisation is weighted with the
-    number of GPUs on each node.
+    `so_far` has the use on nodes where the attempt still runs. In the mean utilisation, each node is weighted
+    by its number of GPUs.
     """
     known = [
         (each.use or so_far.get(node, _NOTHING).use, sum(hold.milli for hold in each.allocation.gpus))
@@ -124,9 +124,8 @@ def _last_attempt(engine: Engine, last: job_model.LastAttempt) -> LastAttempt:
 
 
 def _host_use(job: Job, so_far: Mapping[str, AttemptUse]) -> HostUse | None:
-    """Return the CPU time of the job's last attempt on all nodes together, and its memory on the node with
-    the most; None if there are no measurements.
-    """
+    """Return the CPU time of the job's last attempt, added over all nodes, and its memory on the node where
+    it used the most; None if there are no measurements."""
     uses = [
         HostUse(each.cpu_s, 0, each.memory_mib or each.max_rss_mib)
         if each.ended_at is not None
@@ -145,8 +144,8 @@ def _host_use(job: Job, so_far: Mapping[str, AttemptUse]) -> HostUse | None:
 
 
 def nodes_asked(engine: Engine, job: Job) -> int:
-    """Return the number of nodes that the job requests. If it requests a number of GPUs and no number of
-    nodes, return the smallest number of nodes that can hold these GPUs."""
+    """Return the number of nodes that the job requests. If the job requests a number of GPUs but no number of
+    nodes, return the smallest number of nodes that have so many GPUs."""
     if job.ask.nodes is not None:
         return job.ask.nodes
     shape = engine.profile_cycles.of(job).placer.shape(job.ask)
@@ -283,9 +282,8 @@ def node_view(
 
 
 def timed_drain_view(engine: Engine, node: Node, drain: TimedDrain | None) -> TimedDrainView | None:
-    """Return the API's view of a timed drain, with what happens to each job on the node; None if
-    `drain` is None.
-    """
+    """Return the API's view of a timed drain, which says what happens to each job on the node. Return None if
+    `drain` is None."""
     if drain is None:
         return None
     jobs = tuple(each.view for each in engine.timed_drains.leaving(node, drain.empty_by))
@@ -297,8 +295,8 @@ def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:
 
 
 def _idle_since(state: State, jobs: Sequence[int], unused_since: float | None) -> float | None:
-    """Return since when (Unix time) running jobs have held the GPU without using it; None if they use it or
-    no job holds it.
+    """Return the Unix time since which running jobs have held the GPU without using it; None if a job uses
+    the GPU or no job holds it.
 
     `jobs` are the jobs that hold the GPU. `unused_since` is None if the GPU is in use.
     """

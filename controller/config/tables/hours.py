@@ -12,7 +12,7 @@ from controller.config.tables.queues import Window
 
 
 class HoursSection(Section):
-    """Quotas and weights that replace those of [quota] and [fair_share] in these hours."""
+    """Quotas and weights that replace those of [quota] and [fair_share] during the hours of the table."""
 
     hours: Annotated[list[Window], Field(min_length=1)]
     weights: dict[Name, Weight] = {}

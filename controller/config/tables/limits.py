@@ -29,8 +29,8 @@ Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
 class LimitSection(Section):
     """One table with the greatest values that users may request for a job.
 
-    Several tables may apply to a job: those of the job's queue, of its user, of its project and of all users.
-    For each key, the value in the first of these tables that has the key applies.
+    Up to four tables apply to a job, in this order: the tables of its queue, of its user, of its project, and
+    of all users. The value of a key comes from the first of these tables that contains the key.
     """
 
     priority: Priority | None = None

@@ -163,7 +163,7 @@ class NodeSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _one_way(cls, value: Any) -> Any:
-        """Return the node's table with `link = "ssh"` if it has the key `ssh` and no key `link`."""
+        """Return the node's table. Add `link = "ssh"` if the table has the key `ssh` and no key `link`."""
         if isinstance(value, dict) and value.get("ssh") and "link" not in value:
             return {**value, "link": "ssh"}
         return value

@@ -1,4 +1,5 @@
-"""[notify]: sinks, to which notifications are sent, and rules that choose them."""
+"""[notify]: the sinks (mail servers, webhooks, chats) that get notifications, and the rules that choose which
+sink gets which notification."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from wire.notify import WORDS
 
 KINDS = ("webhook", "smtp", "slack", "mattermost", "ntfy")
 SECRET_URLS = ("slack", "mattermost")
-"""The kinds of sinks whose URL is a secret by itself: a program that has the URL can post there."""
+"""The kinds of sinks (places that get notifications) whose URL is itself a secret: every program that knows
+the URL can post messages."""
 OF_KIND = {
     "webhook": {"url", "url_file", "url_env", "secret_file", "secret_env", "ca_file"},
     "smtp": {"host", "port", "security", "login", "secret_file", "secret_env", "sender", "domain",
@@ -24,7 +26,8 @@ OF_KIND = {
     "mattermost": {"url_file", "url_env", "ca_file"},
     "ntfy": {"url", "url_file", "url_env", "secret_file", "secret_env", "topic", "ca_file"},
 }  # fmt: skip
-"""The keys of each kind of sink, without the keys that all kinds have."""
+"""The keys in scheduler.toml of each kind of sink (place that gets notifications), without the keys that all
+kinds have."""
 ADDRESS = re.compile(
     r"[^\s@,;:<>()\[\]\"\\\x00-\x1f\x7f-\x9f]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?"
 )
@@ -66,7 +69,8 @@ Variable = Annotated[str, AfterValidator(_variable)]
 
 
 class SinkSection(Section):
-    """One sink. Each kind has its own keys; OF_KIND lists them."""
+    """One sink (a mail server, webhook or chat that gets notifications). OF_KIND lists the keys of each kind
+    of sink."""
 
     kind: Literal["webhook", "smtp", "slack", "mattermost", "ntfy"]
     timeout_s: float = Field(15.0, ge=1, le=300)
@@ -119,7 +123,7 @@ class SinkSection(Section):
 
 
 class NotifyRuleSection(Section):
-    """One rule: which notices go to which sink, and to whom."""
+    """One rule: which notices are sent, to which sink, and to which recipients."""
 
     when: Annotated[list[Annotated[str, AfterValidator(_word)]], Field(min_length=1)]
     sink: Name
@@ -133,7 +137,7 @@ class NotifyRuleSection(Section):
 
 
 class NotifySection(Section):
-    """Notifications: sinks, rules, and the limits of the outbox."""
+    """Notifications: sinks, rules, and the limits of the outbox (the messages that wait for delivery)."""
 
     personal: bool = True
     link: str = ""

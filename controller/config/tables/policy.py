@@ -123,9 +123,8 @@ class SchedulerSection(Section):
 
     @property
     def beat_s(self) -> float:
-        """Return the seconds between two pings to an agent, at most a sixth of a lease. A lease is the time
-        that jobs may run without a message from the controller.
-        """
+        """Return the seconds between two pings to an agent. This is at most a sixth of the lease, which is
+        the time that jobs may run without a message from the controller."""
         return min(self.heartbeat_s, self.lease_s / 6)
 
     @model_validator(mode="before")
@@ -154,7 +153,7 @@ class OvercommitSection(Section):
 
 
 class QuotaSection(WithOptions):
-    """The plugin that provides quotas, with its options."""
+    """The plugin from which the controller reads quotas, and the options of the plugin."""
 
     provider: Name = "local"
     window_s: float = Field(604_800.0, ge=3_600, le=2_678_400)
@@ -178,9 +177,8 @@ class PreemptionSection(Section):
 
 
 class RebalanceSection(Section):
-    """Whether running jobs are moved to other nodes, and how much lost work a move may cost. Rebalancing is
-    off by default.
-    """
+    """Decides whether running jobs are moved to other nodes, and how much lost work a move may cost.
+    Rebalancing is off by default."""
 
     mode: Literal["off", "propose", "auto"] = "off"
     interval_s: float = Field(300.0, ge=1, le=604_800)

@@ -13,7 +13,7 @@ from controller.config.tables.strategies import Strategy, with_strategy
 from wire.job.affinity import Operator, Term, parse_term, term_problems
 
 _TOGETHER = ("order", "then")
-"""Two keys that belong together: a profile that sets one of them replaces both."""
+"""Two keys that belong together: a profile that sets `order` does not get `then` from [scheduler]."""
 _POLICY = (
     *_TOGETHER,
     "backfill",

@@ -1,4 +1,4 @@
-"""[queues.NAME]: the policy of a queue."""
+"""[queues.NAME]: the limits of a queue and the default values for its jobs."""
 
 from __future__ import annotations
 

@@ -18,9 +18,8 @@ Strategy = Literal[
 ]
 
 PREFERENCE_WEIGHTS = {"affinity": 100, "taints": 100, "wiring": 100, "company": 100, "data": 50}
-"""Scorers for the preferences of jobs and nodes. They are part of every strategy. If neither
-the job nor any node has preferences, they give all nodes the same score.
-"""
+"""Scorers for the preferences of jobs and nodes, which every strategy contains. If neither the job nor any
+node has preferences, these scorers give all nodes the same score."""
 
 STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
     "thrift": ({"thrift": 100, **PREFERENCE_WEIGHTS}, "thrift"),

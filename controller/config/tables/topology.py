@@ -22,9 +22,8 @@ Hostlist = Annotated[str, AfterValidator(_hostlist)]
 
 
 class DatasetsSection(Section):
-    """How long the scheduler prefers a node for jobs that read a data set, after a job has read the data set
-    on this node: [datasets].
-    """
+    """[datasets]: how long a node is preferred for jobs that read a data set after another job has read the
+    data set on this node."""
 
     retention_s: float = Field(259_200.0, ge=0, le=31_536_000)
     least_run_s: float = Field(60.0, ge=0, le=86_400)
@@ -32,9 +31,8 @@ class DatasetsSection(Section):
 
 
 class SwitchSection(Section):
-    """One switch: the nodes that are connected to it, or the switches below it. It may be written as the host
-    list of its nodes alone.
-    """
+    """One network switch: the nodes that are connected to it, or the switches below it. A switch with nodes
+    may be written as the host list of these nodes alone."""
 
     nodes: Hostlist = ""
     switches: Hostlist = ""

@@ -1,4 +1,5 @@
-"""Starts the agent on a host over one SSH channel: finds a Python, sends the agent to it and starts it.
+"""Starts the agent on a host over one SSH channel: finds a Python interpreter, sends the agent to the host
+and starts the agent.
 
 The host needs no SFTP server, and the user's login shell may be any shell. Lines that the shell's start-up
 files print are skipped.
@@ -28,7 +29,8 @@ log = logging.getLogger(__name__)
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in (13, 12, 11, 10, 9)), "/opt/*/bin/python3")
 """The Python interpreters that are tried if none is configured. On many hosts, python3 itself is too old."""
 BOOTSTRAP_S, FROZEN_BOOTSTRAP_S = 20.0, 180.0
-"""Seconds until the agent must run. The agent with its own Python is thirty times as large as the other."""
+"""Seconds until the agent must run: first for the agent that uses a Python of the host, then for the agent
+with its own Python, which is thirty times as large."""
 PARTING_S = 5.0
 """Seconds to wait for the exit code and the last output of a program that has closed its output."""
 MAX_LOGIN_OUTPUT = 1 << 18
@@ -38,7 +40,7 @@ TRY_S = 6
 _FIND = (
     "exec /bin/sh -c '"
     # A process on the host kills a Python interpreter that takes too long, because the SSH server may not
-    # pass a signal on to it.
+    # pass signals to the interpreter.
     'limited() {{ "$@" < /dev/null & tried=$!; (sleep {try_s}; kill -9 $tried) > /dev/null 2>&1 & watch=$!; '
     "wait $tried 2> /dev/null; ended=$?; kill $watch 2> /dev/null; return $ended; }}; "
     'PATH="${{PATH:-/usr/bin}}:/usr/local/bin:/usr/bin:/bin"; export PATH; '
@@ -89,11 +91,12 @@ async def start_agent(
 ) -> BootstrappedAgent:
     """Send the agent program `made` to the host and start it.
 
-    `python` is the Python interpreter on the host; if empty, one is searched. `home` is the directory for the
-    agent's files; if empty, ~/.corral is used. Raises BootstrapFailed, or the error of a broken connection.
+    `python` is the path of the Python interpreter on the host; if empty, the host is searched for one. `home`
+    is the directory for the agent's files; if empty, ~/.corral is used. Raise BootstrapFailed, or the error
+    of a broken connection.
 
-    If the host has no Python and `python` is empty, the host gets an agent with its own Python. Only a frozen
-    controller has one.
+    If the host has no Python and `python` is empty, send an agent with its own Python. Only a controller that
+    `make binary` has packed into one file contains such an agent.
     """
     command = _FIND.format(pythons=python or " ".join(PYTHONS), try_s=TRY_S)
     try:
@@ -138,7 +141,7 @@ class _Bootstrap:
         return cls(process, python, patience_s)
 
     async def limited(self, handing_over: Awaitable[BootstrappedAgent]) -> BootstrappedAgent:
-        """Await `handing_over`, and kill the process on the host if that fails or takes too long."""
+        """Await `handing_over`. Kill the process on the host if `handing_over` fails or takes too long."""
         try:
             async with asyncio.timeout(self._patience_s):
                 return await handing_over

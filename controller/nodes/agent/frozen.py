@@ -1,4 +1,5 @@
-"""The agent for hosts without Python: a program in one file, which only a frozen Corral has."""
+"""The agent for hosts without Python: a program in one file. Only a frozen Corral (one file with its own
+Python, made by `make binary`) contains this program."""
 
 from __future__ import annotations
 
@@ -20,17 +21,18 @@ _RECEIVE = Path(__file__).with_name("receive_agent.sh")
 
 @dataclass(frozen=True, slots=True)
 class FrozenAgent:
-    """The functions of the script at the head of corral-agent (deploy/binary/launcher.sh), and the archive
-    that they unpack."""
+    """The contents of the file corral-agent: the shell functions at its beginning
+    (deploy/binary/launcher.sh), and the archive that these functions unpack."""
 
     functions: str
     data: bytes
 
     def script(self, word: list[str], home: str) -> bytes:
-        """Return what to send to COMMAND. `home` is the directory of the agent, or empty.
+        """Return the script to send to the stdin of COMMAND. `home` is the directory of the agent on the
+        host; if empty, the script uses the default directory.
 
-        `word` has the parts of the random word with which answers begin. They are separate, because a
-        terminal may echo the script.
+        `word` has the parts of the random word with which answers begin. The script contains the parts
+        separately, so that an echo of the script by a terminal does not look like an answer.
         """
         values = f"WORD={word[0]}''{word[1]}\nHOME_DIRECTORY={shlex.quote(home)}\n"
         text = f"{self.functions}{values}{_RECEIVE.read_text(encoding='utf-8')}".encode()
@@ -39,7 +41,8 @@ class FrozenAgent:
 
 @functools.cache
 def frozen_agent() -> FrozenAgent | None:
-    """Return the agent that this program contains, or None if this program is not frozen."""
+    """Return the agent that this program contains; None if this program is not frozen (not one file with its
+    own Python)."""
     file = Path(sys.executable).parent / "_internal" / "corral-agent"
     return read_frozen_agent(file) if is_frozen() and file.exists() else None
 

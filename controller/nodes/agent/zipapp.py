@@ -50,14 +50,14 @@ def _bootstrap_source() -> str:
     names = ("wire/trusted_paths.py", "agent/host/bootstrap.py")
     checks, bootstrap = ((_HOME / name).read_text(encoding="utf-8") for name in names)
     lines = bootstrap.splitlines(keepends=True)
-    # Leave out those imports of the second module that the first module makes unnecessary: the first contains
-    # the __future__ import and the names that the second imports.
+    # Leave out the __future__ import of the second module, and its import of names that the first module
+    # defines. Both are unnecessary when the modules are one file.
     own = [line for line in lines if not line.startswith(("from __future__ ", "from wire."))]
     return checks + "".join(own)
 
 
 _NOT_NEEDED = ("api", "http")
-"""Packages in wire that agents do not need, because only clients of the HTTP API use them."""
+"""Packages in `wire` that are not sent to hosts, because only clients of the HTTP API use them."""
 
 
 def _packages() -> dict[str, bytes]:

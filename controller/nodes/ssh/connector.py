@@ -42,9 +42,9 @@ class SshConnector:
     @asynccontextmanager
     async def turn(self, patience_s: float = 0.0) -> AsyncIterator[None]:
         """Wait until fewer than AT_ONCE connections are being opened, then run the `async with` block, which
-        opens another one.
+        opens the next connection.
 
-        Raises CannotConnect if the block takes longer than `patience_s` seconds.
+        Raise CannotConnect if the block takes longer than `patience_s` seconds.
         """
         patience_s = patience_s or self._connect_s
         async with self._turn:
@@ -57,7 +57,8 @@ class SshConnector:
     async def connect(
         self, node: str, address: SshAddress, identity: str = "", trusted: str = ""
     ) -> asyncssh.SSHClientConnection:
-        """Open an SSH connection to a node's host. Call this within `turn`. Raises CannotConnect."""
+        """Open an SSH connection to a node's host. Call this method inside a `turn` block. Raise
+        CannotConnect if no connection can be opened."""
         pinned = (asyncssh.import_public_key(trusted),) if trusted else self.known.of(node)
         attempt = SshAttempt(node, address, identity, pinned, self._config, HostKeyRecorder())
         options: dict[str, object] = {

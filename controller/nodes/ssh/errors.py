@@ -77,7 +77,7 @@ class HostKeyRecorder(asyncssh.SSHClient):
     place: tuple[str, str, int]
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002
-        """Record that the host itself has been reached, and not only a jump host before it."""
+        """Record that a connection to the host itself was opened, and not only to a jump host."""
         self.reached = True
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
@@ -202,7 +202,8 @@ def _is_locked(file: str) -> bool:
 
 
 def _without_connection(error: Exception) -> str:
-    """Return why no connection could be opened, as a clause such as "nothing listens on the SSH port"."""
+    """Return the reason why no connection could be opened, as a clause such as "nothing listens on the SSH
+    port"."""
     if is_dropped(error):
         return (
             "the SSH server closes each connection at once: too many connections arrive at a time "

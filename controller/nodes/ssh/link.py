@@ -22,8 +22,8 @@ from wire.cluster.hosts import HostSpec, parse_ssh_address
 
 
 class SshLink(ReconnectingLink):
-    """A connection to the agent on a host. After each loss of the connection, the agent is sent and started
-    again."""
+    """A connection by SSH to the agent on a host. After each loss of the connection, the agent program is
+    sent and started again."""
 
     def __init__(
         self,
@@ -103,10 +103,10 @@ class SshChannel:
         return self._process.channel.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        """Close the channel, and wait up to `patience_s` seconds for the agent to end. Returns its last
-        stderr line.
+        """Close the channel, and wait up to `patience_s` seconds for the agent to end. Return the last line
+        that the agent wrote to stderr.
 
-        If this agent does not end, the agent that is started at the next connection replaces it.
+        If the agent does not end, the agent of the next connection replaces it.
         """
         with suppress(OSError, asyncssh.Error):
             self._process.stdin.write_eof()

@@ -15,8 +15,8 @@ MAX_SECRET = 8_192
 class DeliveryFailed(Exception):
     """Raised if a sink did not accept a message. `message` names no secret.
 
-    With `final`, a repetition fails in the same way, so the message is given up at once. `wait_s` is the time
-    in seconds for which the sink wants no further message; 0 if the sink did not say.
+    If `final` is True, a repetition would fail too, so the message is given up at once. `wait_s` is the
+    number of seconds for which the sink wants no further message; 0 if the sink named no time.
     """
 
     def __init__(self, message: str, *, final: bool = False, wait_s: float = 0.0) -> None:
@@ -27,9 +27,9 @@ class DeliveryFailed(Exception):
 
 
 def secret_of(file: str | None, variable: str | None) -> str:
-    """Return the text of the file, or of the environment variable, without spaces at its ends; "" if neither
-    is configured. Raises DeliveryFailed if the secret cannot be read or if every user may read the file.
-    """
+    """Return the secret from the configured file or environment variable, without spaces at its ends; "" if
+    neither is configured. Raise DeliveryFailed if the secret cannot be read or if every user may read the
+    file."""
     if variable is not None:
         found = os.environ.get(variable, "").strip()
         if not found:
@@ -60,5 +60,6 @@ def secret_of(file: str | None, variable: str | None) -> str:
 
 
 def url_of(sink: SinkSection) -> str:
-    """Return the URL of a sink, which may be a secret. Raises DeliveryFailed if it cannot be read."""
+    """Return the URL of a sink. The URL may be a secret in a file or environment variable. Raise
+    DeliveryFailed if it cannot be read."""
     return sink.url if sink.url is not None else secret_of(sink.url_file, sink.url_env)

@@ -28,15 +28,16 @@ FORMAT = 1
 MAX_TEXT = 3_500
 """The most characters of a text for a chat service. Slack allows 4,000, ntfy 4,096 bytes."""
 MAX_WAIT_S = 3_600.0
-"""The longest Retry-After, in seconds, that is honoured."""
+"""The longest pause in seconds that a server can request by the header Retry-After."""
 TEMPORARY = (408, 425, 429)
-"""The statuses from 400 to 499 after which a repetition may succeed."""
+"""The HTTP statuses from 400 to 499 after which a message is tried again, because a repetition may
+succeed."""
 
 
 async def post(sink: SinkSection, message: Message, cluster: str, link: str) -> None:
-    """Send a message by HTTP. Raises DeliveryFailed unless the answer has a status from 200 to 299.
+    """Send a message by HTTP. Raise DeliveryFailed if the answer has no status from 200 to 299.
 
-    Redirects are not followed, because the signature and the token are only for the configured host.
+    Redirects are not followed, so that only the configured host gets the signature and the token.
     """
     url = await asyncio.to_thread(url_of, sink)
     secret = await asyncio.to_thread(secret_of, sink.secret_file, sink.secret_env)
@@ -112,7 +113,8 @@ def _request(
         if sink.kind == "slack":
             text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         else:
-            # A zero-width space after @ keeps names in texts, such as @all, from notifying a channel.
+            # Put a zero-width space after @, so that a word such as @all in a text does not notify all
+            # members of a channel.
             text = text.replace("@", "@\u200b")
         body, headers = json.dumps({"text": text}, ensure_ascii=False).encode(), {}
     return url, body, {"Content-Type": "application/json", "User-Agent": "corral", **headers}
@@ -159,7 +161,8 @@ def _refusal(host: str, status: int, said: str, wait: str) -> DeliveryFailed:
 
 
 def _tls(sink: SinkSection) -> ssl.SSLContext | None:
-    """Return the TLS settings of a sink with ca_file; None for the certificates of the system."""
+    """Return the TLS settings of a sink that has the key `ca_file`. Return None for other sinks, which use
+    the certificates of the system."""
     if sink.ca_file is None:
         return None
     try:

@@ -15,15 +15,18 @@ from controller.notify.sinks.delivery_error import DeliveryFailed, secret_of
 from wire.text import printable
 
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-"""The usual port by the key `security`."""
+"""The default port for each value of the key `security`."""
 MOST_TIMES = 4
-"""A delivery may take this many times `timeout_s`, which is the limit of each answer of the server."""
+"""The longest time of a whole delivery, as a multiple of `timeout_s`, which is the longest time of a single
+answer of the server."""
 
 
 async def send(sink: SinkSection, message: Message, cluster: str, link: str) -> None:
-    """Send a message by mail to its recipient. Raises DeliveryFailed unless the server has accepted it.
+    """Send a message by mail to its recipient. Raise DeliveryFailed if the server does not accept the
+    message.
 
-    The mail is sent in a daemon thread, so that a silent server delays neither the controller nor its end.
+    The mail is sent in a daemon thread, so that a mail server that does not answer cannot delay the
+    controller or its shutdown.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[DeliveryFailed | None] = loop.create_future()
@@ -53,9 +56,8 @@ async def send(sink: SinkSection, message: Message, cluster: str, link: str) -> 
 
 
 def mail_of(sink: SinkSection, message: Message, cluster: str, link: str) -> EmailMessage:
-    """Return the mail for a message. Its Message-ID contains the id of the message, so that receivers can
-    drop repeated mails.
-    """
+    """Return the mail for a message. The mail's Message-ID contains the id of the message, so that mail
+    programs can drop repeated mails."""
     mail = EmailMessage()
     mail["From"] = f"Corral <{sink.sender}>"
     mail["To"] = message.to
@@ -94,7 +96,7 @@ def _failure(sink: SinkSection, error: Exception) -> DeliveryFailed:
         code, said = next(iter(error.recipients.values()))
         return _answered(host, code, said)
     if isinstance(error, smtplib.SMTPAuthenticationError):
-        # Not final: an operator can correct the password, and the message is then sent.
+        # The failure is not final, because an operator can correct the password before the next try.
         return DeliveryFailed(f"{host} refused the login ({error.smtp_code})")
     if isinstance(error, smtplib.SMTPResponseException):
         return _answered(host, error.smtp_code, error.smtp_error)

@@ -43,7 +43,8 @@ class EasySjbf(Easy):
     in_queue_order: ClassVar[bool] = False
 
     def candidate_key(self, runtime_s: float) -> float:
-        """Return the expected run time in seconds: the job with the shortest one is tried first."""
+        """Return the expected run time in seconds. The job with the shortest expected run time is tried
+        first."""
         return runtime_s
 
 
@@ -72,8 +73,8 @@ class Conservative(_InQueueOrder):
     max_delay_s: ClassVar[None] = None
 
     depth: int | None = None
-    """At most this many waiting jobs get a reservation; None: all of them. Later jobs start where they delay
-    no reservation."""
+    """The most waiting jobs that get a reservation; None means all waiting jobs. Jobs without a reservation
+    start where they delay no reservation."""
 
 
 @dataclass(frozen=True, slots=True)

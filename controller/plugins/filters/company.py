@@ -1,6 +1,5 @@
-"""The `company` filter keeps nodes that meet the required job affinity, such as "not on a node with another
-job of mine", of the waiting job and of the running jobs.
-"""
+"""The `company` filter keeps nodes that meet the required job affinity (such as "not on a node with another
+job of mine") of the waiting job and of the running jobs."""
 
 from __future__ import annotations
 
@@ -15,9 +14,8 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class JobAffinityFilter:
-    """Keeps nodes on which the required affinity terms of the waiting job are met, and on which no running
-    job has an anti-affinity term that excludes the waiting job.
-    """
+    """Keeps a node if it meets the required affinity terms of the waiting job, and if no job that runs on it
+    has an anti-affinity term that excludes the waiting job."""
 
     name: ClassVar[str] = "company"
 

@@ -50,7 +50,7 @@ class CapacityFilter:
         """Return a text about the resources that at least one of these nodes lacks, such as "less than 8 CPUs
         free".
 
-        With `idle`, the nodes are without jobs, and the text says "in all" in place of "free".
+        If `idle` is True, no jobs run on the nodes, and the text says "in all" in place of "free".
         """
         short = [
             f"{amount} {what}"
@@ -89,7 +89,7 @@ class GpuFilter:
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
         """Return a text about the GPUs that these nodes lack, such as "fewer than 4 free GPUs".
 
-        With `idle`, the nodes are without jobs, and the text leaves out the word "free".
+        If `idle` is True, no jobs run on the nodes, and the text leaves out the word "free".
         """
         reason = self.explain(part)
         if not idle:

@@ -31,9 +31,8 @@ class AgingOrder:
         return (job.ages_from,)
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the priority of the job without the points for its age. Jobs with the same priority age
-        equally, so their order does not change while they wait.
-        """
+        """Return the priority of the job without the points for its age. Jobs with the same priority gain
+        points equally fast, so their order does not change while they wait."""
         return (job.priority,)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:

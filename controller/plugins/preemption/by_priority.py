@@ -1,7 +1,7 @@
 """Preemption strategies that compare the priorities of jobs.
 
-The priority of a waiting job is the one that it requests. A running job inherits the priority of a job with a
-higher priority that depends on it, and is protected by the higher of the two priorities.
+A waiting job has the priority that it requests. A running job is protected by its requested priority, or by
+the priority of a job that depends on it if that priority is higher (inherited priority).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PriorityStrategy:
 
     def reach(self, job: Job) -> float | None:
         """Return the highest priority of running jobs that may be stopped for this waiting job: its priority
-        minus `gap`. None if its priority is below the option `least`, so that it may stop no job.
+        minus `gap`. Return None if its priority is below the option `least`, because it may then stop no job.
         """
         return job.spec.priority - max(1, self.gap) if job.spec.priority >= self.least else None
 
@@ -63,7 +63,6 @@ class PressureStrategy:
         return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
-        """Return the highest priority of running jobs that may be stopped for this waiting job: `most`. None
-        if the waiting job's priority is not above `most`, so that it may stop no job.
-        """
+        """Return the highest priority of running jobs that may be stopped for this waiting job: `most`.
+        Return None if the waiting job's priority is not above `most`, because it may then stop no job."""
         return self.most if job.spec.priority > self.most else None

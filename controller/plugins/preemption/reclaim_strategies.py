@@ -30,7 +30,8 @@ class FairShareStrategy:
     name: ClassVar[str] = "fair"
 
     threshold: float = 1.25
-    """A tenant that holds more than this many times its fair share gives resources back; at least 1."""
+    """A tenant gives resources back if it holds more than its fair share multiplied by this factor, which is
+    at least 1."""
     most: int = 100
     """Jobs with a higher priority than this are never stopped for fair share."""
 
@@ -47,9 +48,8 @@ class FairShareStrategy:
         return job.granted_priority
 
     def reach(self, _job: Job) -> float | None:
-        """Return the highest priority of running jobs that may be stopped: the option `most`. It is the same
-        for all waiting jobs, because not their priority but the fair share of their tenant decides.
-        """
+        """Return the highest priority of running jobs that may be stopped: the option `most`. The priority of
+        the waiting job does not matter, because the fair share of its tenant decides."""
         return self.most
 
     def group(self, job: Job, state: State) -> Hashable:
@@ -59,9 +59,8 @@ class FairShareStrategy:
         return None if is_exempt(state, job, EXEMPT_FAIR_SHARE) else state.tenant(job)
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the object that decides which running jobs may be stopped for this waiting job. None if no
-        job may be stopped, because the waiting job would take its tenant above the tenant's fair share.
-        """
+        """Return the object that decides which running jobs may be stopped for this waiting job. Return None
+        if the waiting job would take its tenant above its fair share, so that no job may be stopped."""
         return fair_share_reclaim(ground, job, self.threshold)
 
 
@@ -90,7 +89,6 @@ class QuotaReclaimStrategy:
         return None if is_exempt(state, job, EXEMPT_QUOTA) else job.spec.project
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the object that decides which running jobs may be stopped for this waiting job. None if no
-        job may be stopped, because the waiting job would exceed the quota of its project.
-        """
+        """Return the object that decides which running jobs may be stopped for this waiting job. Return None
+        if the waiting job would exceed the quota of its project, so that no job may be stopped."""
         return quota_reclaim(ground, job)

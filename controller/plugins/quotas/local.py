@@ -24,7 +24,7 @@ class QuotaAmounts:
     running: int | None = None
     gpu_hours: float | None = None
     gpus_per_model: Mapping[str, float | str] = field(default_factory=dict)
-    """Limits on GPUs by model, as numbers or percentages of the GPUs of this model."""
+    """For each GPU model, the limit as a number of GPUs or as a percentage of the GPUs of this model."""
 
     def __post_init__(self) -> None:
         for name in ("cpus", "running", "gpu_hours"):

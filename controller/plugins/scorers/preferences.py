@@ -29,7 +29,7 @@ class AffinityScorer:
         return bool(part.preferences)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node that meets all preferences, 0 for a node that meets none."""
+        """Return 1 for a node that meets all preferences of the job, 0 for a node that meets none of them."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted, labels = part.preferences, nodes.labels
         total = sum(each.weight for each in wanted) or 1
@@ -65,8 +65,8 @@ class TaintScorer:
 class DataScorer:
     """The `data` scorer prefers nodes with the data sets that a job reads.
 
-    A node has all of the data set `imagenet` if it has the label `data/imagenet`, with any value. If a job
-    has read it there lately, the node has a part of it (`DatasetReads.levels`).
+    A node has the whole data set `imagenet` if it has the label `data/imagenet`, with any value. If a job on
+    the node has recently read the data set, the node counts as having a part of it (`DatasetReads.levels`).
     """
 
     name: ClassVar[str] = "data"
@@ -77,9 +77,8 @@ class DataScorer:
         return bool(part.datasets)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return the fraction of the job's data sets that the node has, by size. A data set without a size
-        counts with the mean size of the others.
-        """
+        """Return the fraction of the job's data sets that the node has, measured by size. A data set of
+        unknown size counts with the mean size of the others."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         labels = [nodes.labels[row] for row in chosen]
         wanted = [parse_dataset(text) for text in part.datasets]
@@ -107,7 +106,8 @@ class JobAffinityScorer:
         return nodes.job_affinity is not None and any(term.prefer for term in part.company)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node where all preferred job affinity terms are met, 0 for a node where none is."""
+        """Return 1 for a node where all preferred job affinity terms are met, 0 for a node where none of them
+        is met."""
         score: Floats = np.zeros(nodes.height)
         wanted = [term for term in part.company if term.prefer]
         if nodes.job_affinity is not None:
@@ -128,9 +128,8 @@ class GpuTopologyScorer:
         return part.gpus > 1 and part.gpu is not None and part.gpu.prefers
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return the fraction of the job's preferences (GPUs on one NUMA node, GPUs linked by NVLink) that
-        the free GPUs of the node can meet.
-        """
+        """Return which fraction of the job's preferences (GPUs on one NUMA node, GPUs linked by NVLink) the
+        free GPUs of the node can meet."""
         fits, _ = gpu_needs_of(part, nodes).usable(nodes, rows)
         score: Floats = np.zeros(len(fits))
         wish = part.gpu

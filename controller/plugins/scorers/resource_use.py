@@ -38,9 +38,8 @@ class FitScorer:
 
 @dataclass(frozen=True, slots=True)
 class LoadScorer:
-    """The `load` scorer prefers nodes with much free CPU and much free memory. The score of a node is its
-    free fraction of CPU or of memory, whichever is smaller.
-    """
+    """The `load` scorer prefers nodes with much free CPU and much free memory. The score of a node is the
+    smaller one of its free fractions of CPU and of memory."""
 
     name: ClassVar[str] = "load"
 
@@ -56,7 +55,7 @@ class LoadScorer:
 
 @dataclass(frozen=True, slots=True)
 class PackScorer:
-    """The `pack` scorer prefers the node that is in use to the largest fraction before the placement.
+    """The `pack` scorer prefers the node of which the largest fraction is in use before the placement.
 
     It compares the used fraction of the GPUs, and for jobs without GPUs the used fraction of the CPU.
     """

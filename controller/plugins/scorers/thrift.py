@@ -14,9 +14,8 @@ from wire.names import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class GpuValueScorer:
-    """The `thrift` scorer prefers nodes where a placement takes the least value from the free GPUs. The value
-    is their use for later jobs; core/cluster/gpus/gpu_value.py computes it.
-    """
+    """The `thrift` scorer prefers nodes where a placement reduces the value of the free GPUs the least. The
+    value says how useful free GPUs are for later jobs (see core/cluster/gpus/gpu_value.py)."""
 
     name: ClassVar[str] = "thrift"
 

@@ -12,18 +12,18 @@ HOURS = (
     *(0.75, 1.25, 1.60, 1.65, 1.35, 1.50, 1.75, 1.75),
     *(1.65, 1.45, 1.15, 0.95, 0.95, 1.00, 0.90, 0.60),
 )
-"""Relative arrival rate at the start of each hour of a day. Between two hours the rate is interpolated
+"""The relative rate of submits at the start of each hour of a day. Between two hours the rate is interpolated
 linearly."""
 
 DAYS = (1.05, 1.15, 1.15, 1.10, 0.95, 0.42, 0.38)
-"""Relative arrival rate of each weekday, Monday first."""
+"""The relative rate of submits on each weekday, Monday first."""
 
 PEAK = max(HOURS) * max(DAYS)
 
 
 def arrival_rate(moment_s: float) -> float:
     """Return how often jobs are submitted at the time `moment_s`, in seconds since Monday, 00:00. The rate
-    has no unit: only the ratio of two rates counts."""
+    has no unit, because only the ratio of two rates matters."""
     day, second = divmod(moment_s, DAY_S)
     hour, part = divmod(second / HOUR_S, 1.0)
     begins, ends = HOURS[int(hour) % 24], HOURS[(int(hour) + 1) % 24]

@@ -14,11 +14,11 @@ MAX_JOBS = 1_000_000
 """The most jobs that a workload may have. A request for more is refused as a mistake."""
 
 SAMPLE = 10_000
-"""Number of jobs after which the generator estimates whether the workload would exceed MAX_JOBS."""
+"""After this number of jobs, the generator estimates whether the workload would exceed MAX_JOBS."""
 
 MISSES = 1_000
-"""The generator stops after this many successive sessions in which each job would exceed the requested
-load."""
+"""The generator stops after this many sessions (series of jobs of one user) in a row in which every job would
+exceed the requested load."""
 
 CODES = WeightedChoice([(1, 60.0), (137, 14.0), (139, 8.0), (2, 8.0), (134, 5.0), (255, 5.0)])
 """Exit codes of failing programs, and how often each occurs relative to the others."""
@@ -30,8 +30,8 @@ class TooMany(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """The capacity that generated jobs may use: the number of nodes with GPUs, and the GPUs, cores and memory
-    that each of them has at least."""
+    """The capacity that generated jobs may use: the number of nodes with GPUs, and the smallest numbers of
+    GPUs and cores and amount of memory of such a node."""
 
     nodes: int
     gpus: int
@@ -103,7 +103,7 @@ class GeneratedJob:
 
     @property
     def gpu_s(self) -> float:
-        """The GPU-seconds that the job uses until it ends or reaches its time limit `estimate`."""
+        """Return the GPU-seconds that the job uses until it ends or reaches its time limit `estimate`."""
         return self.gpus * min(self.duration, self.estimate)
 
 
@@ -117,7 +117,8 @@ class Workload:
 
     @property
     def load(self) -> float:
-        """The GPU-seconds of all jobs divided by the GPU-seconds that the cluster has in the time span."""
+        """Return the GPU-seconds of all jobs divided by the GPU-seconds that the cluster has in the time
+        span."""
         return sum(row.gpu_s for row in self.rows) / (self.cluster.gpus * self.span_s)
 
 
@@ -208,7 +209,7 @@ def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCap
     failure the next job is submitted when the failed job has ended.
     """
     count = int(rng.between(2, 5.5) ** 2) if template.sweeps else rng.count(2.5)
-    # Let some users try the job with half of its GPUs first, as real users do.
+    # Let some users first submit the job with half of its GPUs, as real users do.
     gpus = (
         template.gpus / 2
         if not template.sweeps and template.gpus >= 1 and rng.chance(0.12)
@@ -222,7 +223,7 @@ def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCap
         if template.sweeps:
             moment += rng.between(0, 4)
         elif row.code and row.duration < 900:
-            # The next job is submitted shortly after the end of a failed one, as if the user had corrected an
+            # Submit the next job shortly after the end of a failed job, as if the user had corrected an
             # error.
             moment += row.duration + rng.lognormal(150, 0.6)
         else:

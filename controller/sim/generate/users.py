@@ -46,11 +46,11 @@ class JobTemplate:
     sigma: float
     failing: float
     cores: float
-    """CPU cores per GPU. `memory_gib` is also per GPU."""
+    """CPU cores for each GPU of the job. The field `memory_gib` is also an amount for each GPU."""
     memory_gib: float
     model: str
     sweeps: bool
-    """Whether the user submits many of these jobs at once instead of one after the other."""
+    """True if the user submits many of these jobs at once instead of one after the other."""
 
 
 @dataclass(frozen=True, slots=True)

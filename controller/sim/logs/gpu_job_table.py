@@ -30,7 +30,7 @@ from wire.names import PRIORITIES
 from wire.text import printable
 
 SEPARATOR = "|"
-"""Separates the values of a cell in a column that may have several values."""
+"""The character between the values of a cell, in columns that may have several values."""
 _NUMBER = re.compile(r"\d{1,15}(\.\d{0,15})?(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
 
 
@@ -130,9 +130,11 @@ class OptionColumns:
     after_all: tuple[str, ...] = ()
     """The columns that are valid only together with a dependency, such as after_timeout."""
     read: Callable[[Mapping[str, str]], dict[str, Any]] = lambda _cells: {}
-    """Returns the fields of the JobSpec that these cells set. Raises ValueError with the name of a column."""
+    """A function that returns the fields of the JobSpec that these cells set. It raises ValueError with the
+    name of the invalid column."""
     column_of: Callable[[str], str] = lambda field: field
-    """Returns the column that sets a field of the JobSpec; empty if no column sets it."""
+    """A function that returns the column that sets a field of the JobSpec; empty if no column sets the
+    field."""
 
 
 NO_OPTION_COLUMNS = OptionColumns()
@@ -142,8 +144,8 @@ class GpuJobTable:
     """Reads the jobs of a table.
 
     1. Read the rows one by one. Each row becomes a job without dependencies.
-    2. Read each row with dependencies again when all rows are known. A dependency may name jobs by number or
-       by name; a name stands for all jobs of this name that were submitted before.
+    2. After all rows, read each row with dependencies again. A dependency may name jobs by number or by name.
+       A name stands for all jobs with this name that were submitted earlier.
     """
 
     def __init__(self, file: LogFile, options: OptionColumns = NO_OPTION_COLUMNS) -> None:
@@ -203,10 +205,10 @@ class GpuJobTable:
 
     @property
     def unread(self) -> list[str]:
-        """The names of columns that the simulator does not use, with a hint if a name is similar to a known
-        one.
+        """Return the names of columns that the simulator does not use, each with a hint if a known column has
+        a similar name.
 
-        Read this property after jobs(), because each line of JSON may have other columns.
+        Call this after jobs(), because each line of JSON may have other columns.
         """
         missing = set(self._columns) - self._names
         found = []
@@ -352,7 +354,7 @@ def _cell(row: Mapping[str, str], name: str, read: Callable[[str], Any]) -> Any:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Parse a line as a JSON object. Raises ValueError for any other JSON value."""
+    """Parse a line as a JSON object. Raise ValueError for any other JSON value."""
     if text.lstrip().startswith("["):
         raise ValueError("a list; write one object a line, with no brackets around them all")
     try:

@@ -17,7 +17,7 @@ from controller.sim.trace_job import TraceJob
 class JobLog:
     """The jobs of a job log, and the lines of the log that were skipped because they are invalid.
 
-    An SWF log has `lines`, whose jobs request processors. Any other log has a `table` of jobs.
+    An SWF log has `lines`, whose jobs request processors. A log in another format has a `table` of jobs.
     """
 
     name: str
@@ -25,9 +25,9 @@ class JobLog:
     lines: list[SwfLine] = field(default_factory=list)
     table: list[TraceJob] = field(default_factory=list)
     processors: int | None = None
-    """Processors of the original machine, if the log names them."""
+    """The number of processors of the original machine; None if the log does not state it."""
     bad: list[tuple[int, str]] = field(default_factory=list)
-    """(line, error) of broken lines that were skipped."""
+    """The line number and the error of each invalid line that was skipped."""
     unread: list[str] = field(default_factory=list)
     """A message for each unknown column."""
 

@@ -1,4 +1,4 @@
-"""Reads a log file line by line, also if it is compressed with gzip."""
+"""Reads a log file line by line. The file may be compressed with gzip."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LogFile:
     def __init__(self, path: Path, *, skip_bad: bool = False) -> None:
         self.name = str(path)
         self.bad: list[tuple[int, str]] = []
-        """(line, error) of every skipped line."""
+        """The line number and the error of each skipped line."""
         self._skip_bad = skip_bad
         self._at = 0
         self._file = path.open("rb")
@@ -59,9 +59,8 @@ class LogFile:
 
     @property
     def form(self) -> LogFormat:
-        """The format of the file, guessed from its first line. Use this property before iterating over the
-        lines.
-        """
+        """Return the format of the file, which is guessed from its first line. Call this before iterating
+        over the lines."""
         with self._unpacking():
             glance = self._bytes.peek(_GLANCE)[:_GLANCE]
         first = glance.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]

@@ -22,7 +22,7 @@ class Sc15Simulation(Simulation):
     """
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
-        """Schedule a callback. Of callbacks with the same time, submits run before reports of agents."""
+        """Schedule a callback. Among callbacks with the same time, submits run before reports of agents."""
         super().schedule(when, _RANKS.get(rank, rank), callback)
 
     def _schedule_end(self, key: Key, seconds: float, ending: Callback) -> None:
@@ -34,7 +34,7 @@ class Sc15Simulation(Simulation):
             super().schedule(self.now + seconds, _AT_LIMIT, ending)
 
     def step(self) -> bool:
-        """Run the next event, and then a scheduling pass. Returns False if no event is left."""
+        """Run the next event, and then a scheduling pass. Return False if no event is left."""
         if not self._heap:
             return False
         self.now, rank, _, callback = heapq.heappop(self._heap)

@@ -30,8 +30,7 @@ _WHOLE = (0, 4, 7, 11)
 
 
 class ZeroRuns(enum.StrEnum):
-    """Whether jobs with a run time of 0 seconds are simulated, and for how long. Most of these jobs were
-    cancelled or very short."""
+    """The treatment of jobs with a run time of 0 seconds, most of which were cancelled or very short."""
 
     DROP = "drop"
     KEEP = "keep"
@@ -40,7 +39,7 @@ class ZeroRuns(enum.StrEnum):
 
 
 class SwfFilter(enum.StrEnum):
-    """Which jobs of a log are left out before the simulation."""
+    """The filters that choose which jobs of a log are left out before the simulation."""
 
     HOUSE = "house"
     SC15 = "sc15"
@@ -50,7 +49,8 @@ class SwfFilter(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SwfOptions:
-    """How to read an SWF log: what to do with jobs of 0 seconds, and which jobs to leave out."""
+    """The options for reading an SWF log: the treatment of jobs of 0 seconds, and the filter that leaves out
+    jobs."""
 
     zero_runs: ZeroRuns = ZeroRuns.DROP
     filter: SwfFilter = SwfFilter.HOUSE
@@ -58,8 +58,8 @@ class SwfOptions:
 
 @dataclass(frozen=True, slots=True)
 class SwfLine:
-    """One line of the log: the fields that the simulator uses (number 1, 2, 4, 5, 8, 9 and 12 of the
-    format)."""
+    """One line of the log, with the fields that the simulator uses (fields 1, 2, 4, 5, 8, 9 and 12 of
+    SWF)."""
 
     number: int
     submit_s: float
@@ -71,8 +71,8 @@ class SwfLine:
 
     @property
     def size(self) -> int:
-        """The number of requested processors (field 8), or of allocated processors (field 5) if field 8 is
-        unknown."""
+        """Return the number of requested processors (field 8), or of allocated processors (field 5) if field
+        8 is unknown."""
         return self.requested if self.requested > 0 else self.allocated
 
 
@@ -99,9 +99,8 @@ class SwfLog:
 
     @property
     def processors(self) -> int | None:
-        """The number of processors of the machine: MaxProcs of the header, or else MaxNodes; None if the
-        header has neither.
-        """
+        """Return the number of processors of the machine: MaxProcs of the header, or else MaxNodes; None if
+        the header has neither."""
         return self._header.get("procs") or self._header.get("nodes")
 
     def __iter__(self) -> Iterator[SwfLine]:

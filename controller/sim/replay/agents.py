@@ -72,8 +72,9 @@ class RecordedAgents:
         self._orders: dict[Key, Start] = {}
         """Start orders of attempts that run as recorded. An order is needed if its attempt later deviates."""
         self._ended_attempts: dict[int, set[int]] = {}
-        """For each job, the numbers of the attempts that ended without a stop order. If there are n of them,
-        the next attempt runs as long as recorded run n of the job (counted from 0), or as the last one."""
+        """For each job, the numbers of the attempts that ended without a stop order. If n attempts have ended
+        so, the next attempt runs as long as recorded run n of the job (counted from 0), or as the last
+        recorded run."""
         self._runs: dict[tuple[int, int], RecordedRun] = {}
         self._limits: dict[Key, float] = {}
         """The time limits of attempts, in seconds."""
@@ -149,7 +150,8 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def steps(self, event: StepsRecorded) -> None:
-        """Keep the recorded steps for the report of the attempt's end, which follows."""
+        """Keep the recorded steps (srun commands) of the attempt, because the report of the attempt's end,
+        which follows, contains them."""
         key = (event.job, event.attempt, event.node)
         if key in self._as_recorded:
             self._as_recorded[key] = replace(self._as_recorded[key], steps=event.steps)
@@ -180,7 +182,8 @@ class RecordedAgents:
     # --- methods that carry out decisions of the engine ---
 
     def place(self, placed: JobPlaced) -> None:
-        """Mark the attempt for recorded reports if its placement has the recorded nodes and time."""
+        """Mark the attempt for recorded reports if it is placed on the recorded nodes at the recorded
+        time."""
         if placed == self._history.placed.get((placed.job, placed.attempt)):
             for allocation in placed.allocations:
                 key = (placed.job, placed.attempt, allocation.node)
@@ -266,7 +269,8 @@ class RecordedAgents:
 
     def _tell(self, key: Key, status: AttemptStatus) -> None:
         self._other[key] = status
-        # Report only over a connection. Otherwise the hello after the next connect contains the report.
+        # Report only if the node is connected. Otherwise the hello after the next connect contains the
+        # report.
         if self._reachable(key[2]):
             self._report(inputs.AgentReported(key[2], status))
 

@@ -105,12 +105,12 @@ class _Reader:
         self._moment.clear()
         shown = [self._read(event) for event in moment]
         if not any(shown):
-            # None of these entries was caused by an input, so a scheduling pass has made them after a timer.
+            # No input caused any of these entries, so a scheduling pass after a timer has made them.
             shown[0] = Mark.CYCLE
         before: type[Any] | Mark | None = None
         for event, what in zip(moment, shown, strict=True):
-            # Add only one step for a scheduling pass with several placements, and only one step for a restart
-            # with several lost nodes.
+            # Add only one step even if a scheduling pass made several placements, or if a restart lost
+            # several nodes.
             if what is not None and not (isinstance(what, Mark) and what is before):
                 self.steps.append(HistoryStep(at, what, event))
             before = what or before
@@ -118,9 +118,8 @@ class _Reader:
                 self.steps.append(HistoryStep(at, Mark.STOP, event))
 
     def _read(self, event: Event) -> type[Any] | Mark | None:
-        """Read one journal entry. Returns the kind of step that caused the entry, or None if an earlier step
-        caused it.
-        """
+        """Read one journal entry. Return the kind of step that caused the entry, or None if an earlier step
+        caused it."""
         shown = _mark_of(event) or input_of(event, self)
         history = self.history
         history.records.observe(event)
@@ -165,7 +164,7 @@ def _mark_of(event: Event) -> Mark | None:
 
 
 def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
-    """Yield the steps, and in addition a step for each scheduling pass that changed nothing.
+    """Yield the steps, and an additional step for each scheduling pass that changed nothing.
 
     The controller runs a pass after every batch of inputs. If the journal has no pass within SOON_S seconds
     after an input, the pass had no effect, and a step for it is added. If several inputs follow each other

@@ -102,11 +102,11 @@ from wire.names import JobState, Reason
 
 
 class JournalPosition(Protocol):
-    """What a reader of the journal needs to find out whether an input caused the journal entry at hand: the
-    states of jobs before the entry, and the other entries with the same time."""
+    """The data that show whether an input caused the present journal entry: the states of jobs before the
+    entry, and the other entries with the same time."""
 
     def waits(self, job: int) -> bool:
-        """Return whether the job is queued and not placed."""
+        """Return whether the job is queued and was not placed."""
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
         """Return whether the journal has an event of this kind about the job at the time `at`."""
@@ -184,8 +184,8 @@ def _restarted(event: Event) -> bool:
 
 def _changes(event: JobEdited) -> Mapping[str, Any]:
     values = encode(event.spec)
-    # Leave out values that were computed as defaults, so that the policy of the replay computes its own
-    # defaults.
+    # Leave out default values that the recorded policy computed, so that the policy of the replay computes
+    # the defaults.
     defaults = event.spec.by_default
     return {
         name: None if name in defaults else values[name] for name in event.changed if name != "by_default"
@@ -193,10 +193,10 @@ def _changes(event: JobEdited) -> Mapping[str, Any]:
 
 
 def _known(event: JobQueued | JobEdited) -> Mapping[str, JobState]:
-    """Return final states for the ended jobs on which a new or changed job depends, by job label.
+    """Return final states, by job label, for the ended jobs on which a new or changed job depends.
 
-    The controller had read these states from the store. The journal does not contain the states. The result
-    has states with which the engine decides as recorded whether each dependency is met.
+    The controller read these states from its store, and the journal does not contain them. The result has
+    states for which the engine decides about each dependency as it did in the past.
     """
     decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
     return {

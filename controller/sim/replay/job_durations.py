@@ -1,4 +1,5 @@
-"""Run times of recorded attempts, from which a replay predicts how long a job runs at another time."""
+"""Collects the run times of recorded attempts, so that a replay can predict how long a job runs if it starts
+at another time."""
 
 from __future__ import annotations
 

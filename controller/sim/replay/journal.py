@@ -1,4 +1,4 @@
-"""Reads the journal of a controller, also while the controller runs. It opens the database read-only."""
+"""Reads the journal of a controller, even while the controller runs. The database is opened read-only."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ class JournalRefused(SimulationRefused):
 
 
 def read_journal(url: str, progress: Callable[[int, int], None] | None = None) -> list[Event]:
-    """Return all events in order. `progress` is called with the number of entries that have been read and the
-    number of all entries.
-    """
+    """Return all events in order. `progress` is called with the number of entries read so far and the number
+    of all entries."""
     engine, where = _reach(url)
     with _failures(where), engine.connect() as connection, connection.begin():
         head = chain.genesis(_name_of(connection, where))

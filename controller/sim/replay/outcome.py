@@ -31,7 +31,7 @@ class ReplayTask:
     policy: Policy
     history: History
     recorded: bool = False
-    """Whether to repeat the recorded changes of the configuration. False if the replay examines one given
+    """True if the replay repeats the recorded changes of the configuration; False if it uses one given
     policy."""
 
 
@@ -39,8 +39,8 @@ class ReplayTask:
 class ReplaySide:
     """One side of a comparison: the recorded past, or the replay.
 
-    The figures cover only the jobs that ended before the end of the journal. All other jobs are running or
-    waiting at that time.
+    The figures cover only the jobs that ended before the end of the journal. All other jobs run or wait at
+    the end of the journal.
     """
 
     figures: Figures
@@ -83,7 +83,7 @@ class WaitChange:
 
     @property
     def gain_s(self) -> float:
-        """Seconds by which the job starts earlier in the replay than in the recorded past."""
+        """Return the seconds by which the job starts earlier in the replay than in the recorded past."""
         return self.waited_s - self.would_wait_s
 
 

@@ -41,7 +41,8 @@ def joined(*parts: str | int | None) -> Markup:
 
 
 def data(name: str, value: Any) -> Markup:
-    """Return a script element with the value as JSON, escaped so that no text in it can end the element."""
+    """Return a script element with the value as JSON. The JSON is escaped, so that no text in the value can
+    end the element."""
     text = json.dumps(value, separators=(",", ":"))
     inert = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return Markup(f'<script type="application/json" id="{name}">{inert}</script>')

@@ -95,8 +95,8 @@ def _footer() -> Markup:
 def _policy(script: str) -> str:
     """Return the Content-Security-Policy of the page.
 
-    It forbids loading anything, and allows only the report's own script, even if a job name contains a
-    script.
+    The policy forbids the browser to load any resource, and to run any script except the report's own. A
+    script in a job name is thus never run.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (

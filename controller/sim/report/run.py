@@ -36,23 +36,24 @@ class ReportRun:
     source: str = ""
     left_out: Mapping[str, int] = field(default_factory=dict)
     story: Sequence[StoryOutcome] = ()
-    """What each line of the story did, if the run had one."""
+    """The outcome of each line of the story (the commands of a simulated operator); empty without a story."""
     capacity_changes: Sequence[CapacityChange] = ()
-    """When nodes were added or removed. `cluster` has all nodes that there were at any time."""
+    """The times at which nodes were added or removed, and the changed capacity. The field `cluster` has all
+    nodes that existed at any time."""
 
     @cached_property
     def by_gpu(self) -> bool:
-        """Whether the report counts resources in GPUs and not in processors."""
+        """Return whether the report counts resources in GPUs and not in processors."""
         return self.cluster.gpus > 0 and (not self.records or any(record.gpus for record in self.records))
 
     @property
     def unit(self) -> str:
-        """The name of the unit in which the report counts resources: GPU or processor."""
+        """Return the name of the unit in which the report counts resources: GPU or processor."""
         return "GPU" if self.by_gpu else "processor"
 
     @cached_property
     def capacity(self) -> float:
-        """The number of units (GPUs or processors) in the cluster."""
+        """Return the number of units (GPUs or processors) in the cluster."""
         return self.cluster.gpus if self.by_gpu else self.cluster.cpu_milli / self.cluster.core_milli
 
     def size(self, record: SimulatedJob) -> float:
@@ -75,17 +76,17 @@ class ReportRun:
 
     @cached_property
     def started(self) -> list[SimulatedJob]:
-        """The results of the jobs that started at least once."""
+        """Return the results of the jobs that started at least once."""
         return [record for record in self.records if record.start_s is not None]
 
     @cached_property
     def begin_s(self) -> float:
-        """The time of the first submit."""
+        """Return the time of the first submit."""
         return min((record.submit_s for record in self.records), default=0.0)
 
     @cached_property
     def end_s(self) -> float:
-        """The time of the last event of a job."""
+        """Return the time of the last event of a job."""
         moments = (
             moment
             for record in self.records
@@ -96,18 +97,18 @@ class ReportRun:
 
     @cached_property
     def used_s(self) -> float:
-        """The GPU-seconds or processor-seconds that the last attempts of all jobs held."""
+        """Return the GPU-seconds or processor-seconds that the last attempts of all jobs held."""
         return sum(self.held(record) * self.ran_s(record) for record in self.started)
 
     @property
     def utilisation(self) -> float:
-        """The mean fraction of the cluster's GPUs or processors that jobs held, from the first submit to the
-        last end."""
+        """Return the mean fraction of the cluster's GPUs or processors that jobs held, from the first submit
+        to the last end."""
         changes = [
             (each.at_s, each.gpus if self.by_gpu else each.cpu_milli / self.cluster.core_milli)
             for each in self.capacity_changes
         ]
-        # `capacity` also counts nodes that were added later, so subtract them from the capacity at the begin.
+        # Subtract the nodes that were added later, because `capacity` includes them.
         added = sum(amount for _, amount in changes if amount > 0)
         possible = capacity_time(self.capacity - added, changes, self.begin_s, self.end_s)
         return self.used_s / possible if possible else 0.0

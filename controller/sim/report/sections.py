@@ -67,9 +67,10 @@ def _figure(runs: Sequence[ReportRun], run: ReportRun, key: str) -> Markup | str
 
 
 def story_section(runs: Sequence[ReportRun]) -> Markup | None:
-    """Return the section with the lines of the story and what each did; None if no run had a story.
+    """Return the section with the lines of the story (commands of a simulated operator) and their outcomes;
+    None if no run had a story.
 
-    A line that did the same in all runs is listed once.
+    A line with the same outcome in all runs is listed once.
     """
     outcomes: dict[tuple[int, str, str], dict[str, list[str]]] = {}
     for run in runs:
@@ -89,7 +90,7 @@ def story_section(runs: Sequence[ReportRun]) -> Markup | None:
 
 def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, dict[str, Any]]:
     """Return the sections on utilisation and queue length over time, and the values that the script shows at
-    the mouse pointer."""
+    the position of the mouse."""
     unit, capacity = runs[0].unit, max(run.capacity for run in runs)
     bins = BINS if len(runs) == 1 else FEW
     levels, waiting = [busy(run) for run in runs], [queued(run) for run in runs]
@@ -165,8 +166,8 @@ def _by_time(
     levels: Sequence[Steps],
     text: Callable[[ReportRun, float], str],
 ) -> Markup:
-    """Return a table of the averages of `levels` (one for each run) over equal periods of time. It has at
-    most about 32 rows."""
+    """Return a table of the averages of `levels` (one for each run) over equal periods of time. The table has
+    at most about 32 rows."""
     step = next((step for step in TIME_STEPS if span.length_s / step <= 32), TIME_STEPS[-1])
     bins = int(np.ceil(span.length_s / step))
     whole = TimeSpan(span.begin_s, span.begin_s + bins * step)

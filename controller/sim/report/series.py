@@ -14,8 +14,8 @@ from controller.sim.report.run import ReportRun, TimeSpan
 Floats = npt.NDArray[np.float64]
 
 BINS, FEW = 480, 160
-"""Number of bins for a single curve, and for several. Several curves have fewer bins so that they remain
-distinguishable."""
+"""Number of bins (points) of a single curve, and of each of several curves. Several curves have fewer bins,
+so that they can be distinguished."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,8 @@ class Steps:
 
 
 def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
-    """Return the sum of `parts` over time. Each part (begin, end, amount) adds its amount from its begin to
-    its end.
-    """
+    """Return the sum of `parts` over time. Each part is (begin, end, amount), and adds its amount from its
+    begin to its end."""
     table = np.array([*parts], dtype=np.float64).reshape(-1, 3)
     moments = np.concatenate((table[:, 0], table[:, 1]))
     changes = np.concatenate((table[:, 2], -table[:, 2]))

@@ -1,1 +1,1 @@
-"""Simulated stories: what an operator does with the cluster while the jobs of a log run."""
+"""Simulated stories: lists of commands that an operator gives while the jobs of a log run."""

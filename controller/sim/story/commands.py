@@ -28,9 +28,8 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one command of a story: a text that says what it did, and the engine's message for each
-    refusal.
-    """
+    """The result of one command of a story: a text about the effect, and the engine's message for each
+    refusal."""
 
     done: str = ""
     refused: tuple[str, ...] = ()
@@ -120,7 +119,7 @@ class AddNodes:
 
 @dataclass(frozen=True, slots=True)
 class LoseNodes:
-    """Ends the connections to nodes. With `crash`, the processes on the nodes end too."""
+    """Ends the connections to nodes. If `crash` is True, the processes on the nodes end too."""
 
     choice: NodeChoice
     crash: bool
@@ -153,9 +152,7 @@ class ReturnNodes:
 
 @dataclass(frozen=True, slots=True)
 class OnJobs:
-    """Carries out an action, such as cancel, on all jobs that the order selects. Job numbers are those of the
-    log.
-    """
+    """Carries out an action, such as cancel, on all selected jobs. Job numbers are those of the log."""
 
     order: JobsOrder
 
@@ -166,7 +163,8 @@ class OnJobs:
             if not jobs:
                 refused.append(f"{word} selects no job that waits or runs")
             for job in jobs:
-                # A cancel also cancels jobs that depend on the job, so a job of the list may have ended.
+                # Skip a job that has ended: cancelling a job also cancels the jobs that depend on it, which
+                # may be in the list.
                 if not job.state.terminal:
                     told = _refusals(simulation, make(job))
                     refused += told
@@ -193,7 +191,7 @@ def _jobs(simulation: Simulation, word: str) -> list[Job]:
 
 @dataclass(frozen=True, slots=True)
 class RestartController:
-    """Restarts the controller, or replaces it by another version. Both take no time."""
+    """Restarts the controller, or replaces it by another version. Both take no simulated time."""
 
     def carry_out(self, simulation: Simulation) -> Result:
         simulation.restart()

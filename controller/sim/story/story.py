@@ -1,4 +1,4 @@
-"""A story: the commands of an operator with their times, and what each of them did in a simulation."""
+"""A story: the commands of an operator with their times, and the outcome of each command in a simulation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StoryStep:
 
 @dataclass(frozen=True, slots=True)
 class StoryOutcome:
-    """What a line of a story did."""
+    """The outcome of one line of a story."""
 
     line: int
     at_s: float
@@ -35,11 +35,11 @@ class StoryOutcome:
     words: str
     done: str
     refused: tuple[str, ...]
-    """The messages of the engine about what it has refused."""
+    """The engine's message for each refusal."""
 
     @property
     def text(self) -> str:
-        """The outcome as text, such as "gpu01, gpu02, 3 jobs there"."""
+        """Return the outcome as text, such as "gpu01, gpu02, 3 jobs there"."""
         count = len(self.refused)
         more = f" ({count - 1} more)" if count > 1 else ""
         refused = [f"refused: {self.refused[0]}{more}"] if count else []

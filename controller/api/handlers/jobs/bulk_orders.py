@@ -33,7 +33,7 @@ from wire.names import JobState
 from wire.text import printable
 
 MOST = 10_000
-"""The most jobs in one request. It equals the size of the largest array."""
+"""The most jobs in one request. This is also the size of the largest array."""
 
 NEEDS = {
     "cancel": CANCEL,
@@ -74,11 +74,12 @@ async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
 async def _each(
     call: Call, jobs: list[Job], make: MakeInput, refused: list[JobRefused], *, cancels: bool
 ) -> list[Job]:
-    """Pass the input `make(job)` to the engine for each job, and return the jobs whose input it accepted.
+    """Pass the input `make(job)` to the engine for each job, and return the jobs whose input the engine
+    accepted.
 
-    Refusals are added to `refused`. The cancel of a job also cancels the jobs that depend on it. If such a
-    dependent job is itself in `jobs`, the engine then refuses its cancel, because it has ended already. With
-    `cancels`, the dependent job counts as accepted.
+    Add refusals to `refused`. Cancelling a job also cancels the jobs that depend on it. If a dependent job is
+    itself in `jobs`, the engine refuses the second cancel because the job has already ended. With `cancels`,
+    the dependent job counts as accepted.
     """
     lived = {job.id for job in jobs if not job.state.terminal}
     replies = await asyncio.gather(*(call.daemon.ask(make(job)) for job in jobs))

@@ -19,9 +19,8 @@ LIMIT = "time_limit_s"
 
 @dataclass(frozen=True, slots=True)
 class CheckedChanges:
-    """The new values of fields in a job's spec. `delays_nobody` is True if they include a longer time limit,
-    and a forecast shows that this limit delays no promised start of another job.
-    """
+    """The new values of fields in a job's spec. `delays_nobody` is True if the values include a longer time
+    limit and a forecast shows that the longer limit delays no promised start of another job."""
 
     changes: Mapping[str, Any]
     delays_nobody: bool = False
@@ -31,9 +30,8 @@ async def check_extension(
     call: Call, job: Job, changes: Mapping[str, Any], extend_s: float
 ) -> CheckedChanges | Refusal:
     """Return the changes of a job, with the extension `extend_s` (seconds) converted to a time limit. If
-    owners may extend their jobs, return a refusal to an owner whose longer limit would delay the promised
-    start of another job.
-    """
+    users may extend their own jobs, but the longer limit would delay the promised start of another job,
+    return a refusal."""
     if extend_s and job.limit == NEVER:
         return Refusal("conflict", f"job {job.label} has no time limit to extend", LIMIT)
     changes = with_extension(job, changes, extend_s)

@@ -1,4 +1,5 @@
-"""Routes of explain, what-if and plan. A process with a copy of the engine (the replica) answers them."""
+"""Routes of explain, what-if and plan. The replica (a process with a copy of the engine) computes the
+answers."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from wire.names import JobState
 T = TypeVar("T")
 
 PLAN_S = 30.0
-"""Seconds for which a plan is used again while the journal has no new entry."""
+"""Seconds for which a computed plan answers further requests, if the journal gets no new entry."""
 
 _plans: WeakKeyDictionary[Daemon, Plan] = WeakKeyDictionary()
 
@@ -47,7 +48,7 @@ async def explain(call: Call) -> Explanation:
             answer, busy = None, error.refusal.message
         if answer is not None:
             return answer
-    # The forecast was not ready in time. Answer with the reason alone, which takes little time to find.
+    # The forecast was not ready in time. Answer with the reason alone, because it is found quickly.
     reason = await why(call, job)
     job = await call.job()
     complete, predicted_s = job.state is not JobState.QUEUED, engine.predicted(job)
@@ -57,7 +58,7 @@ async def explain(call: Call) -> Explanation:
 
 
 async def what_if(call: Call, request: WhatIf) -> WhatIfAnswer:
-    """Show which jobs would start later or sooner after a change of the cluster. Nothing is changed."""
+    """Show which jobs would start earlier and which later after a change of the cluster. Change nothing."""
     if request.config is not None:
         await call.permit(operator("ask about another configuration"))
     await call.daemon.settled()
@@ -103,7 +104,7 @@ async def plan(call: Call) -> Plan:
 
 async def _ask(call: Call, work: Callable[..., Iterator[T]], *arguments: Any) -> T | None:
     """Run the function `work`, which computes an explain or what-if answer, in the replica process, and
-    return the answer. None if no answer was ready in time. The function is stopped if the client
+    return the answer. Return None if the answer was not ready in time. Stop the function if the client
     disconnects."""
     daemon = call.daemon
     asking = asyncio.ensure_future(

@@ -16,7 +16,8 @@ from wire.job.selection import ArrayElements, InvalidSelection, JobLabel, parse_
 MOST_ROWS = 100_000
 """The most rows of one answer."""
 AT_ONCE = 2_000
-"""After this many rows, other requests and the engine get their turn."""
+"""The number of rows that are built at a time. The event loop then serves other requests before the next
+rows."""
 MOST_WORDS = 10_000
 
 

@@ -68,8 +68,8 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
 
 
 async def _deadline_notes(call: Call, user: str, job: int) -> tuple[str, ...]:
-    """Return a sentence that says whether the job will meet its deadline, and if not, which change would
-    help.
+    """Return notes on whether the job will meet its deadline. If the job will miss it, the notes name a
+    change that would help.
 
     The result is empty if the forecast takes too long.
     """
@@ -96,8 +96,8 @@ async def preview(call: Call, request: SubmitRequest) -> JobSpec:
 async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
     """Return from the store the ids of the jobs that an earlier submit with this idempotency key made.
 
-    The result is empty if there was no such submit, or if its jobs are still in memory: then the engine finds
-    the repeated key itself.
+    The result is empty if there was no earlier submit with this key. It is also empty if the jobs of that
+    submit are still in memory, because the engine then finds the repeated key itself.
     """
     state, store = call.daemon.state, call.daemon.store
     if not key or not state.forgot or (user, key) in state.keys:
@@ -148,7 +148,7 @@ async def show(call: Call) -> JobDetail:
     """Show one job: its request, its state, and why the job waits."""
     may_read = await call.may(READ_SPEC, await call.job())
     reason = await why(call, await call.job())
-    # Read the job again, because it may have changed while its pending reason was computed.
+    # Read the job again, because it may have changed while the reason for its waiting was computed.
     job = await call.job()
     engine = call.daemon.engine
     spec = job.spec if may_read else public_spec(job.spec)
@@ -234,9 +234,9 @@ def _steps(call: Call, job: Job) -> Iterator[Step]:
 
 
 async def record_step(call: Call, request: StepRequest) -> StepRecorded:
-    """Record a step of a running job for an srun that runs on a host without an agent.
+    """Record a step (one srun command) of a running job, for an srun on a host without an agent.
 
-    The agent of the job's first node records the step. No journal entry is written before the end of the
+    The agent of the job's first node records the step. The journal gets the step only at the end of the
     attempt.
     """
     job = await call.job()
@@ -249,9 +249,9 @@ async def record_step(call: Call, request: StepRequest) -> StepRecorded:
 
 
 async def checkpoint(call: Call) -> JobView:
-    """Let a running job save a checkpoint, and let the job go on.
+    """Order a running job to save a checkpoint. The job continues to run.
 
-    No journal entry is written before the agent has found the checkpoint.
+    A journal entry is written only when the agent has found the checkpoint.
     """
     job = await call.job()
     if not job.spec.saves:

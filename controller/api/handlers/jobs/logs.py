@@ -22,7 +22,7 @@ _PAGE = 1_000
 """Number of journal entries that are read at a time."""
 
 FIRST_PIECE_S = 1.0
-"""Seconds to wait for the first output. After this time the HTTP header is sent, and an error can no longer
+"""Seconds to wait for the first output. After this time the HTTP header is sent, so an error can no longer
 change the HTTP status."""
 
 
@@ -68,9 +68,8 @@ def node_of(job: Job, wanted: str) -> str:
 
 
 async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
-    """Return the nodes on which an attempt ran. Only the nodes of the job's current attempt are in memory, so
-    read those of an earlier attempt from the journal.
-    """
+    """Return the nodes on which an attempt ran. The memory has only the nodes of the current attempt, so read
+    the nodes of an earlier attempt from the journal."""
     if attempt == job.attempt and job.members:
         return list(job.members)
     after, more = 0, attempt > 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def submit(call: Call, request: SbatchRequest) -> Submitted:
-    """Queue a batch script with #SBATCH lines. The notes of the answer name options without effect."""
+    """Queue a batch script with #SBATCH lines. The answer names the options that have no effect."""
     # Translate in a thread, because a large script would delay other requests.
     made = await asyncio.to_thread(_translated, request)
     spec = made.spec
@@ -33,9 +33,8 @@ async def submit(call: Call, request: SbatchRequest) -> Submitted:
 
 
 def _translated(request: SbatchRequest) -> BatchJob:
-    """Return the job of the request. The code is that of the command sbatch, so that both give the same job.
-    It is imported only here, because most controllers never get such a request.
-    """
+    """Return the job that the batch script describes. The command sbatch uses the same code, so both make the
+    same job. The code is imported only here, because most controllers never get a batch script."""
     from cli.slurm.batch_job import BatchRequest, batch_job
     from cli.slurm.programs import SlurmError
 

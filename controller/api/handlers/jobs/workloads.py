@@ -89,7 +89,7 @@ async def cancel(call: Call) -> WorkloadAnswer:
 
 
 async def retry(call: Call, request: WorkloadRetry) -> WorkloadAnswer:
-    """Queue new jobs in place of failed jobs, and of jobs that were cancelled for such a failure."""
+    """Queue new jobs in place of failed jobs, and of dependent jobs that were cancelled after a failure."""
     workload = await _permitted(call, RETRY)
     return await _ordered(
         call, inputs.RetryWorkload(workload.id, call.caller.user, request.cancelled, call.asker)
@@ -110,7 +110,7 @@ async def _submit_of(call: Call, request: WorkloadRequest) -> inputs.SubmitWorkl
 
 
 async def _ordered(call: Call, given: Input) -> WorkloadAnswer:
-    """Pass a command to the engine, and return the workload after the command."""
+    """Pass a command to the engine, and return the state of the workload after the command."""
     reply = await call.daemon.ask(given)
     if isinstance(reply, Refusal):
         raise Rejected(_in_spec(reply) if isinstance(given, inputs.SubmitWorkload) else reply)

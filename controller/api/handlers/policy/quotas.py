@@ -72,12 +72,12 @@ async def show(call: Call) -> QuotaView:
 
 
 async def edit(call: Call, request: QuotaChange) -> QuotaView:
-    """Change limits of a user, project or queue, like the route that ends in `/set`."""
+    """Change limits of a user, project or queue, as the route that ends in `/set` does."""
     return await change(call, request)
 
 
 async def sync(call: Call) -> QuotaSync:
-    """Read the quotas from their source again, and apply the changed ones.
+    """Read the quotas from their source again, and apply the changed quotas.
 
     The source is the quota provider. The built-in provider `local` reads the table [quota] of scheduler.toml.
     If other tables of the file have changed too, nothing is applied.

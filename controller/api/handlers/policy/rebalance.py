@@ -15,7 +15,7 @@ MOST = 100
 
 
 async def show(call: Call) -> RebalanceView:
-    """Show the proposed moves of running jobs with cost and benefit, and the latest moves."""
+    """Show the proposed moves of running jobs with their costs and benefits, and the latest moves."""
     await call.daemon.settled()
     engine = call.daemon.engine
     found = engine.rebalancer.proposals(call.daemon.now())
@@ -29,7 +29,7 @@ async def show(call: Call) -> RebalanceView:
 
 
 async def run(call: Call, request: RebalanceRequest) -> Rebalanced:
-    """Carry out one proposal to move jobs, or all that are still valid. Returns the jobs that move."""
+    """Carry out one proposal to move jobs, or all valid proposals. Return the jobs that move."""
     moved = await call.ask(inputs.Rebalance(call.caller.user, request.proposal))
     jobs = call.daemon.state.jobs
     return Rebalanced(tuple(moved_view(jobs[job], jobs[job].moves[-1]) for job in moved))

@@ -24,14 +24,14 @@ async def show(call: Call) -> ReservationView:
 
 
 async def reserve(call: Call, request: ReserveRequest) -> ReservationView:
-    """Reserve nodes for a time. Returns the reservation with its nodes."""
+    """Reserve nodes for a time. Return the reservation with its nodes."""
     await call.ask(inputs.Reserve(request.reservation, call.caller.user, request.anyway))
     state = call.daemon.state
     return _view(state, state.reservations.by_name[request.reservation.name])
 
 
 async def cancel(call: Call) -> ReservationView:
-    """Cancel a reservation. Returns the reservation that was cancelled."""
+    """Cancel a reservation. Return the cancelled reservation."""
     found = await _named(call)
     view = _view(call.daemon.state, found)
     await call.ask(inputs.CancelReservation(found.spec.name, call.caller.user))
@@ -39,7 +39,7 @@ async def cancel(call: Call) -> ReservationView:
 
 
 async def delete(call: Call) -> ReservationView:
-    """Cancel a reservation, like the route that ends in `/cancel`. Returns the cancelled reservation."""
+    """Cancel a reservation, like the route that ends in `/cancel`. Return the cancelled reservation."""
     return await cancel(call)
 
 

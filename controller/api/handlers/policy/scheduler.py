@@ -21,7 +21,8 @@ from wire.api.scheduler import (
 from wire.names import JobState
 
 LONGEST_S = 30.0
-"""Seconds. A pass on request is reported as not finished after this time."""
+"""Seconds to wait for a scheduling pass that a request asked for. After this time the answer says that the
+pass has not finished."""
 
 
 async def show(call: Call) -> SchedulerView:
@@ -50,7 +51,7 @@ async def show(call: Call) -> SchedulerView:
 
 
 async def trigger(call: Call) -> Triggered:
-    """Run a scheduling pass at once. Returns how many jobs the pass placed, and how many still wait."""
+    """Run a scheduling pass at once. Return how many jobs the pass placed, and how many still wait."""
     try:
         async with asyncio.timeout(LONGEST_S):
             scheduled = await call.daemon.run_pass()

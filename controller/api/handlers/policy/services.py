@@ -26,13 +26,13 @@ async def show(call: Call) -> ServiceView:
 
 
 async def restart(call: Call) -> ServiceView:
-    """Restart the replicas of a service one after the other. Returns the service before the restart."""
+    """Restart the replicas of a service one after the other. Return the service as before the restart."""
     await call.ask(inputs.RestartService(call.path["service"], call.caller.user))
     return _named(call)
 
 
 async def scale(call: Call, request: ScaleRequest) -> ServiceView:
-    """Set the number of replicas of a service. The number applies until scheduler.toml sets another one."""
+    """Set the number of replicas of a service, until scheduler.toml sets another number."""
     await call.ask(inputs.ScaleService(call.path["service"], request.replicas, call.caller.user))
     return _named(call)
 
@@ -79,7 +79,8 @@ def _view(engine: Engine, service: Service, now: float) -> ServiceView:
 
 
 def _problem_of(refusal: inputs.Refusal) -> str:
-    """Return the message of the refusal, after the name of the field unless the message has this name."""
+    """Return the message of the refusal. Put the name of the field in front unless the message contains
+    it."""
     if not refusal.where or refusal.where in refusal.message:
         return refusal.message
     return f"{refusal.where}: {refusal.message}"

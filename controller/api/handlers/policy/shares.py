@@ -23,7 +23,7 @@ async def listing(call: Call) -> ShareList:
 
 
 async def weigh(call: Call, request: ShareWeight) -> ShareList:
-    """Set the weight or limits of an organisation, project or user."""
+    """Set the fair share weight or the limits of an organisation, project or user."""
     if share_problem(request.share, request.weight, request.soft, request.hard) is None:
         await need_share(call, request.share)
     await call.ask(

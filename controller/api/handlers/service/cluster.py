@@ -19,7 +19,7 @@ _counted: WeakKeyDictionary[Daemon, tuple[int, Mapping[str, int]]] = WeakKeyDict
 
 
 async def show(call: Call) -> ClusterView:
-    """Show the numbers of jobs, nodes and GPUs by state. GPUs of nodes without a connection are included."""
+    """Show the numbers of jobs, nodes and GPUs by state. GPUs of disconnected nodes are included."""
     daemon = call.daemon
     await daemon.settled()
     nodes = daemon.state.nodes
@@ -61,7 +61,8 @@ def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
 async def health(call: Call) -> Health:
     """Show whether the controller can write its store, and the name and role of the caller."""
     daemon, caller = call.daemon, call.caller
-    # Ignore the exception, because the answer says that the store cannot be written, and why.
+    # Ignore the exception, because the answer of this route contains the reason why the store cannot be
+    # written.
     with suppress(StoreUnavailable):
         await daemon.settled()
     uptime_s = daemon.now() - daemon.started_at

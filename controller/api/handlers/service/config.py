@@ -16,7 +16,7 @@ SEND = admin("send a configuration, because it may name a prolog, which runs as 
 
 
 async def show(call: Call) -> ConfigView:
-    """Show the hash of the configuration in effect, its time and its author."""
+    """Show the hash of the current configuration, and the time and the user of its last change."""
     await call.daemon.settled()
     reload, applied = call.reload, call.daemon.state.config
     named, known = digest(call.daemon.config), reload.previous is not None
@@ -89,9 +89,8 @@ def _answer(
 
 
 def _with_callers_file_name(problem: str, call: Call, request: ConfigRequest) -> str:
-    """Return the error message `problem`. If the caller sent the text of a configuration file, the message
-    names the caller's file and not the controller's file.
-    """
+    """Return the error message `problem`. If the caller sent the text of a file, replace the name of the
+    controller's file in the message by the name of the caller's file."""
     own = str(call.reload.file or "scheduler.toml")
     if request.text is None or not problem.startswith(own):
         return problem

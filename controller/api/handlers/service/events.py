@@ -25,7 +25,8 @@ async def listing(call: Call) -> EventList:
 
 
 async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[EventView, ...]:
-    """Return journal entries with their sentences. The sentences name jobs by label (12_3) and not by id."""
+    """Return the API's views of journal entries. Each has a sentence that names jobs by label (such as 12_3)
+    and not by id."""
     bodies = [json.loads(entry.body) for entry in entries]
     for facts in bodies:
         name_gpu(daemon.state, facts)

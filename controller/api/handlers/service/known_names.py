@@ -124,7 +124,7 @@ def _projects(call: Call) -> set[str]:
 
 
 def _seen(state: State, config: Config) -> Iterable[tuple[str, str]]:
-    """Return the (project, user) pairs of all jobs so far. The share tree contains them even after the jobs
+    """Return the (project, user) pairs of all jobs so far. The share tree keeps the pairs even after the jobs
     are deleted."""
     organisations = config.organisations
     for path in state.shares.accounts:

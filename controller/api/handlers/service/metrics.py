@@ -19,8 +19,8 @@ from controller.api.server.request import Call
 async def show(call: Call) -> web.Response:
     """Show metrics of jobs, nodes, GPUs, scheduling passes, commits and requests, and the metrics of plugins.
 
-    With gpus=1, the answer also contains the measurements of each GPU. On large clusters they are most of the
-    answer.
+    With gpus=1, the answer also contains the measurements of each GPU. On large clusters these measurements
+    make up most of the answer.
     """
     await call.daemon.settled()
     daemon = call.daemon

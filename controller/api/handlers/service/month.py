@@ -1,4 +1,4 @@
-"""Routes of the monthly report and of the report on targets for waits."""
+"""Routes of the monthly report, and of the report on the targets for waiting times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOUR_MS = 3_600_000
 
 
 async def show(call: Call) -> MonthReport:
-    """Show GPU-hours by model, money, waits and waste of one month by project, user or queue."""
+    """Show GPU-hours by model, costs, waits, idle and lost GPU-hours of a month by project, user or queue."""
     daemon = call.daemon
     month, since, until = _month(call.query["month"], daemon.config.scheduler.time_zone, daemon.now())
     by = call.query["by"][0] if call.query["by"] else BY[0]
@@ -62,9 +62,8 @@ async def show(call: Call) -> MonthReport:
 
 
 def _month(text: str, zone: str, now: float) -> tuple[str, float, float]:
-    """Return the name of a month such as 2026-11, and its begin and end in the time zone `zone`. Without a
-    text, return the present month.
-    """
+    """Return the name of a month, such as 2026-11, and its begin and end in the time zone `zone`. If `text`
+    is empty, return the present month."""
     at = ZoneInfo(zone)
     name = text or f"{datetime.fromtimestamp(now, UTC).astimezone(at):%Y-%m}"
     try:
@@ -108,9 +107,8 @@ def _row(state: State, name: str, jobs: int, times: Iterable[BilledTime], waits:
 
 
 def _model(state: State, node: str) -> tuple[str, float]:
-    """Return the names of the GPU models of a node, and the price of a GPU-hour there: the mean of the prices
-    of its GPUs.
-    """
+    """Return the names of the GPU models of a node, and the price of a GPU-hour on the node (the mean of the
+    prices of its GPUs)."""
     rules: BudgetRules = state.budgets.rules
     known = state.nodes.by_name.get(node)
     models = [gpu.model for gpu in known.facts.gpus] if known is not None else []
@@ -148,7 +146,7 @@ def _with_off_queue(rows: list[MonthRow], hours: Mapping[str, float]) -> list[Mo
 
 
 async def sla(call: Call) -> SlaReport:
-    """Show for each queue with a target which part of its jobs started in time."""
+    """Show which fraction of the jobs of each queue started within the waiting time that is its target."""
     since, now = await accounted_window(call)
     state = call.daemon.state
     begin, total = call.daemon.accounting.periods.since(since, now)

@@ -30,7 +30,7 @@ SHOWN = 1_000
 
 
 async def show(call: Call) -> NotifyView:
-    """List the sinks, with their numbers of messages, and the rules."""
+    """List the sinks (mail servers, webhooks, chats) with their numbers of messages, and the rules."""
     notify, notifier = call.daemon.config.notify, call.daemon.notifier
     delivery = notifier.delivery
     sinks = []
@@ -58,14 +58,14 @@ async def show(call: Call) -> NotifyView:
 
 
 async def settings(call: Call) -> NotifySettingsView:
-    """Show which notices the caller gets, and where."""
+    """Show which notices the caller gets, and at which addresses."""
     notifier, user = call.daemon.notifier, call.caller.user
     found = notifier.settings.get(user, NotifySettings())
     return NotifySettingsView(user, found, tuple(sink for sink, _ in notifier.rules.personal_sinks(found)))
 
 
 async def change_settings(call: Call, request: NotifySettings) -> NotifySettingsView:
-    """Set which notices the caller gets, and where. Settings without notices and places are deleted."""
+    """Set which notices the caller gets, and at which addresses. Empty settings are deleted."""
     problem = settings_problem(request)
     if problem is not None:
         field, message = problem
@@ -91,7 +91,7 @@ async def change_settings(call: Call, request: NotifySettings) -> NotifySettings
 
 
 async def outbox(call: Call) -> OutboxView:
-    """List the messages that wait or were given up: all for operators, their own for other callers."""
+    """List messages that wait or were given up. Callers without the operator role see only their own."""
     found = call.daemon.notifier.outbox
     messages = [
         each
@@ -105,7 +105,7 @@ async def outbox(call: Call) -> OutboxView:
 
 
 async def retry(call: Call, request: RetryRequest) -> RetryAnswer:
-    """Try messages of the outbox again now."""
+    """Try again now to deliver messages that wait after a failure or were given up."""
     found = call.daemon.notifier.outbox
     ids = (*found.dead, *found.waiting) if request.all else request.ids
     missing = [each for each in ids if each not in found.dead and each not in found.waiting]

@@ -1,4 +1,4 @@
-"""Route of the pulse: samples of the cluster's figures over the last minutes or the last day."""
+"""Route of the pulse: figures of the cluster, sampled over the last minutes or the last day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes of reports: errors of run time and start time estimates, fairness, idle GPU-hours, budgets."""
+"""Routes of reports: errors of estimated run times and start times, fairness, idle GPU-hours, budgets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USUAL_S = 7 * 86_400
 
 
 async def estimates(call: Call) -> EstimateReport:
-    """Show the errors of run time estimates by user, and of start time estimates by kind."""
+    """Show the errors of estimated run times by user, and of estimated start times by kind of estimate."""
     await call.daemon.settled()
     engine = call.daemon.engine
     scores = engine.state.estimates.scores
@@ -99,7 +99,7 @@ def budget_views(state: State, now: float) -> Iterator[BudgetView]:
 
 
 async def accounted_window(call: Call) -> tuple[float, float]:
-    """Update the accounting to the present. Return the begin and the end (now) of the report in Unix time."""
+    """Bring the accounting up to date. Return the begin and the end (now) of the report in Unix time."""
     await call.daemon.settled()
     daemon = call.daemon
     now = daemon.now()

@@ -16,7 +16,7 @@ COMPACT = admin("delete old jobs and entries")
 
 
 async def verify(call: Call) -> web.StreamResponse:
-    """Verify all journal entries and tables of the store. Answers with a JSON line for each step."""
+    """Verify all journal entries and tables of the store. The answer has a JSON line for each step."""
     async with call.daemon.verify_turns.turn(call.caller.user):
         process = await asyncio.create_subprocess_exec(
             *STORE_CHECK.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

@@ -90,7 +90,7 @@ def _round(seconds: float) -> str:
 
 
 def level_ticks(most: float, count: int = 4) -> list[float]:
-    """Return ticks at round numbers from 0 to at least `most`, about `count` of them."""
+    """Return about `count` ticks at round numbers from 0 to at least `most`."""
     step = _nice(most / count) if most > 0 else 1.0
     return [step * place for place in range(math.ceil(most / step - 1e-9) + 1)]
 
@@ -150,7 +150,6 @@ def ruled_y(ticks: Sequence[Tick], y: Scale, left: float, right: float) -> Marku
 
 
 def _anchor(place: float, x: Scale) -> str:
-    """Return the SVG attribute text-anchor for the label below a tick. It keeps labels at the right edge
-    inside the chart.
-    """
+    """Return the SVG attribute text-anchor for the label below a tick, so that labels at the right edge stay
+    inside the chart."""
     return "end" if place > x.end - 18 else "middle"

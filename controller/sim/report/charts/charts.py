@@ -32,9 +32,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve of a chart. `place` is the index of the curve's run in the report. Each index has a colour
-    and a pattern of dashes.
-    """
+    """One curve of a chart. `place` is the index of the curve's simulation run in the report, which decides
+    the colour and the pattern of dashes."""
 
     label: str
     values: Floats

@@ -14,7 +14,8 @@ from wire.agent.reports import NodeFacts
 from wire.names import WHOLE_GPU
 
 TALLEST = 64
-"""Largest height of a track, in lines. A node without GPUs has one line per core up to this height."""
+"""Largest height of a track (a row of the chart), in lines of text. A node without GPUs has one line per core
+up to this height."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Track:
     name: str
     height: int
     units: int
-    """Capacity of the track in thousandths of a GPU, or of a core."""
+    """Capacity of the track (a row of the chart) in thousandths of a GPU, or of a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Bar:
 
     @property
     def whole(self) -> bool:
-        """Whether the job holds its tracks completely."""
+        """Return whether the job holds its tracks (rows of the chart) completely."""
         return self.low == 0.0 and self.high == 1.0
 
 
@@ -87,9 +88,8 @@ def bars_of(run: ReportRun) -> list[Bar]:
 
 
 def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
-    """Return (track id, thousandths) for each track (row) that the job uses on one node. The thousandths are
-    those of a GPU or of a core that the job holds there.
-    """
+    """Return the id of each track (row) that the job uses on one node, and the thousandths of a GPU or core
+    that the job holds on the track."""
     if run.by_gpu:
         return [(hold.uuid, hold.milli) for hold in part.gpus]
     return [(part.node, part.cpu_milli)]
@@ -122,8 +122,8 @@ class _Strip:
         self.free = [(0, self.units)]
 
     def take(self, job: int, units: int, begin_s: float, run_s: float) -> list[tuple[int, int]]:
-        """Assign the lowest free units of the track to a job until its end. Returns one or more ranges (low,
-        high); `high` is not included."""
+        """Assign the lowest free units of the track to a job until its end. Return one or more ranges (low,
+        high), where `high` is not included."""
         while self.held and self.held[0][0] <= begin_s:
             self.free = _merged(self.free + heappop(self.held)[2])
         pieces: list[tuple[int, int]] = []

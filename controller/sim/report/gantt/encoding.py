@@ -14,7 +14,7 @@ from controller.sim.report.run import ReportRun, TimeSpan
 from wire.text import printable
 
 MOST = 120_000
-"""The most bars in one report. They take about 4 MB."""
+"""The most bars in one report. So many bars take about 4 MB."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Gantt:
     bars: int
     left_out: int
     left_out_part: float
-    """The bars left out, as a fraction of the total time of all bars."""
+    """The total time of the bars that were left out, as a fraction of the total time of all bars."""
 
 
 def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
@@ -113,9 +113,9 @@ def _columns(
 
 
 def _ranked(run: ReportRun, of: str) -> _Names:
-    """Return the names of all users or projects, those with the most use first.
+    """Return the names of all users or projects, ordered by use, the largest use first.
 
-    The script of the report has different colours only for the first of them.
+    The script of the report has different colours only for the first names.
     """
     used: dict[str, float] = defaultdict(float)
     for record in run.started:
