@@ -1,5 +1,5 @@
-"""Starts the agent of one node (`python -m agent`). It exchanges messages with the controller over stdin and
-stdout.
+"""Starts the agent of one node (`python -m agent`). The agent exchanges messages with the controller over
+stdin and stdout.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def main() -> int:
 
 
 def _read_options() -> list[str]:
-    """Read the agent's options from stdin, as one line of JSON. The options are not on the command line,
-    because a login shell could change them.
+    """Read the agent's options from stdin, as one line of JSON. They are not given on the command line,
+    because a login shell could change their text.
     """
     line = b""
     while not line.endswith(b"\n"):

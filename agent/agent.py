@@ -70,13 +70,13 @@ from wire.agent.reports import AttemptStatus, GpuReport, Hello, Pong, Report, Sh
 from wire.agent.steps import StepCall, StepNumber
 
 AUDIT_INTERVAL_S = 60.0 if HAS_PIDFD else 1.0
-"""Seconds between two checks that all supervisors still run. Without pidfd, only this check detects that a
-supervisor has ended.
+"""Seconds between two checks that all supervisors still run. On kernels without pidfd (a descriptor that
+shows the exit of a process), only this check detects that a supervisor has ended.
 """
 RETRY_S = 5.0
 FORK_SERVER_PAUSE_S = 0.1
 FORK_SERVER_EARLY_S = 1.0
-"""If a fork server ends within this many seconds after its start, it counts as failed."""
+"""A fork server that ends within this many seconds after its start counts as failed."""
 FORK_SERVER_MAX_FAILURES = 20
 _FIFO_READ_BYTES = 1 << 16
 
@@ -88,15 +88,16 @@ class Agent:
     carries the actions out.
 
     Start
-    1. `adopt`: read the attempts that earlier agents left in the spool. If the spool has no record of an
-       attempt but its processes run, write a record with the fact that the supervisor was lost.
+    1. `adopt`: read the attempts that earlier agents left in the spool. If processes of an attempt run
+       without a record in the spool, write a record that says that the supervisor was lost.
     2. `serve`: send the hello, the first message to the controller. The hello contains every attempt whose
        end the controller has not stored yet.
     3. Watch the supervisors that still run. Launch a supervisor for each attempt that has none.
 
     The loop (`_run_once`)
     1. Send parts of the logs that clients read, as long as the controller reads them fast enough.
-    2. Watch the supervisors that were forked in the last iteration, unless their attempts have ended.
+    2. Watch the supervisors that were forked in the last iteration. Leave out supervisors whose attempts have
+       already ended.
     3. Write queued messages to the fork server and to the controller.
     4. Exit if this host cannot run jobs and all reports have been written.
     5. Wait for the next event and handle it:
@@ -140,8 +141,8 @@ class Agent:
         self.running_log_bytes = policy.log_running_mib << 20
         self.usage = UsageReporter(spool, self.attempts, cgroups, runtime, self._send_gpu_frame)
         self.clean: set[AttemptKey] = set()
-        """Attempts whose GPUs were found clean (no processes, no used memory). Their GPUs are not checked
-        again.
+        """Attempts whose GPUs were found clean (no processes, no used memory). The GPUs of these attempts are
+        not checked again.
         """
         self.cpus = CpuAllocator(host, policy.bind, offered_cpus, self.attempts.has_ended)
         scratch = scratch or ScratchArea("", "none")
@@ -177,7 +178,7 @@ class Agent:
         )
         self.retry_logs_planned = False
         self.unfit_reason = ""
-        """Why this host cannot run jobs; empty if it can."""
+        """The reason why this host cannot run jobs; empty if it can run jobs."""
         self.fork_server = ForkServerClient(spool.fifo, spool.root / "nursery.log")
         self.fork_server_started = time.monotonic()
         self.fork_server_failures = 0
@@ -320,8 +321,8 @@ class Agent:
         raise AgentExit
 
     def _signal_job(self, frame: Signal) -> None:
-        """Send a signal to processes of a job. The order is not stored: if the agent is restarted before it
-        has sent the signal, the user can repeat the command.
+        """Send a signal to processes of a job. The order is not stored in the spool: if the agent is
+        restarted before the signal is sent, the user can repeat the command.
         """
         key = (frame.job, frame.attempt)
         supervisor = self.spool.supervisor_pid(key)
@@ -342,12 +343,14 @@ class Agent:
         process_tree.send_signal(receivers(supervisor, processes, number, frame.to), number)
 
     def _rank_of(self, key: AttemptKey) -> Optional[int]:
-        """Return the index of this node among the nodes of an attempt; None if it does not run here."""
+        """Return the index of this node among the nodes of an attempt; None if the attempt does not run on
+        this node.
+        """
         order = self.attempts.running_order(key)
         return None if order is None else order.rank
 
     def _processes_of(self, key: AttemptKey) -> list[int]:
-        """Return the processes of an attempt, with those of its exec commands."""
+        """Return the processes of an attempt, including the processes of its `corral exec` commands."""
         supervisor = self.spool.supervisor_pid(key)
         found = self.exec_sessions.processes(key)
         if supervisor is not None:
@@ -360,7 +363,9 @@ class Agent:
             process_tree.send_signal(tasks_of_step(self._processes_of(key), step), signal.SIGKILL)
 
     def _extend_limit(self, frame: TimeLimit) -> None:
-        """Write the longer time limit for the supervisor, which reads it when the old limit is reached."""
+        """Write a longer time limit to the spool. The supervisor reads this limit when the old one is
+        reached.
+        """
         key = (frame.job, frame.attempt)
         if self.attempts.running_order(key) is not None:
             self.spool.write_limit(key, frame.time_limit_s)
@@ -389,8 +394,8 @@ class Agent:
     # --- hints (messages of supervisors on the FIFO), supervisors, and the fork server ---
 
     def _read_hints(self) -> None:
-        """Read the FIFO on which supervisors report what happened to attempts. Skip damaged lines. No fact is
-        lost, because the record of each attempt in the spool has the same lines.
+        """Read the FIFO on which supervisors report the starts, checkpoints and ends of attempts. Skip
+        damaged lines: the record of each attempt in the spool has the same lines, so no fact is lost.
         """
         data = self.partial_hint + os.read(self.spool.hints, _FIFO_READ_BYTES)
         *lines, self.partial_hint = data.split(b"\n")
@@ -404,8 +409,8 @@ class Agent:
                 continue
 
     def _watch_later(self, watch: actions.WatchSupervisor) -> None:
-        # Begin to watch the supervisor in the next iteration of the event loop. A very short attempt has
-        # ended by then, so its supervisor is never watched.
+        # Begin to watch the supervisor in the next iteration of the event loop, and only if its attempt still
+        # runs. This saves the watch for attempts that end at once.
         self.to_watch[watch.key] = watch.pid
 
     def _watch_supervisors(self) -> None:
@@ -433,8 +438,8 @@ class Agent:
             os.close(watched.descriptor)
 
     def _read_after_end(self, key: AttemptKey) -> None:
-        """Read the record of an attempt whose supervisor has exited, and report its end. If the record has no
-        end, because the supervisor was killed, launch another supervisor.
+        """Read the record of an attempt whose supervisor has exited, and report the end of the attempt. If
+        the record has no end, because the supervisor was killed, launch another supervisor.
         """
         if self.attempts.has_ended(key) is not False:
             return
@@ -449,8 +454,9 @@ class Agent:
         self._perform(self.attempts.supervisor_gone(key, found, supervisor))
 
     def _intact(self, key: AttemptKey, found: SpooledAttempt) -> SpooledAttempt:
-        """Return `found`, the content of an attempt's record, if the record is intact. If the record is
-        damaged, replace it by a record that says that the supervisor was lost, and return the new record.
+        """Return `found`, the content of an attempt's record, if the record is intact. A damaged record is
+        replaced by a new one that says that the supervisor was lost; the content of the new record is
+        returned.
         """
         if not found.damage:
             return found
@@ -462,8 +468,8 @@ class Agent:
         return self.spool.quarantine(key, found.damage)
 
     def _audit_supervisors(self) -> None:
-        """Find supervisors whose exit the agent has not noticed, and read the records of their attempts."""
-        # Suppress an error, because too many files may be open. The next audit tries again.
+        """Read the records of attempts whose supervisors have exited without the agent noticing the exit."""
+        # Ignore an error, because too many files may be open. The next audit tries again.
         with suppress(OSError):
             for key, pid in self.attempts.supervisors():
                 if self.spool.supervisor_pid(key) != pid:
@@ -483,7 +489,7 @@ class Agent:
         self.loop.on_readable(self.fork_server.fileno(), None)
         self.loop.on_writable(self.fork_server.fileno(), None)
         self.fork_server.reap()
-        # Without this pause, restarts of a failing fork server would use a whole core.
+        # Pause before the restart, because otherwise a fork server that fails at once would use a whole core.
         time.sleep(FORK_SERVER_PAUSE_S)
         try:
             self.fork_server = ForkServerClient(self.spool.fifo, log)
@@ -544,8 +550,8 @@ class Agent:
             word = NODE_UNFIT if isinstance(error, HostUnfit) else "launch_failed"
             if self._end_unclaimed(key, f"{word}: {error}"):
                 return
-            # A supervisor has already begun to run this attempt, and may have left processes. Launch a
-            # supervisor that ends these processes.
+            # An earlier supervisor has already begun to run this attempt, and may have left processes. Launch
+            # another supervisor, which ends these processes.
             spec = self.launches.build(key, directory, None)
         self.fork_server.send(spec)
 
@@ -565,7 +571,7 @@ class Agent:
 
     def _end_unclaimed(self, key: AttemptKey, why: str) -> bool:
         """Record and report the end of an attempt that no supervisor has begun to run. If a supervisor has
-        begun to run it, change nothing and return False.
+        begun to run the attempt, change nothing and return False.
         """
         end = attempt_record.encode_end(time.time(), None, None, why=why)
         if not self.spool.end_unclaimed(key, end):
@@ -575,7 +581,7 @@ class Agent:
 
     def _send_report(self, action: actions.SendReport) -> None:
         """Send the report of an attempt. If the attempt ended because this host cannot run jobs
-        (`node_unfit`), the agent exits after the report: the node gets no jobs until an agent connects
+        (`node_unfit`), the agent exits after the report. The node then gets no jobs until an agent connects
         again.
         """
         status = action.report.status

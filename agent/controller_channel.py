@@ -1,4 +1,4 @@
-"""Sends messages to the controller and receives its messages, over two descriptors that never block."""
+"""Sends messages to the controller and receives messages from it, over two descriptors that never block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wire.text import printable
 
 _READ = 1 << 18
 BUSY_BYTES = 256 * 1024
-"""While more bytes than this wait to be written, GPU readings are dropped and logs are sent later."""
+"""While more than this many bytes wait to be written, GPU readings are dropped and logs are sent later."""
 
 
 class AgentExit(Exception):

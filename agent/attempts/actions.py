@@ -21,8 +21,8 @@ class RecordOrder:
 
 @dataclass(frozen=True)
 class RecordEnd:
-    """Record that an attempt has ended although it never ran on this node. If its start order arrives later,
-    the order has no effect.
+    """Record the end of an attempt that never ran on this node, so that its start order has no effect if it
+    arrives later.
     """
 
     status: AttemptStatus
@@ -41,7 +41,7 @@ class LaunchSupervisor:
 
 @dataclass(frozen=True)
 class WatchSupervisor:
-    """Call `AttemptStates.supervisor_gone` when the supervisor with this pid has ended."""
+    """Watch the supervisor with this pid, and call `AttemptStates.supervisor_gone` when it has ended."""
 
     key: AttemptKey
     pid: int
@@ -73,7 +73,7 @@ class FailLaunch:
 
 @dataclass(frozen=True)
 class MoveToSettled:
-    """Move the attempt's directory to settled/ in the spool. From then on the directory is kept only for the
+    """Move the attempt's directory to settled/ in the spool, where the directory is kept only for the
     logs.
     """
 

@@ -11,13 +11,13 @@ reported to the controller.
     77c2e9d0 ended <unix time> <exit code> <signal> <cpu seconds> <MiB> <reason>
 
 `claimed` means that a supervisor has begun to run the attempt, `ready` that a gang member waits for the other
-members. `over` means that no process of the job is left and the epilog begins. Only jobs with a lease have
-`over`.
+members. `over` means that no process of the job is left and the epilog (a program of the site) begins. Only
+records of jobs with a lease have `over`.
 
-Every line begins with the CRC-32 of the rest of the line, to detect damage. The agent writes the first
-line and reserves space for the others, so that an end can be recorded on a full disk. A supervisor locks
-the file until it exits. The kernel reports the pid that has the lock, so another process with a reused pid
-cannot be mistaken for the supervisor.
+Every line begins with the CRC-32 of the rest of the line, to detect damage. The agent writes the first line
+and reserves space for the others, so that an end can be recorded on a full disk. A supervisor locks the file
+until it exits. The kernel reports the pid that has the lock. So a later process that has the same pid is not
+mistaken for the supervisor.
 
 The fork server must stay small and imports this module, so this module imports only small modules.
 """

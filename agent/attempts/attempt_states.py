@@ -1,5 +1,5 @@
-"""Decides which actions the agent takes after each order of the controller and each change of an attempt. It
-has no clock and no I/O.
+"""Decides which actions the agent takes after each order of the controller and each change of an attempt.
+This module has no clock and no I/O.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from wire.agent.orders import Go, Settle, Start, Stop
 from wire.agent.reports import AttemptStatus, Checkpoint, Report
 
 NODE_UNFIT = "node_unfit"
-"""First word of the reason if the host could not start an attempt. The controller then tries another node."""
+"""The first word of the reason of an attempt that this host could not start. The controller then tries
+another node.
+"""
 
 
 @dataclass
@@ -40,12 +42,14 @@ class AttemptState:
     """The pid of the supervisor that the agent watches; None if the attempt has no supervisor."""
     stop: Stop | None = None
     losses: int = 0
-    """How many supervisors of this attempt were lost, i.e. exited without recording an end."""
+    """How many supervisors of this attempt were lost, which means that they exited without recording an
+    end.
+    """
     user: str = ""
     settled: bool = False
     """Whether the controller has recorded the end of the attempt."""
     released: bool = False
-    """Whether the controller has let the gang start."""
+    """Whether the controller has sent Go, the order with which the gang starts."""
 
     @property
     def ended(self) -> bool:
@@ -69,7 +73,7 @@ class AttemptStates:
 
     Invariants
     - An attempt is launched only when all older attempts of its job have ended.
-    - RecordOrder comes before LaunchSupervisor, so that the spool has every attempt that runs.
+    - RecordOrder comes before LaunchSupervisor, so that the spool has a record of every attempt that runs.
     - A repeated order or hint has no further effect.
     Cost: proportional to the number of attempts of the same job, for each order and hint.
 
@@ -88,12 +92,12 @@ class AttemptStates:
 
     def unsettled(self) -> tuple[AttemptStatus, ...]:
         """Return the statuses of all attempts whose end the controller has not stored yet. The agent sends
-        them when it connects.
+        these statuses when it connects.
         """
         return tuple(attempt.status for attempt in self._known.values() if not attempt.settled)
 
     def has_ended(self, key: AttemptKey) -> bool | None:
-        """Return whether this attempt has ended; None if there is no such attempt on this node."""
+        """Return whether this attempt has ended; None if this node has no record of the attempt."""
         attempt = self._known.get(key)
         return None if attempt is None else attempt.ended
 
@@ -119,7 +123,7 @@ class AttemptStates:
         return None if attempt is None else attempt.status.pid
 
     def user(self, key: AttemptKey) -> str:
-        """Return the user of the attempt's job; empty if this node never had its start order."""
+        """Return the user of the attempt's job; empty if this node never had a start order of the attempt."""
         attempt = self._known.get(key)
         return "" if attempt is None else attempt.user
 
@@ -233,8 +237,8 @@ class AttemptStates:
         attempt.stop = stop
         if attempt.launched:
             return [RequestStop(stop)]
-        # Launch a supervisor although the attempt is to be stopped: the supervisor does not start the job,
-        # and only records the end.
+        # Launch a supervisor although the attempt is to be stopped, because the supervisor records the end.
+        # It does not start the job.
         attempt.launched = True
         return [RequestStop(stop), LaunchSupervisor(key)]
 
@@ -255,7 +259,7 @@ class AttemptStates:
 
     def settle(self, settle: Settle) -> list[AttemptAction]:
         """Mark an ended attempt as settled, because the controller has stored its end. If more than `keep`
-        attempts (an argument of the constructor) are settled now, delete the oldest.
+        attempts (an argument of the constructor) are settled now, delete the oldest one.
         """
         key = (settle.job, settle.attempt)
         attempt = self._known.get(key)
@@ -277,8 +281,8 @@ class AttemptStates:
     # --- messages from the fork server and from supervisors ---
 
     def apply_hint(self, key: AttemptKey, fact: list[str]) -> list[AttemptAction]:
-        """Apply one line that the fork server or a supervisor wrote to the agent's FIFO. The line may
-        arrive twice, late, or for an attempt that was deleted.
+        """Apply one line that the fork server or a supervisor wrote to the agent's FIFO. The line may arrive
+        late or twice, and its attempt may have been deleted.
         """
         attempt = self._known.get(key)
         if attempt is None or attempt.ended:
@@ -292,8 +296,8 @@ class AttemptStates:
     def supervisor_gone(
         self, key: AttemptKey, found: SpooledAttempt, holder: int | None
     ) -> list[AttemptAction]:
-        """Handle the exit of a watched supervisor. `found` is the attempt as recorded in the spool.
-        `holder` is the pid of another supervisor that has locked the record since then, or None.
+        """Handle the exit of a watched supervisor. `found` is the attempt as recorded in the spool. `holder`
+        is the pid of another supervisor that has locked the record since the exit, or None.
         """
         attempt = self._known.get(key)
         if attempt is None or attempt.ended:

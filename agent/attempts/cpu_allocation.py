@@ -31,7 +31,7 @@ class CpuAllocator:
         self, host: HostFacts, mode: str, offered: int, has_ended: Callable[[AttemptKey], bool | None]
     ) -> None:
         self._host = host
-        # If the node offers more CPUs than its host has (overcommit), attempts cannot have exclusive CPUs.
+        # If the node offers more CPUs than its host has (overcommit), no attempt gets exclusive CPUs.
         self._mode = "numa" if mode == "cores" and offered > host.cpus else mode
         self._has_ended = has_ended
         self._held: dict[AttemptKey, list[int]] = {}

@@ -7,8 +7,8 @@
    the agent.
 4. Add CPU time and peak to the status of an ended attempt.
 
-A peak between two samples is missed. Memory that processes share is counted once for each process in step 2,
-except the memory of files and shared memory segments, which is counted once.
+A peak between two samples is missed. In step 2, memory that several processes share is counted once for each
+process. Only files and shared memory segments are counted once for all of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wire.agent.reports import AttemptStatus, HostUse, Usage
 
 SAMPLE_INTERVAL_S = 2.0
 _PAUSES_PER_COST = 100
-"""A sample takes at most one part in this many of the agent's time."""
+"""The pause after a sample is at least this many times as long as the sample took."""
 _SAVE_GROWTH = 1.05
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -68,7 +68,7 @@ class HostMeter:
         return max(SAMPLE_INTERVAL_S, _PAUSES_PER_COST * (time.monotonic() - begun))
 
     def uses(self) -> dict[AttemptKey, HostUse]:
-        """Return the usage of each attempt that was measured and not forgotten."""
+        """Return the usage of each running attempt that was measured."""
         return self._uses
 
     def with_usage(self, status: AttemptStatus) -> AttemptStatus:
@@ -79,7 +79,7 @@ class HostMeter:
         if status.ended_at is None or status.pid is None:
             return status
         known, found = self._uses.get(key) or HostUse(peak_mib=self._load(key)), status.usage or Usage()
-        # The largest process alone is a lower bound, which also holds for an attempt that ended before its
+        # Use the peak of the largest process as a lower bound, because an attempt may have ended before its
         # first sample.
         peak_mib = max(known.peak_mib, found.max_rss_mib)
         return replace(status, usage=replace(found, cpu_s=max(found.cpu_s, known.cpu_s), memory_mib=peak_mib))
@@ -93,7 +93,8 @@ class HostMeter:
         if known is None:
             self._saved_mib[key] = self._load(key)
             known = HostUse(peak_mib=self._saved_mib[key])
-        # The processes of the tree can lose CPU time, when a process ends that ignores its children.
+        # Keep the highest sum so far, because the sum falls when a process ends whose parent does not collect
+        # its exit status.
         use = HostUse(max(known.cpu_s, cpu_s), memory_mib, max(known.peak_mib, memory_mib))
         self._uses[key] = use
         if use.peak_mib > self._saved_mib[key] * _SAVE_GROWTH:

@@ -1,4 +1,4 @@
-"""Renews leases through one file in the spool, which has the time of the last contact with the controller.
+"""Renews leases with one file in the spool, which has the time of the last contact with the controller.
 
 A lease is the time for which a job may run without contact with the controller. The agent writes the file,
 and a supervisor reads it only when its lease would expire. Therefore a renewal costs one write for all jobs.

@@ -1,4 +1,5 @@
-"""Deletes the logs of ended attempts when they exceed a limit: per user, per node, or by age.
+"""Deletes logs of ended attempts when the logs exceed a limit: on their size per user, on their size per
+node, or on their age.
 
 The logs of running attempts have their own limits (agent/supervisor/log_rotation.py).
 
@@ -70,7 +71,7 @@ class SettledLogs:
         """Remove the attempts whose logs exceed a limit, and yield them as (job, attempt number). The caller
         must delete their logs.
 
-        The limit per user is checked only for `user`; for all users if `user` is empty.
+        The limit per user is checked only for `user`, or for all users if `user` is empty.
         """
         for each in [user] if user else list(self._users):
             while self._of_user and self._sums.get(each, 0) > self._of_user:

@@ -7,8 +7,9 @@ from wire.agent.orders import STEP_VARIABLE, SignalTo
 
 
 def receivers(supervisor: int, processes: list[int], number: int, to: SignalTo) -> list[int]:
-    """Return those of the attempt's processes that get the signal `number`. `supervisor` is the parent of the
-    batch script, or of the tasks of another job.
+    """Return the processes of the attempt that get the signal `number`. `supervisor` is the pid of the
+    supervisor, which is the parent of the batch script; in a job without a batch script, it is the parent of
+    the tasks.
     """
     if to is SignalTo.HANDLERS:
         return process_tree.with_handler(processes, number)
@@ -18,13 +19,13 @@ def receivers(supervisor: int, processes: list[int], number: int, to: SignalTo) 
 
 
 def tasks_of_step(processes: list[int], step: int) -> list[int]:
-    """Return those of the attempt's processes that belong to tasks of the step with this number."""
+    """Return the processes of the attempt that belong to tasks of the step with this number."""
     return [pid for pid in processes if _step(pid).rpartition(".")[2] == str(step)]
 
 
 def _step(pid: int) -> str:
-    """Return the step of a process, such as 7.0; empty if it belongs to none. srun marks the environment of
-    its tasks.
+    """Return the step of a process, such as 7.0; empty if the process belongs to no step. srun sets a
+    variable with the step in the environment of its tasks.
     """
     start = f"{STEP_VARIABLE}=".encode()
     try:

@@ -1,5 +1,5 @@
 """Reads and writes the spool: a directory in which the agent records each start, checkpoint and end of an
-attempt. The controller gets a report only after that.
+attempt before it reports them to the controller.
 
     key                  the HMAC key of the marks that processes of attempts have (process_marks.py)
     lock                 locked by the one agent that uses this spool; contains its pid
@@ -40,7 +40,7 @@ from wire.trusted_paths import UntrustedPath
 
 AttemptKey = tuple[int, int]
 EVICT_AFTER_S = 0.5
-"""Seconds that an earlier agent has to exit before this agent kills it."""
+"""The seconds that an earlier agent gets to exit. After that, this agent kills the earlier one."""
 
 
 class SpoolUnusable(Exception):
@@ -53,7 +53,7 @@ class SpooledAttempt:
     order: Start | None = None
     stop: Stop | None = None
     damage: str = ""
-    """Why the record cannot be read; empty if it is intact."""
+    """The reason why the record cannot be read; empty if the record is intact."""
 
 
 def format_key(key: AttemptKey) -> str:
@@ -172,14 +172,16 @@ class Spool:
             cluster_ownership.write_owner(self.root, cluster)
 
     def _evict(self) -> None:
-        """Kill the agent that has locked the spool. That agent has lost its connection to the controller, and
-        may hang or be stopped.
+        """Kill the agent that has locked the spool. This earlier agent has lost its connection to the
+        controller, and may hang or be stopped.
         """
         text = self._owner()
         if not text.isdigit():
             return
         lock_file = os.fstat(self._lock)
-        with suppress(OSError):  # Do nothing on an OSError: the agent has exited, or belongs to another user.
+        with suppress(
+            OSError
+        ):  # Ignore an OSError: the earlier agent has exited, or belongs to another user.
             for each in os.scandir(f"/proc/{text}/fd"):
                 if os.path.samestat(os.stat(each.path), lock_file):
                     os.kill(int(text), signal.SIGKILL)
@@ -211,8 +213,8 @@ class Spool:
             raise
 
     def end_unclaimed(self, key: AttemptKey, line: bytes) -> bool:
-        """Append `line`, the end of an attempt, to its record, if no supervisor has begun to run the attempt.
-        If a supervisor has begun to run it, write nothing and return False.
+        """Append `line`, the end of an attempt, to the record of the attempt, if no supervisor has begun to
+        run the attempt. Otherwise write nothing and return False.
         """
         try:
             descriptor = os.open(f"{self.directory(key)}/record", os.O_RDWR | os.O_CLOEXEC)
@@ -246,8 +248,8 @@ class Spool:
         os.rename(f"{directory}/.stop", f"{directory}/stop")
 
     def write_limit(self, key: AttemptKey, limit_s: float) -> None:
-        """Write a longer time limit, in seconds from the start of the job. The supervisor reads it when the
-        limit that it has is reached.
+        """Write a longer time limit, in seconds from the start of the job. The supervisor reads this limit
+        when its old limit is reached.
         """
         directory = self.directory(key)
         descriptor = os.open(
@@ -282,8 +284,8 @@ class Spool:
             shutil.rmtree(directory, ignore_errors=True)
 
     def quarantine(self, key: AttemptKey, damage: str) -> SpooledAttempt:
-        """Move a damaged record to unreadable/. Replace it by a record that says that the supervisor was
-        lost, and return the content of the new record.
+        """Move a damaged record to unreadable/. Write a new record that says that the supervisor was lost,
+        and return the content of the new record.
         """
         kept = self.root / "unreadable" / f"{format_key(key)}.{time.time_ns()}"
         directory = self.directory(key)

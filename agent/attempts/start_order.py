@@ -1,5 +1,5 @@
-"""Turns a start order into a launch spec for the supervisor: it chooses user, environment, CPUs, cgroups,
-scratch and container.
+"""Turns a start order into a launch spec (the settings for a supervisor): chooses user, environment, CPUs,
+cgroups, scratch and container.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class UnixAccounts:
     run_as_self: bool
 
     def describe(self) -> str:
-        """Return the account that jobs run as, as text for `corral nodes show`."""
+        """Return a text for `corral nodes show` that names the account of the jobs."""
         if os.geteuid() == 0 and not self.run_as_self:
             return "the user who submitted the job"
         return f"{_own_account(os.geteuid()).name}, for the jobs of all users"
@@ -79,7 +79,9 @@ class UnixAccounts:
 def _own_account(uid: int) -> UnixAccount:
     try:
         entry = pwd.getpwuid(uid)
-    except KeyError:  # The agent's own uid has no account, which is usual in a container.
+    except (
+        KeyError
+    ):  # Continue without an account name, because in a container the agent's own uid often has no account.
         return UnixAccount(str(uid), "/", "/bin/sh")
     return UnixAccount(entry.pw_name, entry.pw_dir, entry.pw_shell)
 
@@ -110,7 +112,7 @@ class LaunchBuilder:
 
     def build(self, key: AttemptKey, directory: str, order: Start | None) -> LaunchSpec:
         """Return the launch spec of an attempt. If `order` is None, the supervisor starts nothing and only
-        ends processes that are left of the attempt.
+        ends processes that an earlier supervisor of the attempt has left.
 
         Raise CannotLaunch if the attempt cannot run, or HostUnfit if it may run on another node.
         """

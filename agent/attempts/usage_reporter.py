@@ -1,4 +1,6 @@
-"""Measures what the running attempts of this host use, and reports the figures to the controller."""
+"""Measures the resources that the running attempts of this host use, and reports the figures to the
+controller.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class UsageReporter:
     """Joins the GPU usage and the CPU and memory usage of attempts.
 
     The agent reports the usage of all running attempts every `REPORT_INTERVAL_S` seconds, and as soon as an
-    attempt has its first figures. The controller keeps the figures in memory; it journals those in the report
-    of an attempt's end (`with_usage`).
+    attempt has its first figures. The controller keeps these figures in memory. It journals only the figures
+    in the report of an attempt's end (`with_usage`).
     """
 
     def __init__(
@@ -48,13 +50,13 @@ class UsageReporter:
         self._sent_at = 0.0
 
     def start(self, loop: EventLoop) -> None:
-        """Measure the CPU time and memory of running attempts, now and from time to time."""
+        """Measure the CPU time and memory of running attempts now, and again after each pause."""
         pause = self._host.sample(self._measured())
         self._report(time.monotonic())
         loop.call_later(pause, lambda: self.start(loop))
 
     def add_gpu_samples(self, samples: Sequence[GpuSample], processes: Sequence[GpuProcess]) -> None:
-        """Add one reading of the GPUs to the usage of the attempts that have them."""
+        """Add one reading of the GPUs to the usage of the attempts to which the GPUs are allocated."""
         now = time.monotonic()
         self._gpus.add_samples(self._attempts.gpu_holders(), samples, processes, now)
         self._report(now)
@@ -83,8 +85,9 @@ class UsageReporter:
     def _measured(self) -> list[MeasuredAttempt]:
         """Return the running attempts whose CPU time and memory can be measured.
 
-        The processes of containers have cgroups of their own. Those of podman and apptainer are below the
-        supervisor and measured there; those of docker are not.
+        The processes of a container have a cgroup of their own. Processes in containers of podman and
+        apptainer are descendants of the supervisor, and are measured as such. Processes in containers of
+        docker are not.
         """
         supervisors, found = dict(self._attempts.supervisors()), []
         for key in self._attempts.running_keys():
@@ -99,8 +102,8 @@ class UsageReporter:
         return found
 
     def _report(self, now: float) -> None:
-        """Send the usage of all running attempts if it is time to do so. The report leaves out no measured
-        attempt, because the controller replaces all usage values of this node by the report.
+        """If a report is due, send the usage of all running attempts. The report has all measured attempts,
+        because the controller replaces all usage values of this node by the report.
         """
         holders = self._attempts.gpu_holders()
         gpus, host = self._gpus.uses(holders), self._host.uses()

@@ -1,7 +1,7 @@
 """Finds checkpoints in the checkpoint directory of a job, as the user of the job.
 
-Names that begin with a dot are ignored, so that a job can write a checkpoint under such a name and rename the
-complete checkpoint.
+Names that begin with a dot are ignored. So a job can write a checkpoint under a name with a dot, and rename
+the checkpoint when it is complete.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent.supervisor import task_process
 
 ANSWER_TIMEOUT_S = 30.0
 """A file system that does not answer for this many seconds counts as hanging. The attempt then ends without
-waiting for it.
+waiting for the file system.
 """
 MAX_PATH_BYTES = 1_000
 """Longer paths are ignored, because they do not fit into the reserved space of a record."""
@@ -37,8 +37,8 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
     """Return the newest checkpoint of a job as (unix time, bytes, path); None if there is none.
 
     A checkpoint that changed after the unix time `trusted_until` may be incomplete and is ignored. If
-    `trusted_until` is None, all checkpoints count as complete. Checkpoints that the job does not keep are
-    deleted.
+    `trusted_until` is None, all checkpoints count as complete. Older checkpoints that exceed the number or
+    the size that the job keeps are deleted.
     """
     text = _call_as_user(launch, lambda: _newest(launch, trusted_until))
     if not text:
@@ -108,7 +108,7 @@ def _call_in_child(launch: LaunchSpec, function: Callable[[], str], sink: int) -
 
 def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
     """Return the newest complete checkpoint as a line `TIME BYTES PATH`; empty if there is none. Also delete
-    the checkpoints that the job does not keep.
+    older checkpoints that exceed the number or the size that the job keeps.
     """
     found = sorted(list_checkpoints(launch.checkpoint_dir), reverse=True)
     good = [each for each in found if trusted_until is None or each[0] < trusted_until - _SLACK_S]
@@ -117,8 +117,8 @@ def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
 
 
 def delete_surplus(launch: LaunchSpec, complete: list[FoundCheckpoint]) -> None:
-    """Delete checkpoints beyond the number (`checkpoint_keep`) or beyond the total size (`checkpoint_mib`)
-    that the job keeps. `complete` has complete checkpoints, the newest first; the newest one is always kept.
+    """Delete checkpoints that exceed the number (`checkpoint_keep`) or the total size (`checkpoint_mib`) that
+    the job keeps. `complete` has the complete checkpoints, the newest first. The newest one is always kept.
     """
     total = 0
     for number, (_, size, path) in enumerate(complete):

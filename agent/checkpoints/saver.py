@@ -1,4 +1,4 @@
-"""Lets running jobs save checkpoints while they go on: on request, and at intervals."""
+"""Lets running jobs save checkpoints without ending them: on request, and at intervals."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class CheckpointSaver:
     """Sends the checkpoint signal of a job, and runs its checkpoint command, without ending the job.
 
     1. `save` sends the signal to the processes that have a handler, and runs the command like a command of
-       `corral exec`. While the command of an earlier request runs, no other one is started.
+       `corral exec`. While the checkpoint command of an earlier request runs, no second one is started.
     2. If the job has an interval, `watch` plans `save` for each interval. An agent that takes over a running
        job begins a new interval.
 
-    The watcher of the checkpoint directory finds the result (watcher.py).
+    The checkpoint that the job writes is found by the watcher of the checkpoint directory (watcher.py).
     """
 
     def __init__(
@@ -45,7 +45,9 @@ class CheckpointSaver:
         self._planned: set[AttemptKey] = set()
 
     def watch(self, key: AttemptKey) -> None:
-        """Begin the intervals of an attempt that runs, unless it has none or they have begun already."""
+        """Begin to save a running attempt at its interval. Do nothing if the job has no interval, or if this
+        was done before.
+        """
         order = self._order_of(key)
         if order is not None and order.checkpoint_every_s and key not in self._planned:
             self._planned.add(key)

@@ -1,5 +1,5 @@
-"""Watches the checkpoint directories of running jobs. A checkpoint is reported as soon as two scans find it
-unchanged.
+"""Watches the checkpoint directories of running jobs. A checkpoint is reported as soon as two scans find the
+checkpoint unchanged.
 
 1. Every `every_s` seconds, start a child process for each job that scans the job's directory. The child runs
    as the job's user and without the agent's descriptors, so that a hanging file system blocks only the child.
@@ -97,7 +97,7 @@ class CheckpointWatcher:
         at, size, path = text.split(" ", 2)
         found = float(at), int(size), path
         before, self._seen[key] = self._seen.get(key), found
-        # Report a checkpoint only if the previous scan found it with the same time and size. A checkpoint
+        # Report a checkpoint only if the previous scan found the same time and size, because a checkpoint
         # that still changes may be incomplete.
         if found == before and found != self._reported.get(key):
             self._reported[key] = found
@@ -118,9 +118,9 @@ class CheckpointWatcher:
 
 
 def _scan(launch: LaunchSpec, sink: int, reported: Optional[FoundCheckpoint]) -> None:
-    """Write the newest checkpoint as one line to the pipe `sink`, delete checkpoints that the job does not
-    keep, and exit. Only those up to the one that was `reported` last are deleted, because later ones may be
-    incomplete. This function runs in the child process of the scan.
+    """Write the newest checkpoint as one line to the pipe `sink`, delete old checkpoints that the job does
+    not keep, and exit. Checkpoints newer than `reported`, the one that was reported last, are not deleted,
+    because they may be incomplete. This function runs in the child process of the scan.
     """
     try:
         task_process.close_descriptors(sink)

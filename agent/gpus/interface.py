@@ -13,11 +13,13 @@ from wire.agent.reports import GpuChecked, GpuFacts, GpuProcess, GpuReset, GpuSa
 
 SendFrame = Callable[[AgentFrame], None]
 ReadingsCallback = Callable[[list[GpuSample], Sequence[GpuProcess]], None]
-"""Called with every reading and all processes on the GPUs, including those that are not sent to the
-controller.
+"""A function that is called with every reading and all processes on the GPUs, including readings that are not
+sent to the controller.
 """
 ReasonCallback = Callable[[str], None]
-"""Called with the reason why GPUs are not clean, or with an empty string if they are."""
+"""A function that is called with the reason why GPUs are not clean, or with an empty string if the GPUs are
+clean.
+"""
 
 SAMPLE_INTERVAL_S = 2.0
 IDLE_PERCENT = 5
@@ -55,8 +57,8 @@ class GpuSource(Protocol):
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
         """Begin to read the GPUs at regular intervals. `on_samples` is called with all readings. `send` is
-        called with messages for the controller: readings that have changed noticeably, and GPU faults.
-        `holders` returns the running attempts that have GPUs.
+        called with messages for the controller: GPU faults, and readings that differ enough from the last
+        sent ones (`ReportedReadings`). `holders` returns the running attempts that have GPUs.
         """
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
@@ -94,8 +96,8 @@ class NoGpus:
         self._send = send
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:  # noqa: ARG002
-        """Call `then` with an empty string at once: no GPU is in use. The launch of the attempt fails later,
-        because the host does not have its GPUs.
+        """Call `then` with an empty string at once, because no GPU is in use. If the attempt needs GPUs, its
+        launch fails later.
         """
         then("")
 
@@ -109,8 +111,8 @@ class NoGpus:
 
 
 class ReportedReadings:
-    """The last GPU readings that were sent to the controller. A new reading is sent only if it differs
-    noticeably from them.
+    """The last GPU readings that were sent to the controller. A new reading of a GPU is sent only if it
+    differs from the last one by more than a small step (`_differs`), such as 256 MiB of used memory.
     """
 
     def __init__(self) -> None:
@@ -118,16 +120,18 @@ class ReportedReadings:
         self._processes: tuple[GpuProcess, ...] = ()
 
     def changed(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:
-        """Return the readings that differ noticeably from the last sent readings of the same GPUs. The caller
-        must send the returned readings, because this method stores them as the last sent ones.
+        """Return the readings that differ by more than small steps from the last sent readings of the same
+        GPUs. The caller must send the returned readings, because this method stores them as the last sent
+        ones.
         """
         changed = tuple(each for each in samples if _differs(each, self._sent.get(each.uuid)))
         self._sent.update((each.uuid, each) for each in changed)
         return changed
 
     def processes_changed(self, processes: tuple[GpuProcess, ...]) -> bool:
-        """Return whether `processes` differs noticeably from the list of GPU processes that was sent last. If
-        it does, the caller must send `processes`, because this method stores it as the last sent list.
+        """Return whether `processes` has other processes than the list that was sent last, or a process whose
+        GPU memory has changed by at least 256 MiB. If so, the caller must send `processes`, because this
+        method stores it as the last sent list.
         """
         differ = [(each.uuid, each.pid, each.job) for each in processes] != [
             (each.uuid, each.pid, each.job) for each in self._processes

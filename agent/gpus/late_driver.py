@@ -56,8 +56,8 @@ class LateDriverGpus(NoGpus):
             raise AgentExit
 
     def _end_probe(self, probe: ProbeProcess) -> None:
-        """Kill the probe process. A probe that hangs in the driver exits only when the driver answers; the
-        next probe is started after that.
+        """Kill the probe process. A probe that hangs in the driver exits only when the driver answers. The
+        next probe is started after this exit.
         """
         self._loop.on_readable(probe.descriptor, None)
         probe.end()

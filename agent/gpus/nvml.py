@@ -44,19 +44,19 @@ from wire.names import TroubleKind
 from wire.program_parts import GPU_PROBE
 
 FIRST_ANSWER_S = 30.0
-"""Time limit for the first message of the probe, in seconds. It is long, because the driver needs long to
-initialise eight GPUs without persistence mode.
+"""The time limit for the first message of the probe, in seconds. Without persistence mode, the driver needs
+many seconds to initialise eight GPUs.
 """
 HANG_S = 3.0
 """If the probe writes no line for this many seconds, the driver counts as hanging on a GPU. The next probe
-skips that GPU and has the same limit, so that several such GPUs are found within 10 s.
+skips this GPU and has the same limit, so that several GPUs on which the driver hangs are found within 10 s.
 """
 LINKS_ROUNDS = 5
-"""The agent exits after this many readings in a row with another number of active NVLinks than at its
-start.
+"""If the number of active NVLinks differs from the number at the start of the agent in this many readings in
+a row, the agent exits.
 """
 CLEAN_TIMEOUT_S = 5.0
-"""Seconds within which the GPU memory of an ended job must become free."""
+"""The seconds within which the GPU memory of an ended job must become free."""
 CLEAN_MIB = 512
 _AGAIN_S = 0.2
 
@@ -153,9 +153,9 @@ class NvmlGpus:
     3. After each round, report each new fault once, and send the readings that have changed.
 
     Clean GPUs (`wait_until_clean`)
-    1. Request a reading now. A GPU is clean if all processes on it belong to jobs and if it uses at most
-       512 MiB more memory than the driver itself needs. Memory does not count while the GPU is allocated to
-       an attempt.
+    1. Request a reading now. A GPU is clean if all processes on the GPU belong to jobs, and if its used
+       memory exceeds the memory that the driver itself needs by at most 512 MiB. While the GPU is allocated
+       to an attempt, its memory is not checked.
     2. If a GPU is not clean, repeat the reading for 5 s, because the memory of an ended job may still be
        released. After that report the GPU as UNCLEAN; the launch fails.
 
@@ -176,8 +176,8 @@ class NvmlGpus:
         self._patience_s = patience_s
         self._hang_s = min(hang_s, patience_s)
         self._first_links: dict[tuple[str, int], int] = {}
-        """How many NVLinks were active at the first reading. The key is the UUID of the GPU and its number
-        of NVLinks.
+        """The number of NVLinks that were active at the first reading. The key is the UUID of the GPU and the
+        number of all its NVLinks.
         """
         self._changed_links_rounds = 0
         self._readings = ReportedReadings()
@@ -185,13 +185,15 @@ class NvmlGpus:
         self._hung: set[str] = set()
         """GPUs on which the driver hung. New probes skip them."""
         self._least: dict[str, int] = {}
-        """The lowest memory use, in MiB, seen on each idle GPU: the memory that the driver itself needs."""
+        """The lowest memory use, in MiB, that was read on each idle GPU. It counts as the memory that the
+        driver itself needs.
+        """
         self._pending_launches: list[PendingLaunch] = []
         self._held_before: set[str] = set()
         self._ordered: dict[str, int] = {}
         self._checking: dict[str, int] = {}
-        """`_ordered` has the number of the last ordered check or reset of each GPU, `_checking` that of the
-        check that runs now.
+        """For each GPU, `_ordered` has the number of the last ordered check or reset, and `_checking` the
+        number of the check that runs now.
         """
         self._resetting = ""
         self._round: dict[str, dict[str, Any]] = {}
@@ -402,7 +404,7 @@ class NvmlGpus:
         else:
             bus = next(gpu.pci_bus for gpu in self.facts if gpu.uuid == hanging)
             for gpu in self.facts:
-                if gpu.pci_bus == bus:  # All MIG instances of the GPU hang, too.
+                if gpu.pci_bus == bus:  # Report all MIG instances of the GPU too, because they hang with it.
                     self._hung.add(gpu.uuid)
                     self._report(gpu.uuid, TroubleKind.SILENT, why)
 
@@ -456,8 +458,8 @@ class NvmlGpus:
             self._report(uuid, kind, line.get("error", "") or foreign_process)
             self._answer_check(uuid, line.get("error", "") or reason, occupied="error" not in line)
         for uuid in self._held_before - held.keys():
-            # Check that the GPU becomes clean after its job. `wait_until_clean` reports a fault if the GPU
-            # does not, so the callback has nothing to do.
+            # Check that the GPU becomes clean after its job. The callback does nothing, because
+            # `wait_until_clean` itself reports a GPU that is not clean as faulty.
             self.wait_until_clean((uuid,), lambda _why: None)
         self._held_before = set(held)
         self._check_pending_launches(round_lines, processes)
@@ -472,8 +474,8 @@ class NvmlGpus:
 
     def _check_links(self, samples: list[GpuSample]) -> None:
         """End the agent if a GPU has more or fewer active NVLinks than at the start of the agent, in several
-        consecutive rounds of readings. NVLinks are reported only in the hello, the first message of an agent,
-        so a new agent must report them.
+        consecutive rounds of readings. A new agent must report the change, because NVLinks are reported only
+        in the hello, the first message of an agent.
         """
         now = {(each.uuid, each.links): each.links_up for each in samples}
         self._first_links = begun = {**now, **self._first_links}

@@ -27,7 +27,7 @@ _MIB = 1 << 20
 _MOST = 1 << 53
 _EVENTS_MS = 60_000
 _ROUNDS = 15
-"""After this many rounds the probe looks for new GPUs and MIG instances."""
+"""The number of rounds (readings of all GPUs) between two searches for new GPUs and MIG instances."""
 _UNSUPPORTED = (
     pynvml.NVMLError_NotSupported,
     pynvml.NVMLError_FunctionNotFound,
@@ -74,8 +74,8 @@ def write_readings(
     exit.
 
     `again` is True for a probe that replaces an earlier one. Such a probe skips the GPUs in `skip`, and does
-    not write the line that describes the GPUs: if the driver hung while the probe collected the description,
-    the agent could not find the GPU that is the cause.
+    not write the line that describes the GPUs. If the driver hung while the probe collected this description,
+    the agent could not find the GPU on which the driver hangs.
     """
     _die_with_the_agent()
     try:
@@ -217,8 +217,8 @@ def _nvlink_ends(handle: Any) -> set[str]:
 
 
 def _numa(bus: str, sys_root: Path) -> int:
-    """Return the NUMA node of a GPU; 0 if unknown. `bus` is the PCI address from NVML. Its first four digits
-    are left out, because /sys has a PCI domain of four digits and NVML one of eight.
+    """Return the NUMA node of a GPU; 0 if unknown. `bus` is the PCI address from NVML. The first four digits
+    of the address are left out, because a PCI domain has four digits in /sys and eight in NVML.
     """
     try:
         text = (sys_root / "bus/pci/devices" / bus[-12:].lower() / "numa_node").read_text(encoding="ascii")
@@ -273,7 +273,7 @@ def _links(handle: Any) -> tuple[int, int]:
             up += pynvml.nvmlDeviceGetNvLinkState(handle, link)
             there += 1
         except (*_UNSUPPORTED, pynvml.NVMLError_InvalidArgument):
-            break  # The GPU has no more NVLinks, because they are numbered without gaps.
+            break  # The GPU has no further NVLinks, because NVLinks are numbered without gaps.
     return up, there
 
 
@@ -283,7 +283,9 @@ def _throttle(handle: Any) -> list[str]:
 
 
 def _ecc(handle: Any, kind: int) -> int:
-    counter = pynvml.NVML_VOLATILE_ECC  # Use the counter that starts at 0 when the driver is loaded.
+    counter = (
+        pynvml.NVML_VOLATILE_ECC
+    )  # Use the counter of errors that starts at 0 when the driver is loaded.
     found: int = _value(lambda: pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter), 0)
     return found
 
@@ -316,7 +318,8 @@ def _value(read: Callable[[], Any], otherwise: Any) -> Any:
         found = read()
     except _UNSUPPORTED:
         return otherwise
-    # For an unknown value, some drivers return a number with all bits set, or with only the sign bit.
+    # Treat a number with all bits set, or with only the sign bit set, as unknown: some drivers return it for
+    # a missing value.
     return otherwise if isinstance(found, int) and not 0 <= found <= _MOST else found
 
 

@@ -15,7 +15,9 @@ from wire.agent.orders import GpuHold
 
 LOAD_VARIABLE = "CORRAL_SIMULATED_LOAD"
 _MAX_GENERATIONS = 64
-"""How many parents of a process are followed. A longer chain must be a loop, caused by reused pids."""
+"""The most ancestors of a process that are searched. A longer chain must be a loop, which reused pids can
+cause.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ ListHolders = Callable[[], list[GpuHolder]]
 
 
 def held_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
-    """Return how much of each GPU is allocated to attempts, in thousandths of the GPU, by UUID."""
+    """Return the part of each GPU that is allocated to attempts, in thousandths of the GPU, by UUID."""
     found: dict[str, int] = {}
     for holder in holders:
         for hold in holder.gpus:
@@ -67,7 +69,7 @@ def simulated_load(env: Mapping[str, str]) -> float:
 
 
 def loaded_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
-    """Return how much of each simulated GPU is under load by attempts, in thousandths of the GPU, by UUID."""
+    """Return the part of each simulated GPU that attempts load, in thousandths of the GPU, by UUID."""
     found: dict[str, int] = {}
     for holder in holders:
         for hold in holder.gpus:

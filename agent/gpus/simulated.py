@@ -52,7 +52,9 @@ MODELS = {
 }
 _SLOW_MHZ = 345
 _HOT_C = 68
-"""At this temperature or above, a simulated GPU reports a power cap, like a real GPU under full load."""
+"""The temperature, in degrees Celsius, from which a simulated GPU reports a power cap, like a real GPU under
+full load.
+"""
 
 
 class SimulatedGpus:

@@ -3,7 +3,7 @@
 1. For each reading, add the time since the previous reading to the sums of the attempts that have the GPUs
    now.
 2. Every `SAVE_INTERVAL_S` seconds, save the sums of an attempt in a file beside its record. A restart of the
-   agent loses at most the usage since then.
+   agent loses at most the usage since the last save.
 3. Add the final sums to the status of an ended attempt.
 """
 
@@ -23,7 +23,9 @@ from wire.names import WHOLE_GPU
 
 SAVE_INTERVAL_S = 30.0
 _LONGEST_S = 60.0
-"""If two readings are more seconds apart than this, the usage between them is unknown and does not count."""
+"""If more than this many seconds lie between two readings, the usage between the two is unknown and does not
+count.
+"""
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""Installs the agent's zipapp on a host if it is missing, and then runs it in place of this program.
+"""Installs the agent's zipapp (a zip file that Python runs) on a host if the zipapp is missing, and then
+replaces this program by the agent.
 
 The controller sends the text of trusted_paths.py and of this file to a Python on the host that has no
 other modules of Corral (controller/nodes/agent/zipapp.py). Each answer to the controller is a line that
@@ -17,7 +18,7 @@ from typing import Sequence
 from wire.trusted_paths import UntrustedPath, open_directory, open_file
 
 KEPT = 5
-"""How many zipapps are kept, so that a return to an earlier version needs no upload."""
+"""The number of zipapps that are kept, so that a return to an earlier version needs no upload."""
 _STALE_S = 3_600.0
 
 

@@ -16,8 +16,8 @@ _NAME = "cluster"
 
 
 def other_cluster(root: Path, cluster: str) -> str:
-    """If the spool belongs to another cluster than `cluster`, return a description of that other cluster.
-    Otherwise return an empty string.
+    """Return a description of the cluster to which the spool belongs, if this is another cluster than
+    `cluster`. Otherwise return an empty string.
     """
     try:
         owner = (root / _NAME).read_text(encoding="utf-8", errors="replace").strip()
@@ -32,7 +32,7 @@ def other_cluster(root: Path, cluster: str) -> str:
 def write_owner(root: Path, cluster: str) -> None:
     with suppress(FileNotFoundError):
         if (root / _NAME).read_text(encoding="utf-8", errors="replace").strip() == cluster:
-            # Do not write the file if it would not change, so that the agent can also start on a full disk.
+            # Write the file only if its content changes, so that the agent can also start on a full disk.
             return
     new = root / f".{_NAME}"
     new.write_text(f"{cluster}\n", encoding="utf-8")

@@ -73,8 +73,8 @@ def _numa_memory_mib(folder: Path) -> int:
 
 
 def _distances(folder: Path) -> tuple[int, ...]:
-    """Return the distances from one NUMA node to all NUMA nodes, as the firmware gives them; 10 is the
-    distance to itself. Empty if unknown.
+    """Return the distances from one NUMA node to all NUMA nodes, as the firmware gives them; the distance of
+    a NUMA node to itself is 10. Return an empty tuple if they are unknown.
     """
     try:
         return tuple(map(int, (folder / "distance").read_text(encoding="ascii").split()))

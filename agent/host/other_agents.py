@@ -1,5 +1,5 @@
-"""Finds other agents on this host. Two agents would each offer all CPUs and GPUs of the host, possibly to
-different clusters.
+"""Finds other agents on this host. Two agents on one host are a mistake: each offers all CPUs and GPUs of the
+host, possibly to different clusters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Iterator
 
 _AGENT = re.compile(rb"(.*)/agents/(?:agent-[0-9a-f]{20}\.pyz|[0-9a-f]{64}/corral-agent)")
 MOST_SPOOLS = 100
-"""How many spools below one home directory are checked at most."""
+"""The most spools below one home directory that are checked."""
 
 
 def describe_other_agents(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:
@@ -70,8 +70,8 @@ def _holder(spool: Path) -> int:
     spool cannot be read.
     """
     try:
-        # Do not follow symbolic links and do not block, because any user can start a process that looks like
-        # an agent and choose this path.
+        # Do not follow symbolic links and do not block: any user can start a process that looks like an
+        # agent, and so can choose this path.
         lock = os.open(spool / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return int(os.pread(lock, 20, 0) or 0)

@@ -56,8 +56,8 @@ def report(
     cluster: str = "",
 ) -> str:
     """Return the report of the preflight (the checks of this host) as JSON, with the time of the host's clock
-    and the host's boot id. `shared` has the paths of marker files. The controller has written one into each
-    directory that this host must share with the controller.
+    and the host's boot id. `shared` has the paths of marker files. The controller has written one marker file
+    into each directory that this host must share with the controller.
     """
     checks = [
         _python(),
@@ -249,8 +249,8 @@ def _containers(policy: JobPolicy, find_gpus: Callable[[], GpuSource]) -> Prefli
 
 
 def _shared(marker: str) -> PreflightCheck:
-    """Check that a directory is shared with the controller. The controller has written the file `marker` in
-    the directory; the check fails if this host does not have the file.
+    """Check that a directory is shared with the controller. The controller has written the file `marker` into
+    the directory. If this host does not have the file, the check fails.
     """
     folder = os.path.dirname(marker)
     try:

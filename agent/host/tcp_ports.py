@@ -23,13 +23,13 @@ def ports_in_use() -> set[int]:
                 next(file, "")  # Skip the header line of the table.
                 found |= {int(line.split(None, 2)[1].rpartition(":")[2], 16) for line in file}
         except OSError:
-            continue  # Skip the table of IPv6, which this host does not have.
+            continue  # Skip the missing table, because this host has no IPv6.
     return found
 
 
 def next_free_port(port: int) -> int:
     """Return `port` if no socket uses it, otherwise the next unused port in the range of ports for jobs. If
-    all of them are in use, return `port`.
+    all ports of the range are in use, return `port`.
     """
     taken = ports_in_use()
     for step in range(COUNT):

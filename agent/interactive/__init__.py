@@ -1,1 +1,3 @@
-"""Runs commands in the allocations of running jobs (exec, attach), and sends logs to the controller."""
+"""Runs commands in the allocations of running jobs (`corral exec`), runs the health checks of jobs, and sends
+logs to the controller.
+"""

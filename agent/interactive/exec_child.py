@@ -1,6 +1,6 @@
 """Runs a command of `corral exec` with the user, environment, CPUs and cgroups of a job.
 
-The agent starts this program as a new process. The process changes its user and its cgroups, and then
+The agent starts this program as a new process. This process changes its user and its cgroups, and then
 replaces itself by the command (exec).
 """
 
@@ -23,8 +23,8 @@ CANNOT_RUN = 127
 def main() -> None:
     """Read a launch spec (the settings of a command), and replace this process by the command.
 
-    The first argument of the process is the descriptor of an open file with the launch spec. If the second is
-    not empty, stdin becomes the controlling terminal of the command.
+    The first argument of the process is the descriptor of an open file with the launch spec. If the second
+    argument is not empty, stdin becomes the controlling terminal of the command.
     """
     descriptor, terminal = sys.argv[1:]
     try:

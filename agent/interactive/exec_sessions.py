@@ -27,16 +27,16 @@ from wire.program_parts import COMMAND_IN_JOB
 
 _READ_BYTES = 1 << 15
 WINDOW_BYTES = 1 << 20
-"""How many bytes of output are sent before the client must acknowledge some. Until then the output is not
-read, so that the command blocks.
+"""The most bytes of output that are sent before the client acknowledges some of them. Until the client does
+so, no further output is read, and the command blocks.
 """
 MAX_SESSIONS = 64
 MAX_STEP_TASKS = 512
-"""The most tasks of srun from other nodes. They are not counted in MAX_SESSIONS."""
+"""The most tasks that srun on other nodes may run on this node. MAX_SESSIONS does not count these tasks."""
 _CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 _KILLED_CHECKS = 20
-"""After a command was killed, its session waits this many checks for the end of the job. If the job has
-ended, this is the reason that the client gets.
+"""After a command was killed, its session checks this many times whether the job has ended. If so, the client
+gets the end of the job as the reason.
 """
 
 
@@ -62,7 +62,9 @@ class _Session:
     checks_since_killed: int = 0
 
     def poll(self) -> bool:
-        """Return whether the command has exited. Note what it and its ended descendants have used."""
+        """Return whether the command has exited. Store the CPU time and memory that the command and its ended
+        descendants have used.
+        """
         if self.process.returncode is not None:
             return True
         ended, status, usage = os.wait4(self.process.pid, os.WNOHANG)
@@ -73,7 +75,7 @@ class _Session:
 
 
 class ExecSessions:
-    """The commands of `corral exec` that run on this node. Each one is a session.
+    """The sessions of this node. A session is one running command of `corral exec`.
 
     1. `open` starts the command with the job's user, environment and cgroups. A failure is sent as the
        answer.
@@ -81,8 +83,8 @@ class ExecSessions:
        credit.
     3. End a session when its command has exited and its output is read, when its job has ended, when the
        client closes it, or when the agent exits. Then kill the command and its descendants.
-    4. When a job has ended, kill the processes that its sessions have left. They are found by their marks
-       (process_marks.py).
+    4. When a job has ended, kill the processes that its sessions have left. These processes are found by
+       their marks (process_marks.py).
 
     The argument `prepare` returns the launch spec of a command, or raises CannotExec.
     """
@@ -127,7 +129,7 @@ class ExecSessions:
     def write(self, frame: ShellInput) -> None:
         session = self._open.get(frame.request)
         if session is not None and frame.pmi:
-            # Messages of PMI are short, and a program waits for each answer.
+            # Send messages of PMI at once, because they are short and the program waits for each answer.
             with suppress(OSError):
                 os.write(session.pmi, b64decode(frame.data))
         elif session is not None and session.sink >= 0:
@@ -136,7 +138,7 @@ class ExecSessions:
             self._flush(session)
 
     def processes(self, key: AttemptKey) -> list[int]:
-        """Return the processes of all sessions in an attempt."""
+        """Return the processes of all sessions that run in an attempt."""
         roots = [session.process.pid for session in self._open.values() if session.key == key]
         return [*roots, *(pid for root in roots for pid in process_tree.descendants(root))]
 
@@ -313,7 +315,9 @@ def _start_on_pipes(order: OpenShell, launch: LaunchSpec) -> _Session:
 
 
 def _pmi_sockets(launch: LaunchSpec) -> tuple[int, int]:
-    """Return two connected descriptors, the first for the agent. The command gets the second as PMI_FD."""
+    """Return two connected descriptors: the first is for the agent, and the command gets the second one as
+    PMI_FD.
+    """
     pair = socket.socketpair()
     ours, theirs = (each.detach() for each in pair)
     os.set_blocking(ours, False)
@@ -325,7 +329,7 @@ def spawn_in_job(
     launch: LaunchSpec, terminal: str, stdin: int, stdout: int, stderr: int, extra: int = -1
 ) -> subprocess.Popen[bytes]:
     """Start a command with the user, environment and cgroups of a running job. `terminal` is not empty if
-    `stdin` is a terminal. The command inherits the descriptor `extra`, too. Raise OSError if the process
+    `stdin` is a terminal. The command also inherits the descriptor `extra`. Raise OSError if the process
     cannot be created.
     """
     source, sink = os.pipe()

@@ -1,5 +1,5 @@
-"""Runs the health checks of jobs: a command in the job's allocation, an HTTP request from this node, or a
-look at a file.
+"""Runs the health checks of jobs. A check runs a command in the job's allocation, sends an HTTP request from
+this node, or reads the modification time of a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EXIT_POLL_S = 0.02
 
 
 class _Probe:
-    """One check that runs: its process, and the pipe with its output."""
+    """A running check: its process, and the pipe with the output of this process."""
 
     def __init__(self, pid: int, answer: int, process: Optional[subprocess.Popen[bytes]] = None) -> None:
         self.pid = pid
@@ -80,8 +80,8 @@ class HealthChecks:
 
     1. The agent calls `watch` when it first reports that an attempt runs. Only the agent on the job's first
        node checks the job.
-    2. Every `every_s` seconds, start a check: a command runs like a command of `corral exec`; a URL is
-       requested, or a file is looked at, by a child process that runs as the job's user.
+    2. Every `every_s` seconds, start a check: a command runs like a command of `corral exec`; for a URL or a
+       file, a child process that runs as the job's user sends the request or examines the file.
     3. When the process ends, or after `timeout_s` seconds, count the result (`_Watch.judge`).
 
     An agent that takes over running attempts has no earlier results, so it reports the health of each
@@ -106,7 +106,9 @@ class HealthChecks:
         """Checks whose processes were killed and may not have ended yet."""
 
     def watch(self, key: AttemptKey) -> None:
-        """Begin to check an attempt that runs, unless it has no health check or is checked already."""
+        """Begin to check a running attempt. Do nothing if its job has no health check, or if the attempt is
+        checked already.
+        """
         order = self._order_of(key)
         if key in self._watched or order is None or order.health is None or order.rank:
             return
@@ -201,8 +203,8 @@ class HealthChecks:
 
 
 def _check_in_child(launch: LaunchSpec, check: HealthCheck, sink: int) -> None:
-    """Request the URL of a check, or look at its file. If the check fails, write the reason to `sink`. Then
-    exit: this function runs in the child process of the check.
+    """Request the URL of a check, or examine its file. If the check fails, write the reason to `sink`. Then
+    exit, because this function runs in the child process of the check.
     """
     try:
         task_process.close_descriptors(sink)

@@ -1,5 +1,5 @@
-"""Sends the logs of jobs to the controller. A client may also follow a log, so that new output is sent as
-the job writes it.
+"""Sends the logs of jobs to the controller. If a client follows a log, new output is sent as the job writes
+it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _LogRequest:
 
 
 class LogReader:
-    """The requests for logs that are not yet answered completely.
+    """The log requests that are not yet answered completely.
 
     1. Each iteration of the event loop sends one part of the log for each request in turn, until the
        controller reads too slowly.
@@ -92,8 +92,8 @@ class LogReader:
                 self._step(reading)
 
     def _step(self, reading: _LogRequest) -> None:
-        # Before the log is read, check whether the attempt has ended. If the check came after the read,
-        # output that the job writes between the read and its end would not be sent.
+        # Check whether the attempt has ended before the log is read. If the order were reversed, output that
+        # the job writes between the read and its end would not be sent.
         ended = self._has_ended(reading.key) is not False
         try:
             data = self._next(reading)
@@ -115,7 +115,7 @@ class LogReader:
             try:
                 reading.descriptor = self._spool.open_log(reading.key, reading.request.stream)
             except FileNotFoundError:
-                return b""  # The job has not started yet, or it ended without a start.
+                return b""  # There is no log, because the job has not started yet or ended without a start.
             if reading.offset < 0:
                 size = os.fstat(reading.descriptor).st_size
                 reading.offset = max(0, size + reading.offset)

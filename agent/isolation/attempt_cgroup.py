@@ -4,8 +4,8 @@ them.
 The fork server must stay small and imports this module, so this module imports only small modules. Paths
 and settings come from cgroup_detection.py.
 
-Moving a process into a cgroup delays every fork on the host by 8 ms or more. Two methods avoid this delay: a
-single thread can enter and leave v1 cgroups, and clone3 can start a process in a v2 cgroup.
+Moving a whole process into a cgroup delays every fork on the host by 8 ms or more. Two methods avoid this
+delay: with v1, a single thread can enter and leave cgroups; with v2, clone3 can start a process in a cgroup.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class AttemptCgroup:
 
     @property
     def is_v2(self) -> bool:
-        """Return whether this is a v2 cgroup. Moving a process into or out of a v2 cgroup is slow."""
+        """Return whether this is a v2 cgroup. The caller needs to know, because moving a process into or out
+        of a v2 cgroup is slow.
+        """
         return any(not _takes_threads(directory) for directory, _, _ in self._parts)
 
     def members(self) -> list[int]:
@@ -89,7 +91,9 @@ class AttemptCgroup:
         return sorted(found)
 
     def kill(self) -> None:
-        """Kill all processes in the cgroups at once. If the kernel cannot do this, do nothing."""
+        """Kill all processes in the cgroups in one operation. If the kernel does not support this, do
+        nothing.
+        """
         for directory, _, _ in self._parts:
             try:
                 if os.path.exists(f"{directory}/freezer.state"):
@@ -127,8 +131,8 @@ class AttemptCgroup:
         return False
 
     def cpu_s(self) -> float | None:
-        """Return the CPU time of all processes of the attempt in seconds, ended ones included; None if no
-        cgroup counts it.
+        """Return the CPU time, in seconds, of all running and ended processes of the attempt; None if no
+        cgroup counts CPU time.
         """
         for directory, _, _ in self._parts:
             if _read(f"{directory}/cpuacct.usage"):
@@ -140,7 +144,7 @@ class AttemptCgroup:
 
     def memory_mib(self) -> int | None:
         """Return the memory of all processes of the attempt in MiB, without cached files that the kernel can
-        drop; None if no cgroup counts it.
+        drop; None if no cgroup counts memory.
         """
         for directory, _, _ in self._parts:
             for name, cached in (
@@ -166,8 +170,8 @@ class AttemptCgroup:
 
 
 def out_of_memory_reason(limit_mib: int, reached_mib: int) -> str:
-    """Return a sentence for users that says why the kernel killed an attempt that ran out of memory. It has
-    the limit, the peak (`reached_mib`), and the option that requests more memory.
+    """Return a sentence for users that explains that the kernel killed an attempt for lack of memory. The
+    sentence has the limit, the peak (`reached_mib`), and the option that requests more memory.
     """
     reached = f", and it reached {reached_mib} MiB" if reached_mib else ""
     if not limit_mib:

@@ -33,11 +33,11 @@ class HostCgroups:
     kills: bool = False
     """Whether the kernel can kill all processes of a cgroup at once."""
     why: str = ""
-    """Why jobs have no limits on this host."""
+    """The reason why jobs have no limits on this host."""
 
     def parts(self, key: str, order: Start | None, max_processes: int) -> list[CgroupSpec]:
         """Return the cgroups to create for the attempt `key` (such as 42.1), with their settings. Without a
-        start order there are no settings: the cgroups then only serve to find and kill processes.
+        start order, the cgroups have no settings and only serve to find and kill processes.
         """
         settings = (
             {name: [] for name in self.parents} if order is None else self._settings(order, max_processes)
@@ -125,8 +125,8 @@ def writable_v1(proc: Path = Path("/proc")) -> tuple[str, ...]:
 
 
 def cgroup_tag(node: str, spool: Path) -> str:
-    """Return a tag for the names of this agent's cgroups. Every agent for this node and spool has the same
-    tag, so that a new agent finds the cgroups of an earlier one.
+    """Return a tag (a part of the names) of this agent's cgroups. All agents of this node and spool have the
+    same tag, so that a new agent finds the cgroups of an earlier one.
     """
     return f"{node}-{crc32(os.fsencode(spool)):08x}"
 
@@ -173,8 +173,8 @@ def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
             _enable(base, limited)
             parent = _make_parent(base, "corral", tag, enable=limited)
             for above in (f"{base}/corral", parent):
-                # Set memory.low of the parent cgroups to the maximum, because the kernel protects no more
-                # memory of an attempt than memory.low of its parents.
+                # Set memory.low of the parent cgroups to the maximum, because the memory.low of the parents
+                # limits the memory of an attempt that the kernel protects.
                 with suppress(OSError):
                     write_setting(f"{above}/memory.low", "max")
             return HostCgroups(

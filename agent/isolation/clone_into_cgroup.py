@@ -1,5 +1,5 @@
-"""Forks a child directly into a v2 cgroup. It uses the system call clone3, for which Python has no
-function.
+"""Forks a child directly into a v2 cgroup, with the system call clone3. Python has no function for this
+call.
 """
 
 from __future__ import annotations

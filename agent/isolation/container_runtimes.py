@@ -74,7 +74,9 @@ class ContainerRuntime:
     policy: JobPolicy
     devices: bool
     gpu_problem: str = ""
-    """Why containers cannot use GPUs on this host, with the remedy; empty if they can."""
+    """The reason why containers cannot use GPUs on this host, with the remedy; empty if containers can use
+    GPUs.
+    """
 
     def __str__(self) -> str:
         return f"{self.kind} {self.version}"
@@ -130,10 +132,10 @@ class ContainerRuntime:
             "run",
             f"--name={name}",
             *(f"--label={SPOOL_LABEL}={_spool(launch)}", f"--label={ATTEMPT_LABEL}={launch.key}"),
-            # Use the host's network, because the members of a gang connect to each other.
+            # Use the host's network, so that the members of a gang can connect to each other.
             *("--entrypoint=", "--network=host", "--log-driver=none", "--security-opt=label=disable"),
-            # Set no higher ulimits than the agent has. If the agent itself runs in a container, the runtime
-            # may not be allowed to set higher ones.
+            # Set no higher ulimits than the agent has, because an agent that runs in a container may not be
+            # allowed to set higher ones.
             *(f"--ulimit=nofile={min(JOB_OPEN_FILES, hard)}:{hard}", f"--ulimit=nproc={most}:{most}"),
             *(["--init", "--ipc=host"] if docker else ["--pid=host"]),
             *self._user(launch, docker),
@@ -182,8 +184,8 @@ class ContainerRuntime:
 
     def _limits(self, launch: LaunchSpec, order: Start, docker: bool) -> list[str]:
         """Return the options for CPU and memory limits; empty if jobs have no limits. With podman, the result
-        is also empty for a job that does not run as root: its container is in the cgroup of the attempt,
-        which has the limits.
+        is also empty for a job that does not run as root, because its container is in the cgroup of the
+        attempt and this cgroup has the limits.
         """
         uid = launch.user[0] if launch.user is not None else os.geteuid()
         if self.policy.limits == "none" or (uid and not docker):
@@ -278,8 +280,8 @@ def version_arguments(kind: str) -> tuple[str, ...]:
 
 
 def gpu_problem(kind: str, command: Sequence[str], gpus: Sequence[str]) -> str:
-    """Return why a runtime of this kind cannot pass the GPUs with the UUIDs in `gpus` to a container, with
-    the remedy; empty if it can.
+    """Return the reason why a runtime of this kind cannot pass the GPUs with the UUIDs in `gpus` to a
+    container, with the remedy; empty if the runtime can pass them.
 
     Docker needs the NVIDIA runtime or its hook. Podman needs a CDI entry for the UUID of each GPU and MIG
     instance. Apptainer needs no configuration.

@@ -36,15 +36,17 @@ _ENGINE_PROCESSES = {
     "starter-suid",
 }
 """The names in /proc/<pid>/comm of processes of container engines. These processes get no signal except
-SIGKILL: they would forward any other signal to the job, where the signal could end processes without a
-handler. A process of the job with one of these names gets no other signal either.
+SIGKILL, because they forward other signals to the job, where such a signal could end processes without a
+handler. The same applies to a process of the job that has one of these names.
 """
 _NO_DEVICE = ("could not select device driver", "unresolvable CDI devices", "CDI device injection failed")
 _NO_ENGINE = ("Cannot connect to the Docker daemon",)
-"""Docker prints this if it could not connect to its daemon. In that case the daemon got no request."""
+"""The text that docker prints if it could not connect to its daemon. In that case the daemon got no
+request.
+"""
 _ENGINE_LOST, _START_REQUEST = "error during connect", "/start"
-"""Docker prints the first text, followed by the request, if the daemon died before it answered. A request
-with the second text starts the job's program.
+"""Docker prints _ENGINE_LOST, followed by the request, if the daemon died before it answered. A request that
+contains _START_REQUEST starts the job's program.
 """
 _LOST_CODES = (_KILLED, 255)
 """The exit codes that docker reports for a container whose real exit code it has lost."""
@@ -134,7 +136,7 @@ def was_lost(launch: LaunchSpec, found: ContainerState) -> bool:
     """Return whether docker reports a container as exited although docker does not have its real exit code,
     for instance because the daemon was restarted.
 
-    This is the case if processes of the container still run, or if the exit code is one of `_LOST_CODES`.
+    The exit code is not real if processes of the container still run, or if it is one of `_LOST_CODES`.
     """
     return launch.is_docker and (
         (found.code in _LOST_CODES and not found.out_of_memory)
@@ -165,8 +167,8 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
     """
     found = [inspect_container(launch, name) for name in launch.container_names]
     own = launch.memory_mib
-    # Not every engine reports that the kernel killed a process for lack of memory. So compare the peak
-    # memory with the limit too.
+    # Compare also the peak memory with the limit, because not every engine reports that the kernel killed a
+    # process for lack of memory.
     at_its_limit = code == _KILLED and bool(own) and rss_mib * 10 >= own * 9
     if at_its_limit or any(container.out_of_memory for container in found):
         return out_of_memory_reason(own, rss_mib)

@@ -1,4 +1,5 @@
-"""Removes orphan containers, and detects a container engine that starts later than the agent.
+"""Removes orphan containers (containers whose attempt does not run), and detects a container engine that
+starts later than the agent.
 
 1. When the agent starts, list the docker containers with the label of this spool, and remove those whose
    attempt does not run. If the daemon does not answer, try again later. Containers of podman need no such
@@ -36,9 +37,9 @@ TIMEOUT_S = 30.0
 
 
 class ContainerWatch:
-    """Removes orphan containers and detects a container engine that starts later than the agent. At most one
-    command of the engine runs at a time. `running` has the names (such as `42.1`) of attempts that have a
-    supervisor.
+    """Removes orphan containers (containers whose attempt does not run), and detects a container engine that
+    starts later than the agent. At most one command of the engine runs at a time. `running` has the names
+    (such as `42.1`) of attempts that have a supervisor.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class _Program:
         elif more == b"":
             self._loop.on_readable(self._source.fileno(), None)
             self._source.close()
-            # Wait until the program exits. The wait is short, because the program has already closed its
+            # Wait for the exit of the program. The wait is short, because the program has already closed its
             # output.
             failed = self._process.wait()
             self._then(None if failed else self._output.decode("utf-8", "replace"))

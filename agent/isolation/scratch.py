@@ -21,10 +21,12 @@ from wire.trusted_paths import UntrustedPath
 
 DEFAULT_PARENT = "/var/tmp"  # noqa: S108 - on disk, kept across reboots; users cannot write to the root
 RESERVED_PART = 20
-"""1/20 of the file system stays free for the host, unless --scratch sets the amount that the node offers."""
+"""The divisor for the part of the file system (1/20) that stays free for the host, unless --scratch sets the
+amount that the node offers.
+"""
 ENTRIES_PER_STEP = 2_000
-"""How many directory entries are measured in one step. Steps are short, so that the supervisor can react to
-signals.
+"""The number of directory entries that are measured in one step. Steps are short, so that the supervisor
+reacts to signals between them.
 """
 STEP_PAUSE_S, ROUND_PAUSE_S = 0.05, 2.0
 _MIB = 1 << 20
@@ -55,7 +57,7 @@ class ScratchArea:
         self._name = self._read_name()
         self._offered_mib = offered_mib
         self.problem = ""
-        """Why this node offers no scratch; empty if it offers scratch."""
+        """The reason why this node offers no scratch; empty if it offers scratch."""
 
     @property
     def root(self) -> str:
@@ -169,7 +171,7 @@ def record_bytes(directory: str, size: int) -> None:
         os.write(descriptor, str(size).encode())
         os.close(descriptor)
     except OSError:
-        pass  # Continue: if the size is not stored, the next agent only offers less scratch.
+        pass  # Ignore the error: without the stored size, the next agent only offers less scratch.
 
 
 def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> None:
@@ -218,7 +220,7 @@ def remove_directory(folder: str) -> bool:
     except FileNotFoundError:
         return True
     except (OSError, UntrustedPath):
-        return False  # Delete nothing: a user may have created the root.
+        return False  # Delete nothing, because a user may have created the root.
     try:
         return trusted_paths.remove_tree(parent, name)
     finally:
@@ -226,7 +228,7 @@ def remove_directory(folder: str) -> bool:
 
 
 def delete_in_background(folders: list[str]) -> None:
-    """Delete directories in a separate process, because deleting them may take minutes."""
+    """Delete directories in a separate process, because the deletion may take minutes."""
     if not folders:
         return
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Ends an attempt whose processes have exited: cleans up its node, runs the epilog and records the end."""
+"""Ends an attempt whose processes have exited: cleans up the node, runs the epilog and records the end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def finish_attempt(attempt: Supervisor) -> None:
 
     1. Find the reason of the end, such as too little memory, in the cgroup or in the container engine.
     2. Remove containers and cgroup, trim the log files, and run the epilog.
-    3. Find the newest complete checkpoint. Write it and the end to the record, and send both to the agent.
+    3. Find the newest complete checkpoint. Write the checkpoint and the end to the record, and send both to
+       the agent.
     """
     launch, status, code, number = attempt.launch, attempt.exit_status, None, None
     if status is not None and os.WIFSIGNALED(status):
@@ -82,8 +83,9 @@ def _pause(attempt: Supervisor) -> None:
 
 
 def _keep_output_tail(launch: LaunchSpec) -> None:
-    """Copy the end of the files of --output and --error into the spool, because the cause of a failure is
-    found there. The files are read as the job's user, who may have chosen files of other users.
+    """Copy the end of the files of --output and --error into the spool, because these files often show why a
+    job failed. They are read with the rights of the job's user, because that user may have chosen files of
+    other users.
     """
     parts = []
     for path in filter(None, (launch.output, launch.error)):
@@ -92,7 +94,7 @@ def _keep_output_tail(launch: LaunchSpec) -> None:
         try:
             parts.append(run_and_read(launch, command, _TAIL_TIMEOUT_S)[1])
         except OSError:
-            return  # Continue without the lines, for example if the host has no process left.
+            return  # Continue without the lines, for example if the host cannot start another process.
     if not any(parts):
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC

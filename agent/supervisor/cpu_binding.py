@@ -25,6 +25,7 @@ def bind_process(cpus: list[int], numa: list[int]) -> None:
         mask = (ctypes.c_ulong * words)()
         for node in numa:
             mask[node // _BITS] |= 1 << node % _BITS
-        # Only prefer the memory of these NUMA nodes, because a job may need more than they have.
+        # Prefer the memory of these NUMA nodes without requiring it, because a job may need more memory than
+        # they have.
         mode = _PREFERRED if len(numa) == 1 else _PREFERRED_MANY
         _libc.syscall(number, mode, mask, words * _BITS + 1)

@@ -12,8 +12,9 @@ Algorithm
    because this process is a subreaper. This includes processes that detached themselves. Kill every child
    that is not a supervisor, and its descendants, until none is left. Only then fork a new supervisor, which
    records the end.
-5. A supervisor must have recorded the end of its job when the lease, the grace and a margin have expired. If
-   it has not, it is stopped or hangs: kill it, write the reason to the record, and continue with step 4.
+5. A supervisor must have recorded the end of its job when the lease, the grace and a margin have expired.
+   Otherwise it is stopped or hangs: kill the supervisor, write the reason to the record, and continue with
+   step 4.
 6. If the agent has closed the connection, repeat steps 3 to 5 until no child is left, then exit.
 
 Invariant: a child that is not in `_supervisors` belongs to an attempt whose supervisor is dead.
@@ -40,8 +41,8 @@ from agent.supervisor import process_tree
 from agent.supervisor.supervisor import Supervisor
 
 LEASE_MARGIN_S = 2.0
-"""If this many seconds after the end of its lease and grace a job still runs, its supervisor counts as
-stuck. The controller's setting `lease_margin_s` should be longer.
+"""If a job still runs this many seconds after the end of its lease and grace, its supervisor counts as stuck.
+The controller's setting `lease_margin_s` should be longer.
 """
 _SWEEP_PAUSES_S = (0.01, 1.0)
 _LEASE_INTERVAL_S = 1.0
@@ -115,8 +116,8 @@ class ForkServer:
             launch = launch_spec.take_spec(self._buffer)
             if launch is None:
                 return bool(part)
-            # First collect supervisors that have exited: one of them may be an earlier supervisor of this
-            # attempt.
+            # First collect supervisors that have exited, because one of them may be an earlier supervisor of
+            # this attempt.
             self._reap()
             if self._sweeping or any(each.key == launch.key for each in self._supervisors.values()):
                 self._postponed.append(launch)
@@ -183,7 +184,8 @@ class ForkServer:
 
     def _kill_orphans(self) -> None:
         """Kill the orphans: processes that killed supervisors have left and that are now children of this
-        process. When no orphan is left, fork the supervisors whose launch had to wait for that.
+        process. When no orphan is left, fork the supervisors whose launch has waited for the end of the
+        orphans.
         """
         orphans = [pid for pid in process_tree.children(os.getpid()) if pid not in self._supervisors]
         if orphans:
@@ -204,8 +206,8 @@ class ForkServer:
     # --- leases ---
 
     def _lease_left_s(self, lease_s: float, grace_s: float) -> float:
-        """Return in how many seconds the lease, the grace and LEASE_MARGIN_S will have passed since the last
-        renewal of the leases; below 0 if they have passed already.
+        """Return the seconds until the lease, the grace and LEASE_MARGIN_S have passed since the last renewal
+        of the leases; below 0 if they have already passed.
         """
         renewed = lease.last_renewal(os.environ["CORRAL_SPOOL"], self._boot)
         return renewed + lease_s + grace_s + LEASE_MARGIN_S - lease.boot_time_s()
@@ -283,7 +285,7 @@ def _record_lease_expiry(directory: str) -> None:
         finally:
             os.close(descriptor)
     except OSError:
-        pass  # Continue: only the reason why the job ended is lost.
+        pass  # Ignore the error, because only the reason why the job ended is lost.
 
 
 def _send_hint(hints: int, message: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Limits the size of the logs of running jobs, where other systems rotate logs.
+"""Limits the size of the logs of running jobs. The purpose is that of log rotation in other systems.
 
 The beginning and the end of a log are kept, and the middle is deleted. The job itself writes its log files,
 so its output does not depend on another process. The deleted middle becomes a hole in the file: all other
@@ -8,9 +8,10 @@ bytes keep their offsets, and readers skip the hole.
 - Per user (`log_running_mib`): the agent calls `trim_running_logs`.
 
 Algorithm for the limit per user (`equal_share`)
-1. Sort the logs of a user by size, the smallest first. Divide the space that is left of `log_running_mib`
-   equally among the remaining logs. A log that is smaller than its part keeps its size.
-2. Delete the middle of logs that are larger than that part.
+1. Sort the logs of a user by size, the smallest first. Take the logs in this order, and divide the space that
+   is left of `log_running_mib` equally among the remaining logs. A log that is smaller than its part keeps
+   its size.
+2. Delete the middle of all logs that are larger than their part.
 
 Example: `log_running_mib` is 300, and the logs of ada's three jobs have 10, 200 and 400 MiB. The first log
 keeps its 10 MiB. 290 MiB are left for two logs, so each of them keeps 145 MiB.
@@ -36,7 +37,9 @@ _LEAST = 1 << 18
 """The smallest size in bytes to which the limit per user cuts a log."""
 _BLOCK = 4_096
 _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""O_NONBLOCK is needed, because a job may have replaced its log with a pipe that has no reader."""
+"""The flags with which a log is opened. O_NONBLOCK is needed, because a job may have replaced its log with a
+pipe that has no reader.
+"""
 _PUNCH = 0x03  # The value of FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE.
 _OFTEN_S, _SELDOM_S = 0.5, 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -65,7 +68,7 @@ class LogTrimmer:
 
 
 def punch_middle(path: str, most: int) -> int:
-    """Delete the middle of a log that is longer than `most` bytes. Return the length of the log; 0 if it
+    """Delete the middle of a log that is longer than `most` bytes. Return the length of the log; 0 if the log
     cannot be opened.
     """
     try:

@@ -1,5 +1,5 @@
-"""Marks: signed environment variables of an attempt's processes. They identify the processes if their
-supervisor was killed.
+"""Marks: signed environment variables of an attempt's processes. Marks identify the processes of an attempt
+whose supervisor was killed.
 
 Every process can change its own environment, so a mark has two parts. `CORRAL_SPOOL=<spool>/attempts/42.1`
 names the attempt, and `CORRAL_MARK=<code>` proves that the agent of this spool has set the name. The code is
@@ -7,7 +7,8 @@ an HMAC of the attempt and the uid that it runs as. The HMAC key is in the spool
 can read it.
 
 A process with a mark belongs to the attempt if it runs as the agent's user, or if its code is valid for its
-uid. Attempts of earlier versions have no code: their processes count if they run as the user in the record.
+uid. Attempts that an earlier version of Corral started have no code. Their processes belong to the attempt if
+they run as the user in the record.
 
 Example: bob copies `CORRAL_MARK` of his attempt 7.1 and starts `env CORRAL_SPOOL=.../attempts/8.1 sleep 600`.
 The code is valid only for 7.1, so the process does not count as a process of 8.1.
@@ -83,8 +84,8 @@ class MarkedProcess:
         raise ProcessLookupError(self._pid)
 
     def attempt(self, spool: str) -> str:
-        """Return which attempt of this spool the process claims to belong to, such as 42.1; empty if none.
-        The code of the mark is not checked.
+        """Return the attempt of this spool, such as 42.1, that the environment of the process names; empty if
+        it names none. The code of the mark is not checked.
         """
         start = os.fsencode(f"{SPOOL_VARIABLE}={spool}/attempts/")
         # If the process has CORRAL_SPOOL twice, use the first one, like getenv().
@@ -95,7 +96,7 @@ class MarkedProcess:
 
     def is_early(self, spool: str) -> bool:
         """Return whether the process still has the environment of the fork server. Only supervisors, and
-        children of supervisors before exec, have it.
+        children of supervisors before exec, have this environment.
         """
         return os.fsencode(f"{SPOOL_VARIABLE}={spool}") in self.environ
 

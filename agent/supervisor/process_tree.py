@@ -26,8 +26,8 @@ _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 FORK_SERVER_NAME = "corral-nursery"
-"""The name of fork servers in `ps`. It must not change, because a new agent looks for fork servers of
-earlier versions.
+"""The name of fork servers in `ps`. The name must stay the same in all versions, because a new agent looks
+for fork servers of earlier versions by this name.
 """
 
 
@@ -86,15 +86,15 @@ def _children_from_list(pid: int) -> list[int]:
         for task in os.listdir(f"/proc/{pid}/task"):
             found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
     except OSError:
-        # The process ended during the scan. The kernel has given its children another parent, below which the
-        # next scan finds them.
+        # Skip a process that ended during the scan. The kernel has given its children another parent, so the
+        # next scan finds the children below that parent.
         pass
     return found
 
 
 def _children_by_scan() -> Callable[[int], list[int]]:
     """Scan all processes once. Return a function that gives the pids of the children that a process had in
-    this scan. Kernels without /proc/<pid>/task/<tid>/children need such a scan.
+    this scan. The scan is needed on kernels without /proc/<pid>/task/<tid>/children.
     """
     found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
@@ -152,7 +152,7 @@ def find_strays(
     are:
 
     1. Supervisors, and children of supervisors before exec. They have the environment of the fork server, and
-       the name of the attempt as process name. They come first in the result.
+       the name of the attempt as process name. The result begins with these processes.
     2. Processes in the session of the job's first process, whose pid was `leader` and which started at
        `ticks`.
     3. Processes that have the mark of the attempt and run as `uid` or as the agent's user, or whose mark has
@@ -223,8 +223,8 @@ def spool_variable(directory: str) -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if no process has this pid. A later
-    process with the same pid has another start time.
+    """Return the start time of a process, in clock ticks since boot; None if no process has this pid. The
+    start time distinguishes the process from a later one with the same pid.
     """
     try:
         return int(_stat(pid)[19])
@@ -233,7 +233,9 @@ def start_ticks(pid: int) -> int | None:
 
 
 def runs_since(pid: int, ticks: int) -> bool:
-    """Return whether the process that started at this time still runs. A zombie does not run."""
+    """Return whether the process with this pid that started at this time still runs. A zombie (an exited
+    process that its parent has not collected) does not run.
+    """
     try:
         fields = _stat(pid)
     except (OSError, ValueError):
@@ -269,8 +271,8 @@ def _read(path: str) -> bytes:
 
 
 def with_handler(pids: list[int], number: int) -> list[int]:
-    """Return the pids of those processes in `pids` that have a handler for the signal `number`. The signal
-    would end all other processes.
+    """Return the processes in `pids` that have a handler for the signal `number`. Processes without a handler
+    would be ended by the signal.
     """
     found = []
     for pid in pids:

@@ -1,5 +1,5 @@
-"""The supervisor of one attempt: it starts the job, ends it and records the end. It does not need a running
-agent.
+"""The supervisor of one attempt: it starts the job, ends the job and records the end. The supervisor does not
+need a running agent.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class Supervisor:
         container may still run, by pid.
         """
         self.exit_status: int | None = None
-        """The exit status of the first task that failed; 0 if tasks have ended and none has failed."""
+        """The exit status of the first task that failed; 0 if tasks have ended and none of them has failed;
+        None before.
+        """
         self.why = ""
         self.cpu_s = 0.0
         self.rss_mib = 0
@@ -117,7 +119,7 @@ class Supervisor:
         self.started_at = 0.0
         """The monotonic time from which the time limit counts."""
         self.limit_s: float | None = None
-        """The time limit that `limit_at` and `warn_at` are planned for."""
+        """The time limit in seconds from which `limit_at` and `warn_at` are computed."""
         self.warn_at: float | None = None
         self.lease_at: float | None = None
         self.limit_at: float | None = None
@@ -164,8 +166,7 @@ class Supervisor:
             if not self.why:
                 self._start()
         except TaskNotStarted as error:
-            # If no task has started yet, let the controller try another node, which may be able to run the
-            # job.
+            # If no task has started yet, let the controller try another node.
             word = "node_unfit" if error.unfit and not self.tasks else "launch_failed"
             self.why = f"{word}: {error}"
             self._begin_ending(0.0)  # End the tasks that have started.
@@ -213,9 +214,9 @@ class Supervisor:
             self._begin_ending(0.0)
 
     def _choose_port(self) -> None:
-        """If MASTER_PORT is in use, choose another port. In a gang this is not possible, because the other
-        members have already received the port. The attempt then ends with the reason `port_in_use`, and the
-        controller starts the gang again.
+        """If MASTER_PORT is in use, choose another port. The port of a gang cannot be changed, because the
+        other members have already received it. So the attempt of a gang ends with the reason `port_in_use`,
+        and the controller starts the gang again.
         """
         env = self.launch.env
         port = env.get(_PORT, "")
@@ -229,13 +230,12 @@ class Supervisor:
             env[name] = free
 
     def _find_checkpoint(self) -> None:
-        """Set the variable with the checkpoint to resume from. This is done after the prolog, because the
-        prolog may mount the file system with the checkpoint.
+        """Set the environment variable with the checkpoint from which the job resumes. The caller runs the
+        prolog first, because the prolog may mount the file system with the checkpoint.
         """
         env = self.launch.env
         found = directory.checkpoint_to_resume(self.launch, env[_CHECKPOINT])
-        # For apptainer, the checkpoint variable also exists under names with a prefix (APPTAINERENV_). Set
-        # these variables too.
+        # For apptainer, also set the copies of the variable whose names have the prefix APPTAINERENV_.
         for name in [name for name in env if name.endswith(_CHECKPOINT)]:
             if found:
                 env[name] = found
@@ -441,7 +441,7 @@ class Supervisor:
 
     def _check_scratch(self, measure: ScratchMeter, now: float) -> None:
         """Continue the scan of the scratch directory. If the directory is larger than requested, end the job,
-        or write one notice to the job's stderr. The setting `scratch_overuse` selects which.
+        or write one notice to the job's stderr, as the setting `scratch_overuse` says.
         """
         before = measure.size
         self.scratch_at = now + measure.step()
@@ -575,8 +575,8 @@ class Supervisor:
             self._begin_ending(self.grace_s)
 
     def _signal_handlers(self, number: int) -> bool:
-        """Send the signal `number` to those processes of the job that have a handler for the signal, because
-        the signal would end any other process. Return whether any process has a handler.
+        """Send the signal `number` to the processes of the job that have a handler for the signal. The signal
+        would end processes without a handler. Return whether any process has a handler.
         """
         descendants = process_tree.descendants(os.getpid())
         receivers = process_tree.with_handler(
@@ -615,4 +615,4 @@ class Supervisor:
         except BlockingIOError:
             self.pending_hint = hint
         except OSError:
-            pass  # Continue: no agent runs at the moment. The next agent reads the record.
+            pass  # Ignore the error: no agent runs at the moment, and the next agent reads the record.

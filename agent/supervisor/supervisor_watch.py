@@ -1,5 +1,5 @@
-"""Watches one supervisor process with a pidfd. On kernels without pidfd, a periodic check of the agent
-detects its exit.
+"""Watches one supervisor process with a pidfd (a descriptor that shows the exit of a process). On kernels
+without pidfd, a periodic check of the agent detects the exit.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class ConfigRequest:
 
 @dataclass(frozen=True)
 class QuotaSync:
-    """The result of reading the quotas from their source again: the number of quotas, and the keys that have
-    changed.
+    """The result of reading the quotas from their source again: the provider of the quotas, and the keys that
+    have changed.
     """
 
     provider: str
