@@ -37,6 +37,7 @@ class BackfillCandidates:
         "_long_fail",
         "_now",
         "_outlasts",
+        "_rationed",
         "_seen_to_fit",
         "_shape",
         "_too_long_s",
@@ -63,6 +64,9 @@ class BackfillCandidates:
         """A job that runs this many seconds or longer would delay a reservation of another profile, or of
         quota. None: not known.
         """
+        head = lane.head() if cycle.rationed else None
+        self._rationed = head is not None and cycle.state.tenant(cycle.state.jobs[head[1]]) in cycle.rationed
+        """Whether the jobs of the lane are tried after all others (rationing.py)."""
         if not cycle.backfill.in_queue_order:
             key = cycle.backfill.candidate_key
             entries = sorted(entries, key=lambda entry: (key(self._runtime(entry)), entry))
@@ -124,7 +128,7 @@ class BackfillCandidates:
         """
         backfill, position = self._cycle.backfill, self._cycle.position(self._entry)
         if backfill.in_queue_order:
-            return 0.0, position
+            return self._rationed, position
         return backfill.candidate_key(self._runtime(self._entry)), position
 
     def take_placement(self) -> Placement | None:

@@ -14,10 +14,12 @@ from controller.core.backfill.first_reservation import FirstReservation
 from controller.core.backfill.jobs_to_reserve import jobs_to_reserve
 from controller.core.backfill.preemptor_starts import preempt_scavengers, start_preemptors
 from controller.core.backfill.quota_reservations import QuotaReservations, QuotaReserved
+from controller.core.backfill.rationing import rationed_users
 from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
 from controller.core.backfill.short_starts import start_short_jobs, with_short_limit
 from controller.core.backfill.start_limits import StartLimit, StartLimits
 from controller.core.backfill.start_search import StartSearch
+from controller.core.fairshare.share_tree import SharePath
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.events.attempts import JobGrew, JobPlaced, PredictionOutlived
@@ -29,6 +31,7 @@ from controller.core.placement.placer import Placement, Placer
 from controller.core.preemption.guards import GuardsOf
 from controller.core.preemption.preemptor import Preemptor
 from controller.core.preemption.scavengers import Scavengers
+from controller.core.queue.order import compares_shares
 from controller.core.queue.queue import Lane, PositionKey, QueueEntry
 from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.state.order_view import position_key
@@ -95,6 +98,9 @@ class Cycle:
         """The next time at which a gang's assembly time ends, so that it may start on fewer nodes."""
         self._now = 0.0
         self._conservative = ConservativePass(self)
+        self.rationed: frozenset[SharePath] = frozenset()
+        """The users whose jobs backfill tried last in the last full pass (rationing.py)."""
+        self._compares_shares = compares_shares(self.queue.moving)
 
     @property
     def shared(self) -> SharedReservations | None:
@@ -259,6 +265,7 @@ class Cycle:
             # Store the versions only if a job waits. Without a waiting job the next pass has nothing to skip.
             self._seen = self.versions()
         if self.head is not None or (self.state.limited and self.quota_reservations):
+            self.rationed = rationed_users(self, now) if self._compares_shares else frozenset()
             # Backfill (step 4 of `run`).
             self._start_behind(self._block_full_lanes(now), now, apply)
         if self.scavengers is not None:

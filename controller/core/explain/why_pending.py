@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 NAMED = 8
 """The most jobs ahead in the queue, and the most GPUs out of service, that an explanation names."""
 
+RATIONED = "its user has used more than the part of the project, so backfill tries the job after all others"
 CONSIDERED_NEXT = "fits now: considered in the next pass"
 """The reason of a job that starts in the next scheduling pass."""
 
@@ -93,6 +94,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
         ahead=tuple(Ahead(each.id, each.label, each.user, request_text(each)) for each in ahead),
         notes=(
             *_notes(state, placer, job, now),
+            *(RATIONED for tenant in cycle.rationed if tenant == state.tenant(job)),
             *(_hours_note(state, now) if why.reason is Reason.QUOTA else ()),
         ),
         nodes=node_scores(placer, job) if len(state.nodes) else (),

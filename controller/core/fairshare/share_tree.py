@@ -29,6 +29,10 @@ SETTLED_S = 1.0
 still be above the limit then.
 """
 NO_ALLOCATION = Allocation("", 0, 0)
+USERS_COUNT = 0.3
+"""How much a user's part of the use of its project counts in the fair-share factor, relative to the use of
+the project itself.
+"""
 Ends = Sequence[tuple[float, float]]
 SharePath = tuple[str, ...]
 """The path from the root: (organisation, project, user), or (project, user) without an organisation."""
@@ -199,10 +203,11 @@ class ShareTree:
     1. A share is added with the first job of its tenant and is never removed. When its jobs get or lose
        resources, the rate of use (billing units per hour) of the share and of all shares above it changes.
        The used amount decays without timers (decayed_usage.py).
-    2. `factor`, for the priority, is 2 ** -x. Here x is the sum of used / fair over the share and the shares
-       above it. The fair use of a share is its weight, divided by the sum of the weights of all children of
-       its parent, times the use of the whole cluster. The factor is 1 without use, and 1/2 if used / fair is
-       1 at one level and 0 at all others.
+    2. `factor`, for the priority, is 2 ** -x. Here x is the sum of used / fair over the organisation and the
+       project, plus USERS_COUNT times used / fair of the user. The fair use of an organisation or a project
+       is its weight, divided by the sum of the weights of all children of its parent, times the use of the
+       whole cluster. The fair use of a user is its part by weight of what the project has used, so that users
+       of small projects are compared as well as those of large ones (`part_of_project`).
     3. `fairness`, for the order plugin `fair`, compares weight / used, first at the top level and then
        downwards.
     4. No job of a share at its hard limit starts. Jobs of a share above its soft limit come after all other
@@ -212,8 +217,8 @@ class ShareTree:
 
     Example: projects a (weight 3) and b (weight 1) on a cluster of 8 GPUs with a half-life of one day.
     Constant use of the whole cluster for a long time counts as 277 GPU-hours; the fair use of a is 208. The
-    only user of a has used 208. The fair use of this user is 277, because a has no other user. So used / fair
-    is 208/208 for a, and 208/277 for the user. The factor is 2 ** -1.75 = 0.30.
+    only user of a has used 208, which is its fair use, because a has no other user. So used / fair is 1 for a
+    and for the user. The factor is 2 ** -1.3 = 0.41.
     """
 
     def __init__(self, sharing: FairshareConfig) -> None:
@@ -383,12 +388,28 @@ class ShareTree:
 
         `capacity` is the charge for the whole cluster in billing units per hour.
         """
-        shares_used = 0.0
+        shares_used, users = 0.0, 3 if path and path[0] in self.sharing.organisations else 2
         for depth in range(1, len(path) + 1):
+            if depth == users:
+                shares_used += USERS_COUNT * self.part_of_project(path, capacity, now)
+                continue
             account, siblings = self.accounts[path[:depth]], self.accounts[path[: depth - 1]].weights
             fair = capacity * account.usage.longest_h * account.weight / siblings
             shares_used += self.used(account.path, now) / fair if fair > 0 else 0.0
         return math.exp2(-shares_used)
+
+    def part_of_project(self, path: SharePath, capacity: float, now: float) -> float:
+        """Return how much the user of the path has used, divided by the user's fair part of what the project
+        has used: 1 if the user has used exactly this part.
+
+        Only users with jobs count for the parts. One hour of the whole cluster is added to the use of the
+        project, so that the first jobs of a project count little.
+        """
+        project, user = self.accounts[path[:-1]], self.accounts[path]
+        weights = math.fsum(weight * count for weight, count in project.active.items())
+        fair = user.weight / max(weights, user.weight)
+        used = self.used(project.path, now)
+        return self.used(path, now) / (fair * (used + capacity)) if used else 0.0
 
     def over_soft_limit(self, path: SharePath, now: float) -> bool:
         """Return whether the use of the share, or of a share above it, is over its soft limit."""

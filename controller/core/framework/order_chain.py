@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from controller.core.fairshare.share_tree import SharePath
 from controller.core.model.job import Job
-from controller.core.queue.order import DynamicOrder, Order, OrderView, weighs_queues
+from controller.core.queue.order import DynamicOrder, Order, OrderView, compares_shares, weighs_queues
 from controller.core.queue.queue import LaneGroup
 from wire.api.reasons import Points
 
@@ -43,6 +43,11 @@ class DynamicOrderChain:
     def weighs_queues(self) -> bool:
         """True if one of the two orders uses the priority of queues as a factor."""
         return weighs_queues(self.first) or weighs_queues(self.second)
+
+    @property
+    def compares_shares(self) -> bool:
+        """True if one of the two orders compares the use of tenants."""
+        return compares_shares(self.first) or compares_shares(self.second)
 
     def rank(self, job: Job) -> tuple[float, ...]:
         """Return the sort key of a job among jobs with an equal `group`. Only dynamic orders contribute to

@@ -93,6 +93,13 @@ class DynamicOrder(Protocol):
         ...
 
 
+def compares_shares(order: object) -> bool:
+    """Return whether the order puts jobs of tenants that have used less than their shares first. Each lane
+    then has the jobs of one tenant only.
+    """
+    return bool(getattr(order, "compares_shares", False))
+
+
 def weighs_queues(order: Order) -> bool:
     """Return whether the order itself uses the priority of queues. If it does not, jobs are sorted by the
     priority of their queue first, and by this order second.

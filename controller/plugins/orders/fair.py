@@ -22,6 +22,7 @@ class FairShareOrder:
     """
 
     name: ClassVar[str] = "fair"
+    compares_shares: ClassVar[bool] = True
 
     def rank(self, job: Job) -> tuple[float, ...]:
         """Return an empty sort key for all jobs, so that jobs of one user stay in submit order."""

@@ -45,6 +45,11 @@ class MultifactorOrder:
     deadline_from_s: float = 86_400.0
 
     @property
+    def compares_shares(self) -> bool:
+        """Return True if the use of tenants is one of the factors that add points."""
+        return self.fair_share > 0
+
+    @property
     def weighs_queues(self) -> bool:
         """Return True if the priority of the queue is one of the factors that add points."""
         return self.queue > 0

@@ -118,6 +118,24 @@ def test_a_fair_share_used_halves_the_factor_at_its_level() -> None:
     assert shares.factor(ada, 16, 0.0) == pytest.approx(0.5 ** (0.5 / 0.75))
 
 
+def test_factor_compares_a_user_with_its_part_of_the_project() -> None:
+    shares = ShareTree(FairshareConfig(held_hours=0.0))
+    ann, bob = ("vision", "ann"), ("vision", "bob")
+    for each in (ann, bob):
+        shares.add_job(each)
+    for path, amount in ((("vision",), 400.0), (ann, 300.0), (bob, 100.0)):
+        usage = shares.accounts[path].usage
+        assert isinstance(usage, DecayedUsage)
+        usage.amount = amount
+    # One hour of the 16 GPUs is added to the use of the project, and half of it is the part of each user.
+    assert shares.part_of_project(ann, 16, 0.0) == pytest.approx(300 / 208)
+    assert shares.part_of_project(bob, 16, 0.0) == pytest.approx(100 / 208)
+    ratio = shares.factor(bob, 16, 0.0) / shares.factor(ann, 16, 0.0)
+    assert ratio == pytest.approx(2 ** (0.3 * 200 / 208))
+    shares.set_weight("vision/ann", 3)
+    assert shares.part_of_project(ann, 16, 0.0) == pytest.approx(300 / 312)
+
+
 def sharing_world(**how: Any) -> EngineHarness:
     """A harness with these fair-share settings."""
     others = {name: how.pop(name) for name in ("backfill", "strategies", "guards") if name in how}
