@@ -14,7 +14,7 @@ from base64 import b64decode, b64encode
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Callable
+from typing import Callable, Mapping
 
 from agent.attempts.launch_spec import LaunchSpec
 from agent.attempts.spool import AttemptKey, format_key
@@ -115,6 +115,10 @@ class ExecSessions:
                 kind = "tasks of srun from other nodes" if order.step else "exec commands"
                 raise CannotExec(f"{same} {kind} run on this node already; end one of them")
             launch = self._prepare(key, order.command, order.term if order.tty else "")
+            wrong = next((name for name in order.variables if not _is_settable(name, order.variables)), None)
+            if wrong is not None:
+                raise CannotExec(f"{wrong!r} cannot be a variable of the environment")
+            launch.env.update(order.variables)
             session = _start_on_terminal(order, launch) if order.tty else _start_on_pipes(order, launch)
         except (CannotExec, OSError) as error:
             self._channel.send(ShellEnded(order.request, error=str(error)))
@@ -312,6 +316,10 @@ def _start_on_pipes(order: OpenShell, launch: LaunchSpec) -> _Session:
         sources[ours] = "pmi"
     key = (order.job, order.attempt)
     return _Session(order.request, key, process, sink, sources, False, order.step, ours)
+
+
+def _is_settable(name: str, variables: Mapping[str, str]) -> bool:
+    return bool(name) and "=" not in name and "\0" not in name + variables[name]
 
 
 def _pmi_sockets(launch: LaunchSpec) -> tuple[int, int]:

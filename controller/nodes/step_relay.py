@@ -133,7 +133,12 @@ class StepRelay:
                 self._tasks.pop(key, None)
             self._send(node, replace(message, request=frame.request))
 
-        order = OpenShell(0, frame.job, frame.attempt, frame.command, step=True, pmi=frame.pmi)
+        order = OpenShell(
+            *(0, frame.job, frame.attempt, frame.command),
+            step=True,
+            pmi=frame.pmi,
+            variables=frame.variables,
+        )
         try:
             task = link.session().relay(order, answer)
         except NodeAway as away:

@@ -231,7 +231,8 @@ class ResetGpu:
 class OpenShell:
     """Run a command of `corral exec` in the allocation of a running attempt. If `command` is empty, run the
     user's login shell. `step` is True for a task of srun. With `pmi` the command gets a socket for PMI (the
-    interface by which MPI processes find each other) as file descriptor PMI_FD.
+    interface by which MPI processes find each other) as file descriptor PMI_FD. `variables` are added to the
+    environment of the command.
     """
 
     request: int
@@ -244,6 +245,7 @@ class OpenShell:
     term: str = ""
     step: bool = False
     pmi: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

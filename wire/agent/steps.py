@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import field
+from typing import Mapping
 
 from wire.dataclass import dataclass
 from wire.job.steps import Step
@@ -63,7 +65,8 @@ class StepsReport:
 @dataclass(frozen=True)
 class OpenTask:
     """Start a task of a step on another node of the attempt. The controller passes the task to the agent of
-    that node, and passes the output of the task back.
+    that node, and passes the output of the task back. `variables` are added to
+    the environment of the task.
     """
 
     request: int
@@ -72,6 +75,7 @@ class OpenTask:
     node: str
     command: tuple[str, ...]
     pmi: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def socket_path(spool: str, uid: int) -> str:

@@ -102,7 +102,7 @@ class StepRecorded:
 @dataclass(frozen=True)
 class ShellRequest:
     """A command to run in the allocation of a running job; if `command` is empty, a login shell. `node`
-    selects one of the nodes of the job.
+    selects one of the nodes of the job. `variables` are added to the environment of the command.
     """
 
     command: tuple[str, ...] = ()
@@ -111,6 +111,7 @@ class ShellRequest:
     columns: int = 80
     term: str = ""
     node: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

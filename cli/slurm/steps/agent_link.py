@@ -11,11 +11,11 @@ import sys
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from cli.slurm.steps.links import LinkLost, Output, TaskEnd
+from cli.slurm.steps.links import LinkLost, Output, RemoteCommand, TaskEnd
 from wire.agent.frames import Frame, pack, unpack
 from wire.agent.orders import ShellInput, ShellSignal, ShellTaken, Signal
 from wire.agent.reports import ShellEnded, ShellOutput
@@ -118,13 +118,12 @@ class AgentLink:
         self,
         rank: int,
         node: str,
-        words: Sequence[str],
-        pmi: bool,
+        command: RemoteCommand,
         output: Output,
         end: Callable[[TaskEnd], None],
     ) -> None:
         self._tasks[rank] = (output, end)
-        if not self._send(OpenTask(rank, 0, 0, node, tuple(words), pmi)):
+        if not self._send(OpenTask(rank, 0, 0, node, command.words, command.pmi, command.variables)):
             self._lose_tasks()
 
     def write(self, rank: int, data: bytes, *, end: bool = False, pmi: bool = False) -> None:

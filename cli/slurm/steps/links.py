@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from wire.job.steps import Step
@@ -27,6 +27,17 @@ class TaskEnd:
     max_rss_kib: int = 0
 
 
+@dataclass(frozen=True)
+class RemoteCommand:
+    """A command for another node of the job. `variables` are added to the environment that the agent of that
+    node gives it. They are not in the arguments, because all users of a host can read arguments.
+    """
+
+    words: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    pmi: bool = False
+
+
 class StepLink(Protocol):
     """Records the step of one srun, and runs its tasks on other nodes."""
 
@@ -43,8 +54,7 @@ class StepLink(Protocol):
         self,
         rank: int,
         node: str,
-        words: Sequence[str],
-        pmi: bool,
+        command: RemoteCommand,
         output: Output,
         end: Callable[[TaskEnd], None],
     ) -> None:
@@ -91,19 +101,18 @@ class ApiLink:
         self,
         rank: int,
         node: str,
-        words: Sequence[str],
-        pmi: bool,
+        command: RemoteCommand,
         output: Output,
         end: Callable[[TaskEnd], None],
     ) -> None:
-        if pmi:
+        if command.pmi:
             end(TaskEnd(1, "PMI works only with srun in the job: write srun into the batch script"))
             return
         self._opened[rank] = threading.Event()
-        threading.Thread(target=self._run, args=(rank, node, words, output, end), daemon=True).start()
+        threading.Thread(target=self._run, args=(rank, node, command, output, end), daemon=True).start()
 
     def _run(
-        self, rank: int, node: str, words: Sequence[str], output: Output, end: Callable[[TaskEnd], None]
+        self, rank: int, node: str, command: RemoteCommand, output: Output, end: Callable[[TaskEnd], None]
     ) -> None:
         from wire.api.jobs import ShellRequest
         from wire.http.client import Client, Refused, Unreachable
@@ -111,9 +120,8 @@ class ApiLink:
         try:
             with Client() as client:
                 self._clients[rank] = client
-                shell = self._shells[rank] = client.open_shell(
-                    self._job, ShellRequest(tuple(words), node=node)
-                )
+                request = ShellRequest(command.words, node=node, variables=command.variables)
+                shell = self._shells[rank] = client.open_shell(self._job, request)
                 self._opened[rank].set()
                 for said in client.read_shell(shell):
                     if not said.end:

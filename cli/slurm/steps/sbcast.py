@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
 from cli.slurm.programs import VERSION, SlurmError
-from cli.slurm.steps.links import LinkLost, StepLink, TaskEnd, node_of, open_link
+from cli.slurm.steps.links import LinkLost, RemoteCommand, StepLink, TaskEnd, node_of, open_link
 from wire.cluster.hostlist import expand_hostlist
 
 OPTIONS = (
@@ -115,7 +115,7 @@ class _NodeCopy:
         self.changed = threading.Condition()
         self.written = 0
         self._error = b""
-        link.open(rank, node, words, False, self._take, self._ended)
+        link.open(rank, node, RemoteCommand(words), self._take, self._ended)
 
     def await_chunk(self, number: int) -> None:
         """Wait until the node has written so many chunks, or has ended."""

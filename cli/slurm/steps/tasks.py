@@ -18,7 +18,7 @@ from typing import IO, Any
 from cli.slurm.arguments import Arguments
 from cli.slurm.programs import SlurmError
 from cli.slurm.steps.layout import Task
-from cli.slurm.steps.links import StepLink, TaskEnd
+from cli.slurm.steps.links import RemoteCommand, StepLink, TaskEnd
 from cli.slurm.steps.pmi import PmiServer
 from cli.slurm.steps.task_output import TaskOutput
 from cli.slurm.steps.task_use import tree_use
@@ -240,9 +240,7 @@ class StepTasks:
         self, command: TaskCommand, count: int, sinks: tuple[Callable[[bytes], None] | None, ...]
     ) -> list[threading.Thread]:
         task = command.task
-        variables = [
-            f"{name}={value}" for name, value in command.variables.items() if name not in _OF_THE_NODE
-        ]
+        variables = {name: value for name, value in command.variables.items() if name not in _OF_THE_NODE}
         gpus = (
             ""
             if command.gpus is None
@@ -250,7 +248,7 @@ class StepTasks:
             if command.gpus == (0, 0)
             else "{}-{}".format(*command.gpus)
         )
-        words = ("/bin/sh", "-c", _REMOTE, "srun", self._directory, gpus, *variables, *command.words)
+        words = ("/bin/sh", "-c", _REMOTE, "srun", self._directory, gpus, *command.words)
 
         def output(stream: str, data: bytes) -> None:
             if stream == "pmi":
@@ -270,7 +268,8 @@ class StepTasks:
             self._ended(task, how)
 
         self._remote.add(task.rank)
-        self._link.open(task.rank, task.node, words, self._pmi is not None, output, end)
+        remote = RemoteCommand(words, variables, self._pmi is not None)
+        self._link.open(task.rank, task.node, remote, output, end)
         given = self._input(task, count)
         if given != subprocess.DEVNULL:
             source = 0 if given is None else given.fileno()

@@ -55,6 +55,20 @@ def test_exec_session_passes_input_output_errors_and_exit_code(run: Run) -> None
     assert output(agent, "stderr") == b"wrong\n"
 
 
+def test_variables_are_in_the_environment_and_not_in_the_arguments(run: Run) -> None:
+    agent = run()
+    begin(agent, env={"MINE": "of the job"})
+    script = "echo $MINE; tr '\\0' '\\n' < /proc/$$/cmdline | grep -c \"$MINE\""
+    variables = {"MINE": "secret-value"}
+    agent.send(OpenShell(1, 1, 1, ("sh", "-c", script), variables=variables))
+    assert ended(agent) == ShellEnded(1, 1)
+    assert output(agent) == b"secret-value\n0\n"
+    for wrong in ({"": "x"}, {"A=B": "x"}, {"A": "x\0y"}):
+        agent.send(OpenShell(2, 1, 1, ("true",), variables=wrong))
+        assert "cannot be a variable" in ended(agent, 2).error
+        agent.received.clear()
+
+
 def test_exec_session_has_a_terminal_with_size_and_keys(run: Run) -> None:
     agent = run()
     begin(agent)

@@ -34,7 +34,9 @@ async def open_one(call: Call, request: ShellRequest) -> ShellOpened:
         raise NodeAway(f"node {name} is not in the configuration")
     shell = link.session().open_shell(
         OpenShell(
-            0, job.id, job.attempt, request.command, request.tty, request.rows, request.columns, request.term
+            *(0, job.id, job.attempt, request.command),
+            *(request.tty, request.rows, request.columns, request.term),
+            variables=request.variables,
         )
     )
     key = secrets.token_urlsafe(16)
