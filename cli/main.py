@@ -119,7 +119,7 @@ def _run(words: list[str], application: typer.Typer, program: str) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Print the error and what the user can do about it. Returns the exit code."""
+    """Print the error and what the user can do about it. Return the exit code."""
     from wire.http.transport import Refused, Unreachable
 
     if isinstance(error, typer.TyperException):

@@ -28,11 +28,11 @@ LOGS: Final = frozenset({JOB})
 
 @dataclass(frozen=True)
 class ScreenAction:
-    """An action of the user, its key, and the views in which it is available.
+    """An action of the user, its key, and the views in which the action is available.
 
-    `command` is the shell command that does the same. A word in braces, such as {jobs}, stands for the marked
-    jobs or the job under the cursor. `footer` is the position of the action in the footer; 0 means that the
-    footer does not show it.
+    `command` is the shell command that does the same as the action. A word in braces, such as {jobs}, stands
+    for the marked jobs or the job under the cursor. `footer` is the position of the action in the footer; 0
+    means that the footer does not show it.
     """
 
     name: str

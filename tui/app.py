@@ -1,4 +1,4 @@
-"""The Textual application: it shows the views and the lines around them, and carries out actions."""
+"""The Textual application. It shows a view and the lines above and below it, and carries out actions."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
 class CorralApp(OrderedKeysApp):
     """The application. It shows the state of the cluster and sends requests to the controller.
 
-    1. A thread (module cluster_feed) collects changes of the cluster, and makes the screen's thread call the
-       method `take`.
+    1. A thread (module cluster_feed) collects changes of the cluster, and then calls the method `take` on the
+       screen's thread.
     2. The method `take` applies the changes to the model (class ClusterModel), at most once in PACE_S
        seconds, and updates the view.
     3. After a key, the method `act` checks whether the key's action (module actions) is allowed, and calls
@@ -229,8 +229,8 @@ class CorralApp(OrderedKeysApp):
             method()
 
     def method_of(self, action: ScreenAction) -> Callable[[], None] | None:
-        """Return the method that carries out the action; None if there is no such method now. It is searched
-        in the view, the application, JobOrders, TenantEdits and Menus, in this order.
+        """Return the method that carries out the action; None if there is no such method now. The method is
+        searched in the view, the application, JobOrders, TenantEdits and Menus, in this order.
         """
         for root in self.roots:
             if action.name == root.NAME:
@@ -265,7 +265,7 @@ class CorralApp(OrderedKeysApp):
 
     def _focus_view(self) -> bool:
         """Give the keyboard focus to the view at once. Textual's `Widget.focus` would give the focus later,
-        although the next key may already wait. Returns True if the view has the focus.
+        so that a key that already waits would go to another widget. Return True if the view has the focus.
         """
         pane = self.view.pane
         if pane.is_attached and pane.is_mounted:
@@ -273,8 +273,8 @@ class CorralApp(OrderedKeysApp):
         return pane.screen.focused is pane if pane.is_attached else False
 
     def ready(self) -> bool:
-        """Return True if the screen accepts the next key: a dialog or the filter line is open, or the view
-        has the focus.
+        """Return True if the screen accepts the next key, which is the case if a dialog or the filter line is
+        open, or if the view has the focus.
         """
         if isinstance(self.screen, Dialog):
             return self.screen.focused is not None
@@ -313,8 +313,8 @@ class CorralApp(OrderedKeysApp):
         self._go(self.roots[(self.roots.index(self.trail[0]) + by) % len(self.roots)])
 
     def act_back(self) -> None:
-        """Remove the filter of the view. If there is no filter, remove the marks; if there are no marks
-        either, go back to the previous view.
+        """Remove the filter of the view. Without a filter, remove the marks. Without a filter and marks, go
+        back to the previous view.
         """
         if self.view.undo():
             self.refresh_lines()

@@ -25,9 +25,11 @@ class CliFunctions:
     """Functions of the command line (package cli) that the terminal UI uses."""
 
     command_of: Callable[[Easing, str], str]
-    """Returns the shell command that makes a suggested change of a job."""
+    """A function that returns the shell command for a suggested change of a job."""
     inherit: Callable[[JobSpec], JobSpec]
-    """Adds to a new job the settings that `corral submit` takes from the shell, such as the umask."""
+    """A function that adds to a new job the settings that `corral submit` takes from the shell, such as the
+    umask.
+    """
 
 
 class AppInterface(App[int]):
@@ -37,7 +39,9 @@ class AppInterface(App[int]):
     paint: Paint
     requests: RequestWorkers
     what_ifs: RequestWorkers
-    """Threads that only send what-if requests, because these take long and would delay other requests."""
+    """Threads that send only what-if requests, because what-if requests take long and would delay other
+    requests.
+    """
     connect: Callable[[], Client]
     cli: CliFunctions
     read_only: bool
@@ -47,7 +51,7 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def act(self, name: str) -> None:
-        """Do the action with this name if it is allowed now. If it is not allowed, show the reason."""
+        """Do the action with this name. If the action is not allowed now, show the reason."""
         raise NotImplementedError
 
     def allowed(self, action: ScreenAction) -> str:
@@ -67,7 +71,7 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def refresh_lines(self) -> None:
-        """Repaint the lines above and below the view: header, view names, status line and footer."""
+        """Repaint the lines above and below the view: header, names of the views, status line and footer."""
         raise NotImplementedError
 
     def refresh_view(self) -> None:
@@ -84,7 +88,7 @@ class AppInterface(App[int]):
 
     def deliver(self, function: Callable[[], None]) -> None:
         """Run a function on the screen's thread. Every thread may call this method. If the screen has been
-        closed, it does nothing.
+        closed, this method does nothing.
         """
         raise NotImplementedError
 

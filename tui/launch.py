@@ -23,11 +23,12 @@ EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
 
 def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
-    """Run the terminal UI until the user quits, and return the exit code. It is 7 if the controller cannot be
-    reached at the start. `cli` has the functions of the command line that the terminal UI uses.
+    """Run the terminal UI until the user quits, and return the exit code. The exit code is 7 if the
+    controller cannot be reached at the start. `cli` has the functions of the command line that the terminal
+    UI uses.
     """
-    # Textual reads stdin and writes the screen to stderr. This program writes messages to stdout after the
-    # terminal UI has ended. So all three must be terminals.
+    # Require that stdin, stdout and stderr are terminals: Textual reads stdin and writes the screen to
+    # stderr, and this program writes messages to stdout after the terminal UI has ended.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stderr, sys.stdout)):
         return _complain(
             "the terminal UI needs a terminal",

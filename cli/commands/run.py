@@ -180,7 +180,7 @@ class _JobOutput:
         return any(reader.is_broken for reader in self._readers)
 
     def follow(self) -> JobView:
-        """Show the output of each attempt of the job. Returns the job when it has ended."""
+        """Show the output of each attempt of the job. Return the job when it has ended."""
         views = changes([self.job])
         while True:
             with self._interrupts.interruptible():

@@ -152,7 +152,7 @@ def _by_option(refused: Refused, spec: JobSpec) -> Refused:
 
 
 def send(client: Client, spec: JobSpec, key: str, as_user: str) -> Submitted:
-    """Submit the job and print the notes of the answer. Raises Refused with the name of the wrong flag if the
+    """Submit the job and print the notes of the answer. Raise Refused with the name of the wrong flag if the
     controller refuses the job.
     """
     try:

@@ -90,7 +90,7 @@ class Cluster:
         self._end()
 
     def await_ready(self) -> None:
-        """Wait until the controller answers and all nodes are up. Raises CommandError after READY_S
+        """Wait until the controller answers and all nodes are up. Raise CommandError after READY_S
         seconds.
         """
         deadline = time.monotonic() + READY_S

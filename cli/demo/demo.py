@@ -71,7 +71,7 @@ def demo(
 
 
 def _report(cluster: Cluster, interrupts: DeferredSignals) -> int:
-    """Run the jobs, and print progress and a summary. Returns 0 if every job ended as expected."""
+    """Run the jobs, and print progress and a summary. Return 0 if every job ended as expected."""
     began = time.monotonic()
     with cluster.client() as client:
         expected = _submit_all(cluster, client)

@@ -34,7 +34,7 @@ def reap(children: Collection[int]) -> None:
 
 
 def end_descendants(patience_s: float) -> bool:
-    """Wait until all descendants have ended, and kill those that remain after `patience_s` seconds. Returns
+    """Wait until all descendants have ended, and kill those that remain after `patience_s` seconds. Return
     True if none was killed.
     """
     deadline = time.monotonic() + patience_s

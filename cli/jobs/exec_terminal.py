@@ -19,7 +19,7 @@ _READ = 1 << 15
 
 
 def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> int:
-    """Run a command in the job until the command ends; with `terminal`, the command gets a terminal. Returns
+    """Run a command in the job until the command ends; with `terminal`, the command gets a terminal. Return
     its exit code, or 128 + N if signal N ended the command.
     """
     client = Client()

@@ -13,7 +13,7 @@ Done = TypeVar("Done")
 
 
 def for_each(items: Iterable[Item], act: Callable[[Item], Done]) -> tuple[list[Done], list[int]]:
-    """Call `act` for each item, and print an error for each refusal. Returns the results of the calls that
+    """Call `act` for each item, and print an error for each refusal. Return the results of the calls that
     succeeded, and the exit codes of the calls that were refused.
     """
     done: list[Done] = []

@@ -22,7 +22,7 @@ FEW = 20
 
 
 def wait_until_ended(ids: Collection[int], deadline: float | None = None) -> list[JobView]:
-    """Wait until all jobs have ended, and return them in the order of their ids. Raises CommandError at the
+    """Wait until all jobs have ended, and return them in the order of their ids. Raise CommandError at the
     deadline, a time of `time.monotonic()`.
     """
     ended: dict[int, JobView] = {}
@@ -61,7 +61,7 @@ class RetryLimit:
         self._check()
 
     def disconnected(self, error: Unreachable | Refused) -> None:
-        """Sleep before the next attempt to connect. Raises the error after PATIENCE_S seconds without a
+        """Sleep before the next attempt to connect. Raise the error after PATIENCE_S seconds without a
         connection.
         """
         self._check()
@@ -82,7 +82,7 @@ class RetryLimit:
 
 
 def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[JobView]:
-    """Yield each job in its present state, and again after each change of the job. Raises CommandError at the
+    """Yield each job in its present state, and again after each change of the job. Raise CommandError at the
     deadline, a time of `time.monotonic()`.
     """
     retries = RetryLimit(deadline)

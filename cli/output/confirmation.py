@@ -9,7 +9,7 @@ from wire.text import printable
 
 
 def confirmed(question: str) -> bool:
-    """Ask the user this question on the terminal, and return True for the answer yes. Raises CommandError if
+    """Ask the user this question on the terminal, and return True for the answer yes. Raise CommandError if
     stdin is not a terminal.
     """
     if not sys.stdin.isatty():

@@ -26,7 +26,7 @@ SHOWN = 10
 
 
 def show(answer: WhatIfAnswer, output: Format) -> int:
-    """Print the answer. Returns exit code 5 if part of the change would be refused, otherwise 0."""
+    """Print the answer. Return exit code 5 if part of the change would be refused, otherwise 0."""
     few = output in (Format.TABLE, Format.WIDE)
     _table(answer).show(output, _worst_and_best(answer, SHOWN) if few else answer.shifts, answer)
     if few:

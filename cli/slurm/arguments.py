@@ -87,7 +87,7 @@ class UsageError(Exception):
 def parse(
     options: Iterable[Option], words: Sequence[str], *, intersperse: bool = True, go_on: bool = False
 ) -> Arguments:
-    """Return the options and operands in `words`. Raises UsageError. With `go_on`, a word that fits no option
+    """Return the options and operands in `words`. Raise UsageError. With `go_on`, a word that fits no option
     raises no error; the answer has the word.
 
     1. `--name=value`, `--name value` and every unique beginning of a long name are accepted.

@@ -59,7 +59,7 @@ class BatchJob:
 
 
 def batch_job(request: BatchRequest) -> BatchJob:
-    """Return the job that the request describes. Raises SlurmError with all errors.
+    """Return the job that the request describes. Raise SlurmError with all errors.
 
     1. Collect the options: #SBATCH lines, then SBATCH_* variables, then the command line. If an option is
        written several times, the last value counts.
@@ -77,7 +77,7 @@ def batch_job(request: BatchRequest) -> BatchJob:
 
 def allocation(request: BatchRequest, prefix: str, holder: tuple[str, ...]) -> BatchJob:
     """Return the job that holds the nodes for srun and salloc. It runs the command `holder`. `prefix` is the
-    beginning of the input variables, SRUN_ or SALLOC_. Raises SlurmError with all errors.
+    beginning of the input variables, SRUN_ or SALLOC_. Raise SlurmError with all errors.
     """
     try:
         options = [*_variables(prefix, request), *_command_line(request)]

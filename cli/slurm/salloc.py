@@ -27,7 +27,7 @@ USAGE = "salloc [OPTIONS] [command [args...]]"
 
 
 def main(words: list[str]) -> int:
-    """Run a command on this host while an allocation exists. Returns the exit code of the command."""
+    """Run a command on this host while an allocation exists. Return the exit code of the command."""
     arguments = parse(OPTIONS, words, intersperse=False)
     if arguments.has("help") or arguments.has("usage"):
         print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))

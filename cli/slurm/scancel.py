@@ -62,7 +62,7 @@ _DENIED = "Access/permission denied"
 
 
 def main(words: list[str]) -> int:
-    """Run scancel. Returns 1 if an order was refused. As in Slurm, an id that is unknown or has ended is an
+    """Run scancel. Return 1 if an order was refused. As in Slurm, an id that is unknown or has ended is an
     error only together with a signal or a filter.
     """
     arguments = parse(OPTIONS, words)
@@ -209,7 +209,7 @@ def _confirmed(job: str) -> bool:
 
 
 def _cancel(client: Client, jobs: list[str], arguments: Arguments) -> int:
-    """Cancel jobs in one request. Returns 1 if the controller refuses one of them for another reason than
+    """Cancel jobs in one request. Return 1 if the controller refuses one of them for another reason than
     that the job is unknown or has ended.
     """
     loud = arguments.has("verbose") and not arguments.has("quiet")
@@ -254,7 +254,7 @@ def _send(client: Client, jobs: list[str], number: signal.Signals, arguments: Ar
 
 
 def _step(client: Client, job: str, step: int, number: signal.Signals | None, arguments: Arguments) -> int:
-    """Cancel a step, or send a signal to its tasks. Returns 1 if there is no such step."""
+    """Cancel a step, or send a signal to its tasks. Return 1 if there is no such step."""
     if arguments.has("verbose"):
         print(
             f"scancel: {f'Signal {number.value} to' if number else 'Terminating'} step {job}.{step}",

@@ -61,7 +61,7 @@ class Directives:
 
 
 def read(path: str, arguments: list[str]) -> Script:
-    """Read the script at `path`, which the job runs with these arguments. Raises CommandError with the line
+    """Read the script at `path`, which the job runs with these arguments. Raise CommandError with the line
     number if a line is invalid.
     """
     text = _text(path)
@@ -165,7 +165,7 @@ def _with_sbatch(
     """Combine the options of #CORRAL and #SBATCH lines. If both set an option, the #CORRAL line is used. Also
     return whether the script has #SBATCH --wait.
 
-    Raises CommandError that names all invalid #SBATCH lines.
+    Raise CommandError that names all invalid #SBATCH lines.
     """
     translated = sbatch_directives.translate(sbatch)
     if translated.problems:

@@ -14,7 +14,7 @@ Sets = list[frozenset[str]]
 
 def gpu_models(text: str) -> list[str]:
     """Return the GPU models of the nodes that an expression of features accepts; empty if it accepts all
-    nodes. Raises ValueError.
+    nodes. Raise ValueError.
 
     1. Split the text into names and operators. ',' and '&' mean that a node has both features, '|' that it
        has one of them; '&' binds more tightly. '[a|b]' also means that all nodes have the same feature, which

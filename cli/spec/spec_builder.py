@@ -56,7 +56,7 @@ def submission_of(
     environment: Mapping[str, str] = os.environ,
     submitter: Submitter = NO_SUBMITTER,
 ) -> Submission:
-    """Return the job that the command line describes, after all checks that need no cluster. Raises
+    """Return the job that the command line describes, after all checks that need no cluster. Raise
     CommandError.
 
     If `is_command` is true, `words` are a command, otherwise a script and its arguments. Flags override
@@ -112,7 +112,7 @@ def spec_from(
 
 def read_fields(options: Layer) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the values of the JobSpec fields that the options set, and the values of the options --gpus and
-    --gpus-per-node, which set the fields `gpus` and `nodes` together. Raises CommandError for a wrong text.
+    --gpus-per-node, which set the fields `gpus` and `nodes` together. Raise CommandError for a wrong text.
     """
     fields: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}

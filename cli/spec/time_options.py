@@ -26,7 +26,7 @@ def restart_of(
     policy: str | None = None, delay: str | None = None, codes: str | None = None
 ) -> Restart | None:
     """Return the restart policy that the three --restart options describe; None if the user wrote none of
-    them. Raises CommandError if a value is invalid or --restart is missing.
+    them. Raise CommandError if a value is invalid or --restart is missing.
     """
     if policy is None:
         if delay is None and codes is None:

@@ -37,7 +37,7 @@ class Document:
 
 
 def read(path: str) -> Document:
-    """Read the file. Its name must end with .toml, .yaml, .yml or .json. Raises CommandError."""
+    """Read the file. Its name must end with .toml, .yaml, .yml or .json. Raise CommandError."""
     file = FilePath(path)
     kind = file.suffix.lower()
     if kind not in _READERS:

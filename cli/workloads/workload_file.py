@@ -71,7 +71,7 @@ class _Task:
 
 
 def workload_of(path: str, environment: Mapping[str, str], submitter: Submitter) -> WorkloadSpec:
-    """Return the workload that the file describes. Raises CommandError with all errors of the file."""
+    """Return the workload that the file describes. Raise CommandError with all errors of the file."""
     return _Reader(read(path), environment, submitter).workload()
 
 

@@ -1,1 +1,3 @@
-"""Changes the cluster as the user orders: asks for confirmation, sends the request and shows the result."""
+"""Changes the cluster when the user presses a key: asks for confirmation, sends the request and shows the
+result.
+"""

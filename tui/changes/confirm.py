@@ -1,4 +1,4 @@
-"""The texts of confirmation dialogs. They describe the effect of a change before it is made."""
+"""The texts of confirmation dialogs, which describe the effect of a change before the change is made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wire.names import JobState
 from wire.text import counted, duration, printable
 
 TYPED_ABOVE: Final = 20
-"""A change of more jobs than this must be confirmed by typing the number of jobs."""
+"""If a change concerns more than this many jobs, the user must confirm it by typing the number of jobs."""
 
 LISTED: Final = 6
 
@@ -164,7 +164,7 @@ def move(steps: Sequence[MoveRow]) -> Confirmation:
 
 
 def move_line(job_move: MoveView) -> Sequence[Piece]:
-    """Return a line that shows a job, the nodes on which it runs now, and its nodes after the move."""
+    """Return a line that shows a job, its nodes now, and its nodes after the move."""
     return [
         (f"{printable(job_move.label)} ", "strong"),
         (f"{printable(job_move.name, 24)}  ", "text"),
@@ -178,8 +178,9 @@ def job_command(verb: str, jobs: Sequence[JobView]) -> str:
 
 
 def _rows(jobs: Sequence[JobView], now: float) -> list[Sequence[Piece]]:
-    """Return one line for each of the first LISTED jobs, and one with the number of the other jobs. The
-    dialog shows these lines last, because a screen with few lines cuts off the end.
+    """Return one line for each of the first LISTED jobs, and one line with the number of the other jobs. The
+    dialog shows these lines below its other texts, because a screen with few lines cuts off the end of the
+    dialog.
     """
     more = len(jobs) - LISTED
     rest: list[Sequence[Piece]] = [[(f"  … and {more:,} more", "muted")]] if more > 0 else []

@@ -1,5 +1,5 @@
-"""Actions that change jobs or nodes: they ask the user, send the request, and show the result on the status
-line.
+"""Actions that change jobs or nodes. Each action asks the user, sends the request, and shows the result on
+the status line.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class JobOrders:
         """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then change
         the jobs for which `can_change` returns True.
 
-        Example of the texts, for a cancel: `action` is "cancel", `done` is "cancelled", and `impossible` is
-        the reason why no job can be cancelled, such as "the job has ended".
+        Example: to cancel jobs, `action` is "cancel", `done` is "cancelled", and `impossible` is the reason
+        why no job can be cancelled, such as "the job has ended".
         """
         ids = [job.id for job in self._chosen(can_change)]
 
@@ -137,8 +137,8 @@ class JobOrders:
 
     def _order(self, done: str, action: str, jobs: Sequence[JobView], left_out: str = "") -> None:
         """Send one request that applies `action`, such as cancel, to all these jobs. The message about the
-        result contains `done`, such as "cancelled", and ends with `left_out`, a text about other jobs, which
-        cannot be changed.
+        result contains `done`, such as "cancelled". The message ends with `left_out`, a text about other jobs
+        that cannot be changed.
         """
         by_label = {job.label: job for job in jobs}
 

@@ -46,7 +46,7 @@ class Menus:
         self._app.push_screen(HelpDialog(view.NAME, help_lines(view.NAME, self._app.read_only, fields)))
 
     def theme(self) -> None:
-        """Open the menu of themes. The screen shows each theme as soon as the cursor is on it."""
+        """Open the menu of themes. When the cursor moves to a theme, the screen shows this theme at once."""
         app = self._app
         before = app.theme
         if before == SIXTEEN.colours.name:
@@ -64,8 +64,8 @@ class Menus:
         app.push_screen(menu, lambda text: app.copy(text) if text else None)
 
     def commands(self) -> list[str]:
-        """Return the shell commands for the menu in which the user copies commands. First come the commands
-        that the view suggests, then commands that do the same as an action of the view.
+        """Return the shell commands for the menu in which the user copies commands. The list begins with the
+        commands that the view suggests, followed by commands that do the same as an action of the view.
         """
         view = self._app.view
         jobs, nodes = view.jobs(), " ".join(printable(node.name) for node in view.nodes())

@@ -36,7 +36,7 @@ class TenantEdits:
             self._app.push_screen(FormDialog(share.edit(row), lambda _: self._done(message)))
 
     def new_quota(self) -> None:
-        """Open the form that sets a quota for a user, project or queue that has none."""
+        """Open the form that sets a quota for a user, project or queue without a quota."""
         self._app.push_screen(FormDialog(quota.new(), self._quota_set))
 
     def edit_quota(self) -> None:
@@ -105,8 +105,8 @@ class TenantEdits:
         self._ask(question, lambda client: client.run_rebalance(proposal), success)
 
     def _here(self, listing: Listing[str, Thing], what: str) -> Thing | None:
-        """Return the row under the cursor. If the list is empty, show a message that names the kind of row
-        (`what`), and return None.
+        """Return the row under the cursor. If the list is empty, show a message and return None. `what` names
+        the rows in this message, such as "quota".
         """
         rows = listing.chosen()
         if not rows:

@@ -1,3 +1,3 @@
-"""The data that the screens show: the modules receive the state of the cluster, keep it, and make filtered
+"""The data that the screens show. The modules receive and store the state of the cluster, and make filtered
 lists of jobs, nodes and other objects.
 """

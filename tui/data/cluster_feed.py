@@ -1,7 +1,8 @@
-"""Receives the state of the cluster: a thread loads all of it once, then follows the event stream.
+"""Receives the state of the cluster: a thread loads the whole state once, and then follows the event stream.
 
 The thread does all network input and parses all JSON. The screen takes the collected changes whenever it is
-ready. If a row has changed several times, the screen gets only its newest version.
+ready. If a row (a job, node or other object) has changed several times, the screen gets only the newest
+version of the row.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from wire.names import JobState
 
 KEPT_EVENTS: Final = 2_000
 KEPT_ENDED: Final = 20_000
-"""Ended jobs are loaded only if they are among the newest jobs, of which this is the number."""
+"""Ended jobs are loaded only if they are among this many newest jobs."""
 
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 15.0
@@ -82,8 +83,8 @@ class ClusterSource(Protocol):
 
 
 class PendingChanges:
-    """Collects changes until the screen takes them. If a row changes several times, only its newest version
-    is kept.
+    """Collects changes until the screen takes them. If a row changes several times, only the newest version
+    of the row is kept.
     """
 
     def __init__(self) -> None:
@@ -98,8 +99,8 @@ class PendingChanges:
         self._events: list[EventView] = []
 
     def on_wake(self, wake: Callable[[], None]) -> None:
-        """Set the function that the first change after each `take` calls. Later changes before the next
-        `take` do not call it.
+        """Set the wake function. It is called for the first change after each `take`, and not for later
+        changes before the next `take`.
         """
         self._wake = wake
 
@@ -120,8 +121,8 @@ class PendingChanges:
             self._wake()
 
     def take(self) -> Changes:
-        """Return all collected changes and forget them. After that, the next change calls the wake function
-        again.
+        """Return all collected changes and forget them. For the next change, the wake function (see
+        `on_wake`) is called again.
         """
         with self._lock:
             taken = Changes(
@@ -192,9 +193,9 @@ class LiveFeed:
                 self._over.wait(self._lost(note))
 
     def _lost(self, note: str) -> float:
-        """Report the lost connection to the screen. Returns the seconds to wait before the next attempt. The
-        wait grows with each attempt, and is partly random, so that many clients do not reconnect at the same
-        moment.
+        """Report the lost connection to the screen. Return the seconds to wait before the next attempt. The
+        wait becomes longer with each attempt. A part of it is random, so that many clients do not reconnect
+        at the same moment.
         """
         self._failures += 1
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)

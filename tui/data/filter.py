@@ -28,8 +28,8 @@ _LEADING = re.compile(r"\d+")
 
 
 class FilterError(ValueError):
-    """Raised if a text is not a valid filter, for example while the user still types it. The message is shown
-    on the line of the filter.
+    """Raised if a text is not a valid filter, for example because the user has not typed all of it yet. The
+    message is shown on the line of the filter.
     """
 
 

@@ -13,7 +13,7 @@ GroupKey = tuple[str, int]
 """("workload", its id), or ("array", its id) for an array outside of workloads."""
 RUNNING, WAITING, ENDED, FILTERED = range(4)
 Passes = Callable[[JobView], bool]
-"""Whether a job passes the filter of the list."""
+"""A function that returns whether a job passes the filter of the list."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class _Group:
 
     members: dict[int, JobView] = field(default_factory=dict)
     latest: dict[tuple[str, int | None], int] = field(default_factory=dict)
-    """For each (task, index) the newest job."""
+    """The newest job for each pair (task, index in the task)."""
     ended: int = 0
     failed: int = 0
     gpus: float = 0.0
     shown: int = 0
-    """The job in whose row the group is shown; 0 while the group is not folded."""
+    """The id of the job in whose row the group is shown; 0 while the group is not folded."""
     rank: int = FILTERED
     """The rank of the shown job."""
 
@@ -62,11 +62,11 @@ class _Group:
 class JobFolding:
     """Decides which rows of the job list are hidden while workloads and arrays are folded.
 
-    1. Group the jobs by workload, the others by array. A group of one job is not folded.
-    2. Each group is shown in the row of one of its jobs: a running one, otherwise a waiting one, otherwise an
-       ended one, in each case the one with the lowest id. Jobs that do not pass the filter come last. The row
-       stays with its job until the job ends, or another one is the first that runs. All other rows of the
-       group are hidden.
+    1. Group the jobs of each workload, and the other jobs of each array. A group of one job is not folded.
+    2. Show each group in the row of one of its jobs: the running job with the lowest id; if none runs, the
+       waiting job with the lowest id; otherwise the ended job with the lowest id. Jobs that do not pass the
+       filter are taken only if no other job is left. The group keeps its row until the job of the row ends,
+       or until the first job of the group runs. All other rows of the group are hidden.
     3. Groups that the user has opened are not folded.
 
     Only jobs that the terminal UI has received are counted.
@@ -77,13 +77,17 @@ class JobFolding:
         self.on = True
         self.hidden: set[int] = set()
         self.ends: Mapping[str, float] = {}
-        """The expected ends of groups by the label of the API, as far as the controller has told them."""
+        """The expected ends of groups, by their labels in the API, for the groups whose ends the controller
+        has sent.
+        """
         self._groups: dict[GroupKey, _Group] = {}
         self._opened: set[GroupKey] = set()
         self._group_of: dict[int, GroupKey] = {}
 
     def put(self, jobs: Iterable[JobView], passes: Passes) -> set[int]:
-        """Add jobs or newer versions of them. Return the jobs whose rows are newly hidden or shown."""
+        """Add jobs, or replace their earlier versions. Return the jobs whose rows are newly hidden or
+        shown.
+        """
         touched: dict[GroupKey, list[JobView]] = {}
         for job in jobs:
             key = _key(job)
@@ -97,7 +101,9 @@ class JobFolding:
         return moved
 
     def drop(self, jobs: Iterable[int], passes: Passes) -> set[int]:
-        """Forget the rows of old jobs. Their groups still count them. Return the jobs newly shown."""
+        """Forget the rows of old jobs; the numbers of their groups still include these jobs. Return the jobs
+        whose rows are newly shown.
+        """
         touched = set()
         for job in jobs:
             self.hidden.discard(job)
@@ -125,7 +131,9 @@ class JobFolding:
             self._fold_anew(key, passes)
 
     def toggle(self, job: int, passes: Passes) -> bool:
-        """Open the group of a job, or fold it again. Return False if the job is in no group of several."""
+        """Open the group of a job, or fold an open group again. Return False if the job is in no group of
+        several jobs.
+        """
         key = self._group_of.get(job)
         if not self.on or key is None or len(self._groups[key].members) < 2:
             return False
@@ -134,13 +142,13 @@ class JobFolding:
         return True
 
     def turn(self, passes: Passes) -> None:
-        """Open all groups, or fold all again."""
+        """Open all groups. If all are open already, fold them again."""
         self.on = not self.on
         self._opened.clear()
         self.fold_all(passes)
 
     def row(self, job: int) -> FoldedRow | None:
-        """Return what the row of this job shows in place of the job; None if it shows the job itself."""
+        """Return the group that the row of this job shows; None if the row shows the job itself."""
         key = self._group_of.get(job)
         if key is None or not self._is_folded(key):
             return None
@@ -153,8 +161,8 @@ class JobFolding:
         )
 
     def jobs_of(self, job: int, passes: Passes) -> list[int]:
-        """Return the jobs for which the row of this job stands: those of its group that pass the filter. A
-        job that has no row stands for itself.
+        """Return the jobs that the row of this job represents. For a folded group, these are the jobs of the
+        group that pass the filter. Otherwise it is the job itself.
         """
         key = self._group_of.get(job)
         if key is None or not self._is_folded(key) or self._groups[key].shown != job:
@@ -168,11 +176,13 @@ class JobFolding:
         return job if key is None or job not in self.hidden else self._groups[key].shown
 
     def told(self, groups: Iterable[JobGroup]) -> None:
-        """Use the expected ends in an answer of the controller."""
+        """Store the expected ends of groups from an answer of the controller."""
         self.ends = {each.label: each.ends_at for each in groups if each.ends_at is not None}
 
     def is_waiting_for_ends(self) -> bool:
-        """Return whether a folded group has jobs that have not ended, so that its end is of interest."""
+        """Return whether a folded group has jobs that have not ended, so that the expected end of the group
+        must be requested.
+        """
         return self.on and any(group.ended < len(group.latest) for group in self._groups.values())
 
     def _is_folded(self, key: GroupKey) -> bool:

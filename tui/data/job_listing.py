@@ -14,7 +14,8 @@ from wire.api.jobs import JobView
 class JobListing(Listing[int, JobView]):
     """A list of jobs that hides the rows that `folding` hides.
 
-    Invariant: `hidden` is the set of `folding`, and is up to date before rows are placed.
+    Invariant: `hidden` is the set of hidden rows of `folding`, and is up to date before rows are sorted into
+    the list.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class JobListing(Listing[int, JobView]):
         super().put([*changed.values(), *(self.rows[job] for job in moved - changed.keys())])
 
     def _move_marks(self, moved: set[int]) -> None:
-        """Keep the cursor and a mark on a group that is shown in the row of another job from now on."""
+        """Keep the cursor and the mark on a group whose row has changed to the row of another job."""
         for job in moved & self.hidden:
             if job in self.marks:
                 self.marks ^= {job, self.folding.shown_for(job)}
@@ -65,8 +66,8 @@ class JobListing(Listing[int, JobView]):
         return super().follow(self.folding.shown_for(key))
 
     def chosen(self) -> list[JobView]:
-        """Return the marked jobs, or the job under the cursor; for a folded row those of its jobs that pass
-        the filter.
+        """Return the marked jobs, or the job under the cursor. A folded row counts as all jobs of its group
+        that pass the filter.
         """
         found = {
             number: self.rows[number]
@@ -76,7 +77,9 @@ class JobListing(Listing[int, JobView]):
         return [found[number] for number in sorted(found)]
 
     def fold_one(self) -> bool:
-        """Open the group of the job under the cursor, or fold it again. Return False without a group."""
+        """Open the group of the job under the cursor, or fold an open group again. Return False if the job is
+        in no group.
+        """
         job = self.cursor
         if job is None or not self.folding.toggle(job, self.filter):
             return False
@@ -85,7 +88,7 @@ class JobListing(Listing[int, JobView]):
         return True
 
     def fold_all(self) -> None:
-        """Open all groups, or fold all again."""
+        """Open all groups. If all are open already, fold them again."""
         job = self.cursor
         self.folding.turn(self.filter)
         self.rearrange()

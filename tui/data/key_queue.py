@@ -2,8 +2,8 @@
 
 A slow connection or a paste delivers several keys at once. Textual would send all of them to the widget that
 has the focus at that moment. But the first key may open a dialog: after `/`, the text `H100` should be typed
-into the filter, and `H` must not hold a job. Therefore each key waits until the previous key has had its
-effect.
+into the filter, and `H` must not hold a job. Therefore each key waits until all effects of the previous key
+are over.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PAUSE_S: Final = 0.01
 
 
 class KeyHandled(Message, verbose=True):
-    """A message that tells the application when all effects of a key are over.
+    """A message that shows the application that all effects of a key are over.
 
     1. The application posts the message to the focused widget directly after the key.
-    2. When the message arrives, the widget has handled the key. The message is posted again, and is then
-       behind all messages that the key has caused in the widget.
+    2. When the message arrives, the widget has handled the key. The application posts the message again. It
+       is then behind all messages that the key has caused in the widget.
     3. When the message arrives again, those messages have been handled, and the next key may follow.
     """
 
@@ -54,7 +54,7 @@ class OrderedKeysApp(AppInterface):
         return bool(self._typed) or self._handling is not None
 
     def ready(self) -> bool:
-        """Return True if the screen can take the next key. While a dialog is being opened, it cannot."""
+        """Return True if the screen can take the next key. Return False while a dialog is being opened."""
         raise NotImplementedError
 
     async def on_event(self, event: events.Event) -> None:
@@ -67,7 +67,7 @@ class OrderedKeysApp(AppInterface):
             await self._next_key()
 
     async def on_key_handled(self, message: KeyHandled) -> None:
-        """Handle the next key in the queue, because the previous key has had its effect."""
+        """Handle the next key in the queue, because all effects of the previous key are over."""
         message.stop()
         key, target = message.key, message.target
         if not (message.again and target.post_message(KeyHandled(key, target, again=False))):

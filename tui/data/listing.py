@@ -1,4 +1,4 @@
-"""A filtered and sorted list of rows. An update changes only the rows that are new or different; the cursor
+"""A filtered and sorted list of rows. An update changes only the rows that are new or different. The cursor
 and the marks stay on their rows.
 
 The list uses no widget and no clock. Invariant: the rows are in the same order as after sorting all of them.
@@ -107,7 +107,7 @@ class Listing(Generic[Key, Row]):
         self._restore_cursor()
 
     def sort_by(self, sort: str) -> None:
-        """Sort by this column. If the list is already sorted by it, reverse the order."""
+        """Sort by this column. If the list is already sorted by this column, reverse the order."""
         self.arrange(sort, not self.reverse if sort == self.sort else False)
 
     def arrange(self, sort: str, reverse: bool) -> None:
@@ -117,7 +117,7 @@ class Listing(Generic[Key, Row]):
         self._restore_cursor()
 
     def narrow(self, text: str) -> None:
-        """Show only rows that pass this filter. Raises `tui.data.filter.FilterError`, and changes nothing, if
+        """Show only rows that pass this filter. Raise `tui.data.filter.FilterError`, and changes nothing, if
         the text is not a valid filter.
         """
         self.filter = parse(text, self.fields, self._haystack)
@@ -136,15 +136,15 @@ class Listing(Generic[Key, Row]):
         return self._index
 
     def move_to(self, index: int) -> None:
-        """Move the cursor to this index, or to the nearest one that exists. From then on the cursor stays on
-        that row.
+        """Move the cursor to this index, or to the nearest index that exists. After that the cursor stays on
+        the row at this index.
         """
         self._point(index)
         self._home = self.cursor
         self._home_value = self._placed.get(self.cursor) if self.cursor is not None else None
 
     def follow(self, key: Key) -> bool:
-        """Move the cursor to this row. Returns False if the row is not shown."""
+        """Move the cursor to this row. Return False if the row is not shown."""
         index = self.index_of(key)
         if index is not None:
             self.move_to(index)

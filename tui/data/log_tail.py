@@ -15,7 +15,7 @@ from wire.http.client import Client, Refused, Unreachable
 from wire.text import printable
 
 TAIL_BYTES: Final = 4 << 20
-"""Of a long log, only this many bytes at its end are fetched."""
+"""The number of bytes at the end of a long log that are fetched. The beginning of the log is left out."""
 
 KEPT_LINES: Final = 50_000
 LONGEST_LINE: Final = 4_000
@@ -34,8 +34,8 @@ def clean(line: str) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """The lines of a log that have arrived since the last call of `LogTail.take`. If `fresh` is true, they
-    replace all earlier lines. `open_end` is an unfinished last line, whose end has not arrived yet.
+    """The lines of a log that have arrived since the last call of `LogTail.take`. If `fresh` is true, these
+    lines replace all earlier ones. `open_end` is the last line if its end has not arrived yet.
     """
 
     fresh: bool
@@ -64,7 +64,7 @@ class LogTail:
         threading.Thread(target=self._run, name=f"log-{self._job}", daemon=True).start()
 
     def stop(self) -> None:
-        """Request the thread to end, without waiting for it."""
+        """Tell the thread to end, without waiting for its end."""
         self._over.set()
         if self._client is not None:
             self._client.close()

@@ -19,8 +19,8 @@ from wire.api.nodes import NodeView
 from wire.names import WHOLE_GPU, JobState, priority_name
 
 SILENCE_S: Final = 12.0
-"""The shown state may be out of date after this many seconds without a message. The controller sends one
-every 5 seconds.
+"""The shown state counts as out of date after this many seconds without a message, because the controller
+sends a message every 5 seconds.
 """
 
 _LIFE: Final = {

@@ -22,15 +22,17 @@ from tui.dialogs.live_what_if import LiveWhatIf
 from wire.text import printable
 
 TRIED, LOW = 3, 24
-"""The what-if answer in the dialog has TRIED lines, or one line on a screen of fewer than LOW lines."""
+"""The what-if answer (the effect of the change on other jobs) has TRIED lines in the dialog, or one line on a
+screen of fewer than LOW lines.
+"""
 
 
 class ConfirmDialog(Dialog[str]):
     """Asks the user to confirm a change. The result is None if the user declines; otherwise the text that the
     user typed, which may be empty.
 
-    `question` returns the content of the dialog, and is called again after each change of the cluster. If it
-    returns None, there is nothing left to change, and the dialog closes.
+    `question` returns the content of the dialog, and is called again after each change of the cluster. If
+    `question` returns None, there is nothing left to change, and the dialog closes.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -91,8 +93,8 @@ class ConfirmDialog(Dialog[str]):
 
     @on(Input.Changed)
     def check(self) -> None:
-        """Enable the confirm button if the user has typed the number of jobs that the dialog requires. Show a
-        typed reason in the shell command.
+        """Enable the confirm button if the user has typed the number of jobs, where the dialog requires it.
+        Show a typed reason in the shell command.
         """
         self.query_one(CommandLine).show_command(self.command)
         if self._confirmation.must_type:
@@ -100,8 +102,8 @@ class ConfirmDialog(Dialog[str]):
 
     @on(Input.Submitted)
     def submitted(self) -> None:
-        """After Enter in the input for a reason, confirm the change. After Enter in the input for the number
-        of jobs, move the focus to the confirm button if the number is right.
+        """Handle the key Enter in an input. In the input for a reason, confirm the change. In the input for
+        the number of jobs, move the focus to the confirm button if the number is right.
         """
         if self._confirmation.reason:
             self.dismiss(self.typed)

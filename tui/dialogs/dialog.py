@@ -1,4 +1,6 @@
-"""Base class of all dialogs. A dialog is a box above a view. The view is still updated."""
+"""Base class of all dialogs. A dialog is a box above a view. While the dialog is open, the view is still
+updated.
+"""
 
 from __future__ import annotations
 

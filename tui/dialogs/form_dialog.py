@@ -23,8 +23,8 @@ from wire.http.client import Refused, Unreachable
 from wire.text import printable
 
 LONG, BESIDES = 9, 16
-"""A form scrolls if it has more than LONG lines, or if the screen has fewer lines than the form and BESIDES
-lines for the rest of the dialog.
+"""A form scrolls if it has more than LONG lines, or if the form and the BESIDES other lines of the dialog are
+more lines than the screen has.
 """
 
 
@@ -111,8 +111,8 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
 
     @on(Input.Changed)
     def changed_line(self, event: Input.Changed) -> None:
-        """Remove the error that the controller reported for this field, because it was about the text before
-        the user's change.
+        """Remove the error that the controller reported for this field, because the user has changed the text
+        of the field.
         """
         self._refused.pop(event.input.name or "", None)
         self._show_refusal("")

@@ -95,7 +95,7 @@ class HelpDialog(Dialog[None]):
             yield self._text
 
     def on_mount(self) -> None:
-        """Set the focus to the text, so that the arrow keys scroll it."""
+        """Set the focus to the text, so that the arrow keys scroll the text."""
         self._text.focus()
 
     def action_step(self, by: int) -> None:

@@ -37,8 +37,8 @@ class LiveWhatIf(Facts):
         self.styles.height = self._height
 
     def try_out(self, request: WhatIf | None) -> None:
-        """Send this what-if request as soon as REST_S seconds have passed without another call. None removes
-        the answer from the screen.
+        """Send this what-if request as soon as REST_S seconds have passed without another call. If the
+        request is None, remove the answer from the screen.
         """
         if request == self._request or not self.is_attached:
             return

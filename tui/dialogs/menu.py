@@ -88,7 +88,7 @@ class MenuList(Pane):
 
 class Menu(Dialog[str]):
     """A menu. Its result is the name of the chosen entry. With `search`, the user types text to find entries.
-    Without it, the keys j and k also move the cursor.
+    Without `search`, the keys j and k also move the cursor.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,4 +1,6 @@
-"""What all forms have in common, without widgets: fields, parsing, the request and the shell command."""
+"""The common parts of all forms: fields, parsing, the request and the shell command. This module uses no
+widget.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ Typed = Mapping[str, str]
 @dataclass(frozen=True)
 class Field:
     """One field of a form. `target` is the name of the field in the API, and `flag` is the option of the
-    shell command that sets it.
+    shell command that sets this field.
 
     Fields with the same `row` are on one line.
     """
@@ -82,7 +84,9 @@ class Form(Generic[Request, Answer]):
         return found
 
     def name_of(self, where: str) -> str:
-        """Return the name of the form's field that sets the API field `where`; empty if the form has none."""
+        """Return the name of the form's field that sets the API field `where`; empty if the form has no such
+        field.
+        """
         for part in (where, where.partition(".")[2], where.partition(".")[0]):
             for field in self.fields:
                 if part and field.target == part.partition("[")[0]:
@@ -105,7 +109,7 @@ def changed(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
 
 
 def read_fields(texts: Mapping[Field, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Parse the texts of fields. Returns the values by the names of the API fields, and the errors by the
+    """Parse the texts of fields. Return the values by the names of the API fields, and the errors by the
     names of the form's fields. Errors are short, because they are shown next to the field.
     """
     values: dict[str, Any] = {}
@@ -114,19 +118,19 @@ def read_fields(texts: Mapping[Field, str]) -> tuple[dict[str, Any], dict[str, s
         try:
             values[field.target] = field.read(text)
         except ValueError as error:
-            # Show only the last part of the error, which names valid values. The wrong text is visible on the
-            # same line.
+            # Show only the last part of the error, which names valid values, because the wrong text is
+            # visible on the same line.
             wrong[field.name] = str(error).rpartition("; ")[2]
     return values, wrong
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Parse NAME=value OTHER=value into a mapping. Raises ValueError for any other text."""
+    """Parse NAME=value OTHER=value into a mapping. Raise ValueError for any other text."""
     return dict(map(amounts.pair, amounts.words(text)))
 
 
 def yes_or_no(text: str) -> bool:
-    """Return True for yes and False for no. Raises ValueError for any other text."""
+    """Return True for yes and False for no. Raise ValueError for any other text."""
     if text.lower() not in ("yes", "no"):
         raise ValueError("write yes or no")
     return text.lower() == "yes"

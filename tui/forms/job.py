@@ -40,7 +40,9 @@ FIELDS: Final = (
 )
 BY_TARGET: Final = {field.target: field for field in FIELDS}
 DEFAULTS: Final = {"priority": "normal", "project": "default", "queue": "default"}
-"""Texts that mean the default of JobSpec, so the shell command needs no option for them."""
+"""Texts that stand for the default of JobSpec. The shell command needs no option for a field with such a
+text.
+"""
 
 
 def read(typed: Typed) -> FormContents[JobSpec]:
@@ -67,7 +69,8 @@ def command(typed: Typed) -> str:
 
 
 def new_job(directory: str, inherit: Callable[[JobSpec], JobSpec]) -> Form[JobSpec, Submitted]:
-    """Return the submit form. The job runs in `directory` unless the user types another directory.
+    """Return the submit form. `directory` is the working directory of the job, unless the user types another
+    one.
 
     `inherit` adds the settings that `corral submit` takes from the shell. The form shows a `corral submit`
     command, and must submit the same job as this command.

@@ -22,7 +22,7 @@ def edit(view: QuotaView) -> Form[QuotaEdit, QuotaView]:
 
 
 def new() -> Form[QuotaEdit, QuotaView]:
-    """Return the form that sets a quota for a user, project or queue that has none."""
+    """Return the form that sets a quota for a user, project or queue without a quota."""
     fields = (
         Field("of", "scope", "", ", ".join(SCOPES), str, "user"),
         Field("name", "name", "", "*: each one without a quota of its own", str),

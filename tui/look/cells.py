@@ -1,4 +1,4 @@
-"""The contents of table cells: each is a text and the name of its style."""
+"""The contents of table cells. A cell has a text and the name of the style of this text."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def gpus(job: JobView) -> Piece:
 
 
 def priority(job: JobView) -> Piece:
-    """Return the priority class of a job. A priority of 75 or more is emphasised until the job has ended."""
+    """Return the priority class of a job. A priority of 75 or more is emphasised while the job has not
+    ended.
+    """
     name = priority_name(job.priority).lower()
     return (name, "warn" if job.priority >= 75 and not job.state.terminal else "muted")
 

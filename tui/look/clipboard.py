@@ -26,4 +26,4 @@ def _load(text: str) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return  # Ignore a failure of tmux: the caller also writes the OSC 52 sequence.
+        return  # Ignore a failure of tmux, because the caller also writes the OSC 52 sequence.

@@ -20,7 +20,7 @@ class ListColumn(Generic[Row]):
     first.
 
     `narrow` is the smallest width of the column; columns with a `narrow` width are chosen before columns
-    without one. If cells are left when all columns are chosen, they are divided among the columns in
+    without one. If cells are left when all columns are chosen, these cells are divided among the columns in
     proportion to `grow`.
     """
 
@@ -38,11 +38,11 @@ class ListColumn(Generic[Row]):
 def fit_columns(
     columns: Sequence[ListColumn[Row]], width: int, gap: int
 ) -> list[tuple[ListColumn[Row], int]]:
-    """Return the columns that fit into `width` cells, and their widths, from left to right. Between two
-    columns are `gap` empty cells.
+    """Return the columns that fit into `width` cells, and their widths, from left to right. Two columns are
+    separated by `gap` empty cells.
 
     1. Columns with a `narrow` width get this width, in the order of their ranks.
-    2. The same columns get their full width, as long as cells are left.
+    2. The same columns get their full widths, in the order of their ranks, as long as cells are left.
     3. Other columns get their width, in the order of their ranks.
     4. Columns with `grow` get the cells that are left.
     """

@@ -23,8 +23,8 @@ class Paint:
         self._on: dict[tuple[str, str], Style] = {}
 
     def style(self, name: str, ground: str = "") -> Style:
-        """Return the style `name` of the theme. If `ground` names another style, such as that of the cursor
-        line, use its background colour.
+        """Return the style `name` of the theme. If `ground` names another style, such as the style of the
+        cursor line, use the background colour of `ground`.
         """
         made = self._on.get((name, ground))
         if made is None:
@@ -57,8 +57,8 @@ def span(text: str) -> int:
 
 
 def fit(text: str, width: int, right: bool = False) -> str:
-    """Return the text in exactly `width` cells, at their right end if `right` is true. A text that is too
-    long is cut and ends with an ellipsis.
+    """Return the text cut or padded to exactly `width` cells. If `right` is true, the text is at the right
+    end of these cells. A text that was cut ends with an ellipsis.
     """
     size = span(text)
     if size > width:
@@ -79,7 +79,7 @@ def bar(fraction: float, width: int, style: str = "bar") -> list[Piece]:
 
 
 def level(percent: float) -> str:
-    """Return a symbol one cell wide. Its height shows a percentage."""
+    """Return a symbol, one cell wide, whose height shows a percentage."""
     return glyphs.LEVELS[max(0, min(7, int(percent / 100 * 7.99)))]
 
 

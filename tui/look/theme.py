@@ -103,7 +103,7 @@ def _look(
 
 
 # Use background colours that are almost grey. A terminal with 256 colours replaces each colour by the nearest
-# one that it has, and for dark colours that are not grey this is black.
+# one of the 256. Dark colours that are not grey would become black.
 _DARK: Final = {
     "background": "#14161a",
     "surface": "#1a1d22",

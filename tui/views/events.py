@@ -92,7 +92,7 @@ class EventsView(ListView[int, EventView]):
 
 
 def _nodes(event: EventView) -> str:
-    """Return the node of the event, or the nodes of the job that the event placed."""
+    """Return the node that the event names, or the nodes on which the event placed a job."""
     return event.node or ",".join(str(each["node"]) for each in event.data.get("allocations", ()))
 
 

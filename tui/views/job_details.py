@@ -42,7 +42,7 @@ class LogTitle(FrameLine):
         self._job = job
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """Return the line, such as ── stdout  stderr ── 1,204 lines ── following ──."""
+        """Return the texts of the line, such as ── stdout  stderr ── 1,204 lines ── following ──."""
         job, log = self._job, self._job.output
         pieces: list[Piece] = [("── ", "line")]
         for name in ("stdout", "stderr"):
@@ -102,7 +102,7 @@ class JobDetailsView(View):
 
     @property
     def row(self) -> JobView | None:
-        """Return the last known state of the job; None if the controller has not sent the job."""
+        """Return the last known state of the job; None if the controller has not sent a state of this job."""
         row = app_of(self).model.jobs.rows.get(self.job)
         return row or (self._detail.job if self._detail else None)
 
@@ -118,8 +118,8 @@ class JobDetailsView(View):
         return [(self._wrong, "warn")] if self._wrong else []
 
     def changed(self, _changes: Changes) -> None:
-        """After a change of the job, request the details again, because the reason why it waits or its log
-        may have changed, too.
+        """If the job has changed, request its details again, because its log and the reason why it waits may
+        have changed too.
         """
         row = self.row
         shape = (row.state, row.attempt, row.detail) if row else None
@@ -157,8 +157,8 @@ class JobDetailsView(View):
         self._title.refresh()
 
     def _advice(self) -> list[tuple[str, str]]:
-        """Return the changes, such as a smaller request, that would start the waiting job now; each is a
-        sentence and a shell command.
+        """Return the changes, such as a smaller request, that would start the waiting job now. Each change is
+        a sentence and a shell command.
         """
         row, explanation = self.row, self._explanation
         if row is None or explanation is None:

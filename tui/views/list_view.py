@@ -56,7 +56,7 @@ class ListView(View, Generic[Key, Row]):
         return self.listing.filter.text
 
     def narrow(self, text: str) -> str:
-        """Show only rows that pass this filter. Returns the error if the text is not a valid filter,
+        """Show only rows that pass this filter. Return the error if the text is not a valid filter,
         otherwise an empty text.
         """
         try:
@@ -68,8 +68,8 @@ class ListView(View, Generic[Key, Row]):
         return ""
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
-        """Return the text about the list: marks, filter, number of rows and sort order. With `brief`, the
-        filter is cut and the sort order is left out.
+        """Return a text with the number of marks, the filter, the number of rows and the sort order. With
+        `brief`, the filter is cut and the sort order is left out.
         """
         listing = self.listing
         arrow = glyphs.DESCENDING if listing.reverse else glyphs.ASCENDING

@@ -63,8 +63,8 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
     _mode = ""
 
     def nothing(self) -> Sequence[Piece]:
-        """Return the text for an empty list. It explains that rebalancing is off, or that no move is worth
-        its cost.
+        """Return the text for an empty list. The text explains that rebalancing is off, or that no move is
+        worth its cost.
         """
         return [(OFF if self._mode == "off" else WORTHLESS, "muted")]
 
@@ -86,8 +86,8 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return {"proposal": step.key} if step is not None and step.state == "proposed" else {}
 
     def act_open(self) -> None:
-        """Open the details of the job that a proposed move would start, of the node that it would make free,
-        or of the job that was moved.
+        """Open the details of a job or a node. For a proposed move, this is the job that could start or the
+        node that would be empty. For a past move, it is the job that was moved.
         """
         step = self.here
         if step is None:

@@ -42,7 +42,7 @@ class NodeDetailsView(View):
         return [row] if row else []
 
     def status(self) -> Sequence[Piece]:
-        """Return a message for the status line if the node was removed; otherwise nothing."""
+        """Return a message for the status line if the node was removed; otherwise an empty text."""
         return [] if self.nodes() else [("this node was removed", "warn")]
 
     def changed(self, changes: Changes) -> None:

@@ -72,8 +72,8 @@ class NodesView(ListView[str, NodeView]):
         self.card.update()
 
     def on_resize(self) -> None:
-        """Divide the height of the screen: the list gets the lines that it needs, the details of the node get
-        the other lines. A screen with few lines shows only the list.
+        """Divide the height of the screen: the list gets the lines that it needs, and the details of the node
+        get the other lines. A screen with few lines shows only the list.
         """
         self._share_height()
 

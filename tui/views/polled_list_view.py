@@ -1,5 +1,5 @@
-"""Base class of lists that the controller's event stream does not carry. Such a list is requested at
-intervals while it is shown. Details of the row under the cursor are below the list.
+"""Base class of views of lists that the controller's event stream does not carry. While such a list is shown,
+it is requested again at intervals. Details of the row under the cursor are below the list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 
 
 class PolledListView(ListView[str, Row], Generic[Row, Answer]):
-    """A list that is requested every REASK_S seconds, and at once after an event whose kind is in
+    """Shows a list that is requested every REASK_S seconds, and at once after an event whose kind is in
     `CHANGED_BY`.
     """
 
@@ -50,7 +50,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         raise NotImplementedError
 
     def nothing(self) -> Sequence[Piece]:
-        """Return the text of an empty list: why it is empty, and what the user can do about it."""
+        """Return the text of an empty list: the reason why there are no rows, and what the user can do."""
         raise NotImplementedError
 
     def details(self, row: Row) -> list[list[Piece]]:
@@ -110,8 +110,8 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def empty(self) -> Sequence[Piece]:
-        """Return the text for a list without shown rows. It explains that the filter hides all rows, that the
-        request failed, or that there are no rows.
+        """Return the text for a list without shown rows. The text explains that the filter hides all rows,
+        that the request failed, or that there are no rows.
         """
         if self.listing.rows:
             return [("no row matches the filter; esc removes it", "muted")]
@@ -120,14 +120,14 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return self.nothing() if self._answered_once else [("loading…", "faint")]
 
     def status(self) -> Sequence[Piece]:
-        """Return the error of the last request for the status line. If there is none, return the legend,
-        which explains the symbols of the list.
+        """Return the text of the status line: the error of the last request, or, if the request succeeded, an
+        explanation of the symbols in the list.
         """
         return [(printable(self._wrong, 300), "warn")] if self._wrong else self.legend()
 
     def hint(self, name: str, does: str) -> Sequence[Piece]:
-        """Return the end of the text for an empty list, such as "; N sets one". The key N is that of the
-        action `name`, and "sets one" is the text `does`. In the read-only mode, return nothing.
+        """Return the end of the text for an empty list, such as "; N sets one". N is the key of the action
+        `name`, and "sets one" is the text `does`. In read-only mode, return an empty text.
         """
         if app_of(self).read_only:
             return ()
@@ -144,7 +144,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         self._show_details()
 
     def _show_details(self) -> None:
-        """Show the details of the row under the cursor. They take at most half of the height."""
+        """Show the details of the row under the cursor, on at most half of the lines of the view."""
         row = self.here
         lines: list[list[Piece]] = [] if row is None else [[("─" * 400, "line")], *self.details(row)]
         self.facts.update(lines[: max(0, self.size.height // 2)])

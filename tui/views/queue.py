@@ -23,8 +23,8 @@ from wire.names import JobState
 from wire.text import duration, memory, printable
 
 ENDS_EVERY_S: Final = 30
-"""Seconds between two requests for the expected ends of workloads and arrays. The controller keeps its
-forecast as long.
+"""Seconds between two requests for the expected ends of workloads and arrays. The controller makes a new
+forecast after the same time.
 """
 ACTIVE: Final = tuple(state for state in JobState if not state.terminal)
 
@@ -85,12 +85,14 @@ class QueueView(ListView[int, JobView]):
         return job.label if folded is None else folded.label
 
     def _where(self, job: JobView) -> Sequence[Piece]:
-        """Return where the job is or why it waits; for a folded row its progress."""
+        """Return the nodes of the job or the reason why it waits. For a folded row, return the progress of
+        its jobs.
+        """
         folded = self.folding.row(job.id)
         return [cells.job_location_cell(job)] if folded is None else [(folded.progress, "text")]
 
     def _gpus(self, job: JobView) -> Sequence[Piece]:
-        """Return the GPUs of the job; for a folded row those of its running jobs."""
+        """Return the GPUs of the job. For a folded row, return the GPUs of its running jobs."""
         folded = self.folding.row(job.id)
         return [cells.gpus(job if folded is None else replace(job, gpus=folded.gpus))]
 
@@ -129,7 +131,7 @@ class QueueView(ListView[int, JobView]):
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def jobs(self) -> list[JobView]:
-        """Return the marked jobs, or the job under the cursor; for a folded row all of its jobs."""
+        """Return the marked jobs, or the job under the cursor. A folded row counts as all of its jobs."""
         return self.listing.chosen()
 
     def changed(self, changes: Changes) -> None:
@@ -157,7 +159,9 @@ class QueueView(ListView[int, JobView]):
             self.table.refresh()
 
     def undo(self) -> bool:
-        """Remove the filter; without a filter, remove the marks. Returns False if there is neither."""
+        """Remove the filter. Without a filter, remove the marks. Return False if there are no filter and no
+        marks.
+        """
         if super().undo():
             return True
         if self.listing.marks:
@@ -172,12 +176,16 @@ class QueueView(ListView[int, JobView]):
             app_of(self).open_job(self.listing.cursor)
 
     def act_fold(self) -> None:
-        """Show the jobs of the workload or array under the cursor, or show it as one row again."""
+        """Show the workload or array under the cursor with one row for each job, or with one row for all jobs
+        again.
+        """
         if self.listing.fold_one():
             self._folded()
 
     def act_foldall(self) -> None:
-        """Show the jobs of all workloads and arrays, or show each as one row again."""
+        """Show all workloads and arrays with one row for each job, or each of them with one row for all its
+        jobs again.
+        """
         self.listing.fold_all()
         self._folded()
 

@@ -32,7 +32,9 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
     CHANGED_BY = frozenset({"QuotaSet", "QuotaUnset"})
 
     def columns(self) -> Sequence[ListColumn[QuotaView]]:
-        """Return the columns: the usage of each resource, and the hard limit if there is one."""
+        """Return the columns of the list. The column of a resource shows the usage, and the hard limit if
+        there is one.
+        """
         gpus, cpus, memory, running, queued, hours = (_used(amount) for amount in AMOUNTS)
         return (
             ListColumn("tenant", "OF", 1, 7, lambda quota: [(quota.scope, "muted")], 7),
@@ -98,8 +100,8 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
 
 
 def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
-    """Return the function that computes a cell of the column for this resource: the usage and the limit of a
-    quota, such as 12/16. The text is emphasised if the usage has reached the limit.
+    """Return the function that computes a cell of the column for this resource. The cell shows the usage and
+    the limit of a quota, such as 12/16. It is emphasised if the usage has reached the limit.
     """
 
     def cell(quota: QuotaView) -> Sequence[Piece]:

@@ -61,7 +61,9 @@ class SharesView(PolledListView[ShareView, ShareList]):
         ]
 
     def details(self, share: ShareView) -> list[list[Piece]]:
-        """Return the details of a share: its usage, and how it affects the start of its jobs."""
+        """Return the details of a share: its usage, and the effect of the usage on the order of its jobs in
+        the queue.
+        """
         path = " › ".join(printable(name, 40) for name in share.path)
         soft, hard = (
             "none" if limit is None else f"{limit:,.12g} units" for limit in (share.soft, share.hard)

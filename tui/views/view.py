@@ -49,14 +49,14 @@ class View(Vertical):
         return ()
 
     def jobs(self) -> list[JobView]:
-        """Return the jobs that an action of the user, such as cancel, changes. They are the marked jobs or
+        """Return the jobs that an action of the user, such as cancel, changes. These are the marked jobs, or
         the job under the cursor.
         """
         return []
 
     def nodes(self) -> list[NodeView]:
-        """Return the nodes that an action of the user, such as drain, changes. They are the node under the
-        cursor, or the node that the view shows.
+        """Return the nodes that an action of the user, such as drain, changes: the node under the cursor, or
+        the node that the view shows.
         """
         return []
 
@@ -85,11 +85,11 @@ class View(Vertical):
         return ""
 
     def narrow(self, text: str) -> str:
-        """Set the filter. Returns the error if the text is not a valid filter, otherwise an empty text."""
+        """Set the filter. Return the error if the text is not a valid filter, otherwise an empty text."""
         raise NotImplementedError
 
     def undo(self) -> bool:
-        """Remove the filter or the marks. Returns False if there are none."""
+        """Remove the filter or the marks. Return False if there are no filter and no marks."""
         if self.filter_text:
             self.narrow("")
             return True

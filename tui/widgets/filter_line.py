@@ -34,7 +34,7 @@ class FilterLine(Horizontal):
         yield DialogLine(classes="wrong")
 
     def open(self, text: str, narrow: Callable[[str], str], done: Callable[[], None]) -> None:
-        """Show the input with this text. After every key, `narrow` is called with the typed text: it sets the
+        """Show the input with this text. After every key, `narrow` is called with the typed text. It sets the
         filter, and returns an error message, or an empty text if the filter is valid. When the user closes
         the input, `done` is called.
         """

@@ -17,7 +17,7 @@ from wire.text import duration, printable
 
 
 class HeaderLine(FrameLine):
-    """The first line of the screen, about the whole cluster."""
+    """The first line of the screen. It shows the state of the whole cluster."""
 
     def pieces(self, width: int) -> Sequence[Piece]:
         """Return the cluster's name, its GPUs in use, the numbers of jobs, and the state of the
@@ -90,8 +90,8 @@ class TrailLine(FrameLine):
         return both_ends(left, note, width)
 
     def _left(self, named: int) -> list[Piece]:
-        """Return the left part of the line: the first `named` views with number and name, the others with
-        their number only. The current view is always shown with its name.
+        """Return the left part of the line: the first `named` views with number and name, and the other views
+        with their number only. The current view is always shown with its name.
         """
         trail = self._trail()
         left: list[Piece] = [(" ", "text")]
@@ -109,8 +109,8 @@ class TrailLine(FrameLine):
 
 
 class StatusLine(FrameLine):
-    """Shows the last message. If there is none, shows a connection error, or else the status text of the
-    view.
+    """Shows the last message for some seconds. Without a message, it shows a connection error, or else the
+    status text of the view.
     """
 
     def __init__(self, view: Callable[[], View]) -> None:
@@ -147,7 +147,9 @@ class FooterLine(FrameLine):
         self._view = view
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """Return as many keys as fit. The keys for the menu, the help and quit are always among them."""
+        """Return as many keys of the view as fit into the line. The keys for the menu, the help and quit are
+        always shown.
+        """
         app = app_of(self)
         actions = footer_of(self._view().NAME, app.read_only)
         right: list[Piece] = [("read-only ", "warn")] if app.read_only else []

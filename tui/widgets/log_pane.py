@@ -1,5 +1,5 @@
-"""Shows the lines of a log. It follows new lines, wraps or cuts long lines, and filters with a regular
-expression.
+"""A widget that shows the lines of a log. It follows new lines, wraps or cuts long lines, and filters lines
+with a regular expression.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class LogPane(Pane):
         self._arrange()
 
     def filter(self, pattern: str) -> str:
-        """Show only lines that match this regular expression. Returns the error of the expression, or an
-        empty text.
+        """Show only lines that match this regular expression. Return the error in the expression; empty if it
+        is valid.
         """
         try:
             self._found = re.compile(pattern, re.IGNORECASE) if pattern else None
@@ -64,8 +64,8 @@ class LogPane(Pane):
         return len(self._lines)
 
     def next_trouble(self) -> bool:
-        """Scroll to the next line that contains an error. Returns False if no line below the first visible
-        one contains an error.
+        """Scroll to the next line that contains an error. Return False if no line below the first visible
+        line contains an error.
         """
         for place in range(self._line_at(self.top) + 1, self._count):
             if _TROUBLE.search(self._text(place)):

@@ -18,8 +18,8 @@ from wire.text import duration, memory, printable
 IDLE_S = 1_800
 """A GPU that a job holds is marked as idle after this many seconds without load."""
 TIGHT, ROOMY = 118, 150
-"""Two NUMA nodes are shown side by side if the widget is at least ROOMY cells wide; TIGHT cells are enough if
-the widget is not high enough to show all NUMA nodes below one another.
+"""Two NUMA nodes are shown side by side if the widget is at least ROOMY cells wide. If the widget is not high
+enough to show all NUMA nodes below one another, TIGHT cells are enough.
 """
 
 

@@ -54,7 +54,7 @@ class Pane(Widget, can_focus=True):
         return self.top >= self.total - self.page
 
     def scroll_lines(self, top: int) -> None:
-        """Make `top` the first visible line, or the nearest line that can be first."""
+        """Make `top` the first visible line. If too few lines follow, show the last lines."""
         top = max(0, min(top, self.total - self.page))
         if top != self.top:
             self.top = top

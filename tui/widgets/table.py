@@ -1,4 +1,4 @@
-"""A table of rows with a cursor. Painting takes time only for the visible rows."""
+"""A table of rows with a cursor. The time to paint it depends only on the number of visible rows."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ class ListTable(Pane, Generic[Key, Row]):
 
     def _fit(self, width: int) -> list[tuple[ListColumn[Row], int]]:
         if self._fitted_for != width:
-            # Keep one cell free for the scroll bar, so that the columns do not move when it appears.
+            # Keep one cell free for the scroll bar, so that the columns do not move when the scroll bar
+            # appears.
             self._fitted, self._fitted_for = fit_columns(self._columns, width - 1, self._gap), width
         return self._fitted
 

@@ -200,7 +200,7 @@ def cordon(
 def _selected(client: Client, names: list[str], labels: list[tuple[str, str]]) -> list[str]:
     """Return the named nodes, and the nodes that have all of these labels, each once.
 
-    Raises CommandError if no node is named and no node has the labels.
+    Raise CommandError if no node is named and no node has the labels.
     """
     if not names and not labels:
         raise CommandError("no node is named", "Name nodes, or choose them by --select KEY=VALUE.")
@@ -243,7 +243,7 @@ app.command(
 
 
 def _drained(client: Client, name: str, why: str, by: float, dry_run: bool = False) -> NodeView:
-    """Drain a node by the time `by`. Raises Refused with the name of the flag if the time is refused."""
+    """Drain a node by the time `by`. Raise Refused with the name of the flag if the time is refused."""
     try:
         return client.drain(name, why, by, dry_run)
     except Refused as refused:

@@ -123,7 +123,7 @@ def accepts_key(result: Preflight, yes: bool, fingerprint: str) -> bool:
 
 
 def show(results: Sequence[Preflight], output: Format, *, ready: bool = True) -> int:
-    """Print all checks of a single host, or only the problems and notes of several hosts. Returns the exit
+    """Print all checks of a single host, or only the problems and notes of several hosts. Return the exit
     code.
 
     If `ready` is false, hosts without a problem are not printed.

@@ -86,7 +86,7 @@ class ReservationFlags(FlagGroup):
     why: Annotated[str, option("--why", "TEXT", "Reason for the reservation, shown to all users.")] = ""
 
     def spec(self) -> ReservationSpec:
-        """Return the reservation that these flags describe. Raises CommandError if the flags contradict each
+        """Return the reservation that these flags describe. Raise CommandError if the flags contradict each
         other.
         """
         if self.length is None:

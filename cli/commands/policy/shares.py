@@ -67,7 +67,7 @@ class ShareFlags(FlagGroup):
     ] = None
 
     def change(self) -> ShareWeight:
-        """Return the change that the flags describe. Raises CommandError if they change nothing."""
+        """Return the change that the flags describe. Raise CommandError if they change nothing."""
         if self.weight is None and self.soft is None and self.hard is None:
             raise CommandError("there is nothing to change", "Name a weight, --soft or --hard.")
         return ShareWeight(self.share, self.weight, self.soft, self.hard)

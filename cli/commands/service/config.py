@@ -278,7 +278,7 @@ def _request(file: Path | None, previous: bool, *, dry_run: bool) -> ConfigReque
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a configuration file on this machine. Raises CommandError if it cannot be read."""
+    """Return the text of a configuration file on this machine. Raise CommandError if it cannot be read."""
     try:
         with file.open(encoding="utf-8", newline="") as opened:
             return opened.read()

@@ -59,7 +59,7 @@ class WorkloadFlags(FlagGroup):
     seed: Annotated[int, option("--seed", "N", "Seed of the random numbers. Default: 1.")] = 1
 
     def request(self) -> WorkloadRequest:
-        """Return the settings of the generator that the flags describe. Raises CommandError for invalid
+        """Return the settings of the generator that the flags describe. Raise CommandError for invalid
         settings.
         """
         from controller.sim.cluster import nodes_of

@@ -61,7 +61,7 @@ def option_columns() -> OptionColumns:
 
 def _read(cells: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of the JobSpec fields that the cells of one row set, by field name. `cells` has the
-    texts by column name. Raises ValueError for a cell that cannot be read.
+    texts by column name. Raise ValueError for a cell that cannot be read.
     """
     options = {
         name: [

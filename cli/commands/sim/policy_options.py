@@ -23,7 +23,7 @@ MEMORY_MIB = 512 * 1024
 
 
 def one_of(kind: Any, word: str, option: str) -> Any:
-    """Return the value of the enum `kind` that `word` names. `word` is the value of the flag `option`. Raises
+    """Return the value of the enum `kind` that `word` names. `word` is the value of the flag `option`. Raise
     CommandError if no value has this name.
     """
     try:
@@ -59,7 +59,7 @@ class ClusterFlags(FlagGroup):
     model: Annotated[str | None, option("--model", "NAME", "Model of the GPUs. Default: H100.")] = None
 
     def cluster(self) -> Cluster | None:
-        """Return the cluster that the flags describe; None if the user wrote none of these flags. Raises
+        """Return the cluster that the flags describe; None if the user wrote none of these flags. Raise
         CommandError if the flags contradict each other.
         """
         from controller.sim.cluster import nodes_of, pool_of
@@ -124,7 +124,7 @@ class PolicyFlags(FlagGroup):
     def policies(self, chosen: Config, estimate: str = "", profile: str = "") -> list[Policy]:
         """Return the policies to simulate: those of --compare, or the policy of the profile named `profile`,
         or the policy of the configuration `chosen` with the changes of --order and --backfill. `estimate` is
-        the value of --estimate and applies to all of them. Raises CommandError if a policy is invalid.
+        the value of --estimate and applies to all of them. Raise CommandError if a policy is invalid.
         """
         from controller.registry import build_pipeline, installed_plugins
         from controller.sim.run import (

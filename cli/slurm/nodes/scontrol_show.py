@@ -21,7 +21,7 @@ def version(_words: Sequence[str], _arguments: Arguments) -> int:
 
 
 def ping(_words: Sequence[str], _arguments: Arguments) -> int:
-    """Print whether the controller answers. Returns 1 if not."""
+    """Print whether the controller answers. Return 1 if not."""
     import socket
 
     from cli.slurm.show.controller import ask, controller

@@ -67,7 +67,7 @@ MIN_JOB_AGE_S = 300
 
 
 def main(words: list[str]) -> int:
-    """Run squeue. Returns 1 if the only job that was requested is unknown."""
+    """Run squeue. Return 1 if the only job that was requested is unknown."""
     arguments = _with_environment(parse(OPTIONS, words))
     if arguments.has("help") or arguments.has("usage"):
         print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
@@ -189,7 +189,7 @@ def _format(arguments: Arguments) -> Format:
 
 
 def job_words(text: str) -> list[str]:
-    """Return the ids in a text such as 7,8_[1-3],9.0. Raises SlurmError."""
+    """Return the ids in a text such as 7,8_[1-3],9.0. Raise SlurmError."""
     import re
 
     found = []

@@ -142,7 +142,7 @@ def exit_code(job: Row) -> str:
 
 
 def read_states(text: str) -> frozenset[str] | None:
-    """Return the states in a list such as `PD,running`; None for `all`. Raises KeyError with the first word
+    """Return the states in a list such as `PD,running`; None for `all`. Raise KeyError with the first word
     that is no state.
     """
     long = {short: state for state, short in COMPACT.items()}

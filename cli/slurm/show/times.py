@@ -74,7 +74,7 @@ def whole_minutes(seconds: float) -> int:
 
 def read_moment(text: str, now: float) -> float:
     """Return the time that a text of --starttime means: now-2hours, 2031-05-01, 2031-05-01T08:00, 05/01,
-    08:00 or seconds since 1970 after `@`. Raises ValueError.
+    08:00 or seconds since 1970 after `@`. Raise ValueError.
     """
     word = text.strip()
     relative = _NOW.fullmatch(word.lower())

@@ -144,7 +144,7 @@ class AgentLink:
     # --- the connection ---
 
     def _connect(self, deadline: float) -> None:
-        """Connect to the agent, and start the thread that reads. Raises LinkLost."""
+        """Connect to the agent, and start the thread that reads. Raise LinkLost."""
         begun, said = time.monotonic(), False
         while True:
             try:

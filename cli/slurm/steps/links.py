@@ -42,7 +42,7 @@ class StepLink(Protocol):
     """Records the step of one srun, and runs its tasks on other nodes."""
 
     def connect(self) -> None:
-        """Connect without a step. Raises LinkLost."""
+        """Connect without a step. Raise LinkLost."""
 
     def record(self, step: Step) -> int:
         """Record that the step begins (without a number) or has ended. Return its number."""

@@ -39,7 +39,7 @@ _RECEIVE = (
 
 
 def main(words: list[str]) -> int:
-    """Copy the file. Returns 1 if a node has not got it."""
+    """Copy the file. Return 1 if a node has not got it."""
     arguments = parse(OPTIONS, words)
     if arguments.has("help") or arguments.has("usage"):
         print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))

@@ -75,7 +75,7 @@ class JobOption:
 
 
 def yes_or_no(text: str) -> bool:
-    """Return True or False for the text of a switch. Raises ValueError for any other text."""
+    """Return True or False for the text of a switch. Raise ValueError for any other text."""
     word = text.lower()
     if word not in ("1", "true", "yes", "0", "false", "no"):
         raise ValueError(f"{text!r} is neither true nor false")

@@ -90,7 +90,7 @@ def restart() -> int:
 def command_of(words: list[str], *, configured: bool) -> ReadCommand:
     """Parse the words of a command, such as `nodes drain gpu01`.
 
-    `configured` is True if the simulated nodes come from a scheduler.toml. Raises CommandError, or a
+    `configured` is True if the simulated nodes come from a scheduler.toml. Raise CommandError, or a
     TyperException of the parser, if the words are wrong.
     """
     path, params = _parsed(words)

@@ -80,7 +80,7 @@ def facts_of(work: Iterable[TraceJob], cluster: Cluster, config: Config) -> Stor
 
 
 def read_story(path: Path, facts: StoryFacts) -> tuple[StoryStep, ...]:
-    """Return the steps of the story in this file. Raises CommandError with the file and line of a mistake."""
+    """Return the steps of the story in this file. Raise CommandError with the file and line of a mistake."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
