@@ -22,7 +22,7 @@ def budget_rules_of(config: Config) -> BudgetRules:
         if (each := project.budget) is not None
     }
     prices = section.gpu_hour, section.gpu_hour_per_model, section.currency
-    # The months are needed for budgets only; prices also for the monthly report.
+    # Only budgets need the months. Prices are also needed for the monthly report.
     return (
         BudgetRules(budgets, *prices, calendar_of(config.scheduler.time_zone))
         if budgets

@@ -15,7 +15,8 @@ from wire.cluster.quota import ANY_NAME, SCOPES, Quota
 
 
 def timetable_of(config: Config) -> Timetable:
-    """Return the timetable. Raises ConfigRefused with all mistakes in its quotas."""
+    """Return the timetable of the tables [hours.NAME]. Raise ConfigRefused with all mistakes in their
+    quotas."""
     zone, tables, problems = config.scheduler.time_zone, [], list[ConfigProblem]()
     for name, each in config.hours.items():
         try:

@@ -77,9 +77,8 @@ BACKFILL_OPTIONS = {"backfill_delay_s": "max_delay_s", "backfill_depth": "depth"
 """Keys of [scheduler] that are passed to the backfill plugin, each with the name of the plugin's option."""
 
 ON_ERROR = ("wait", "pass")
-"""The values of `on_error` of a filter. While the filter fails, its jobs wait ("wait", the default) or are
-placed without it ("pass").
-"""
+"""The values of the option `on_error` of a filter. While the filter fails, jobs that need it wait ("wait",
+the default) or are placed without the filter ("pass")."""
 
 
 class PipelineBuilder:
@@ -223,9 +222,8 @@ class PipelineBuilder:
 
 
 def build_pipeline(config: Config) -> Pipeline:
-    """Return the pipeline (all scheduling settings) that scheduler.toml describes. Raises ConfigRefused with
-    all problems at once.
-    """
+    """Return the pipeline (all scheduling settings) that scheduler.toml describes. Raise ConfigRefused with
+    all problems at once."""
     section, maker = config.scheduler, PipelineBuilder(config)
     rules = QuotaConfig()
     try:
@@ -304,14 +302,14 @@ def _ends_backfilled(config: Config) -> bool:
 def check_config(
     path: Path | None, text: str | None = None, *, allowed: Sequence[Path] | None = None
 ) -> Config:
-    """Return the configuration of a file, or of a text instead of the file. Raises ConfigRefused with all
+    """Return the configuration of a file, or of a text instead of the file. Raise ConfigRefused with all
     problems at once.
 
     1. Check the values of all keys. An invalid value is replaced by its default, so that step 2 can continue.
     2. Check the plugins and their options, and the keys that refer to other tables.
 
-    A running controller must not load more code. It passes the plugin files that it has loaded as `allowed`,
-    and any other plugin file is then a problem.
+    A running controller must not load more code. Therefore it passes the plugin files that it has loaded as
+    `allowed`, and any other plugin file is reported as a problem.
     """
     config, problems = load_with_problems(path, text)
     found = list(problems)

@@ -74,9 +74,8 @@ def make_plugin(
     source: Source,
     files: Sequence[Path] = (),
 ) -> Any:
-    """Return a new plugin with these options. Raise ConfigRefused if that fails. `key` is the position of the
-    plugin in scheduler.toml, for messages.
-    """
+    """Return a new plugin with these options. Raise ConfigRefused if the plugin cannot be created. `key` is
+    the position of the plugin in scheduler.toml, for messages."""
 
     def refuse(message: str, hint: str = "") -> ConfigRefused:
         return ConfigRefused([problem_at(source, key, message, hint)])
@@ -129,9 +128,8 @@ def load_plugin(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> typ
 
 @functools.cache
 def installed_plugins(kind: str) -> dict[str, list[EntryPoint]]:
-    """Return the installed plugins of a kind, by name. A list with several plugins means that they have the
-    same name; make_plugin refuses such a name.
-    """
+    """Return the installed plugins of a kind, by name. If several plugins have the same name, the list for
+    this name contains all of them, and make_plugin refuses the name."""
     found: dict[str, dict[str, EntryPoint]] = {}
     for group in (f"corral.{kind}", *ALSO.get(kind, ())):
         for point in entry_points(group=group):

@@ -81,9 +81,7 @@ def _module(path: Path) -> Any:
 
 
 def _lines(error: Exception, path: Path) -> list[int]:
-    """Return the line numbers at which the traceback of the error is inside the file, the innermost call
-    first.
-    """
+    """Return the line numbers of the file in the traceback of the error, the innermost call first."""
     found: list[int] = []
     trace = error.__traceback__
     while trace is not None:

@@ -20,9 +20,8 @@ _SHOWN = 4
 
 
 def network_of(config: Config) -> NetworkTopology | None:
-    """Return the network topology; None if [topology] names no switches, or if its weight of nearness is
-    0.
-    """
+    """Return the network topology; None if [topology] names no switches, or if its weight of nearness (short
+    network distance) is 0."""
     section = config.topology
     if not section.weight or not (section.levels or section.switches):
         return None
@@ -30,9 +29,8 @@ def network_of(config: Config) -> NetworkTopology | None:
 
 
 def _paths(config: Config) -> dict[str, Path]:
-    """Return the switches above each node, the widest first. If the file puts a switch below two others, only
-    the first of these two is used. `topology_problems` reports this error.
-    """
+    """Return the switches above each node, from the highest to the lowest. If the file puts a switch below
+    two other switches, only the first of the two is used, and `topology_problems` reports the error."""
     switches, parent = config.topology.switches, _parents(config)
     paths: dict[str, Path] = {}
     for name, switch in switches.items():
@@ -125,9 +123,8 @@ def topology_warnings(config: Config, _pipeline: Pipeline) -> Iterator[ConfigPro
 
 
 def dataset_warnings(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning if [datasets] has no effect: no scorer uses the reads of data sets, or none are kept
-    because `retention_s` is 0.
-    """
+    """Yield a warning if [datasets] has no effect, because no scorer uses reads of data sets, or because no
+    reads are stored (`retention_s` is 0)."""
     section = config.datasets
     if section == DatasetsSection():
         return
@@ -150,7 +147,8 @@ def _listed(names: list[str]) -> str:
 
 
 def topology_sentence(config: Config) -> str:
-    """Return a sentence for operators about the nearness of gangs; empty without [topology]."""
+    """Return a sentence for operators about how near the nodes of a gang are placed to each other; empty
+    without [topology]."""
     topology = network_of(config)
     if topology is None:
         return ""

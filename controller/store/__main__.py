@@ -1,8 +1,8 @@
 """`python -m controller.store`: verifies a store in a separate process, and prints JSON lines with the
 progress and the report.
 
-The database URL is read from the first line of stdin. It is not an argument, because it can contain a
-password.
+The database URL is read from the first line of stdin. The URL is not an argument, because it can contain a
+password that other users would see.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wire.codec import dumps, encode
 
 
 def main() -> int:
-    """Verify the store. Returns 0 if no problem was found, else 1."""
+    """Verify the store. Return 0 if no problem was found, else 1."""
     os.nice(10)
     try:
         report = StoreReader(sys.stdin.readline().strip()).verify(

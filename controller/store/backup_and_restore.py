@@ -3,10 +3,11 @@
 The steps of a restore
 1. Verify the backup.
 2. Lock the store, so that no controller can use it.
-3. Read the last acknowledged entry of the store from its head file. If the backup does not contain it, the
-   backup is older and later entries would be lost. The operator must agree to that.
-4. Rename the files of the old store, the write-ahead log first, because a log must never be next to another
-   database. Delete nothing. Copy the backup next to the store, sync it and rename it.
+3. Read the last acknowledged entry of the store from its head file. If the backup does not contain this
+   entry, the backup is older, and the operator must agree to the loss of the later entries.
+4. Rename the files of the old store, but delete none. Rename the write-ahead log first, because a log must
+   never be next to another database. Copy the backup next to the store, sync the copy, and rename it to the
+   name of the store.
 5. Write the head file for the backup.
 
 After a crash during a restore, the controller refuses to start, because the database lacks the entry that the
@@ -30,7 +31,8 @@ from controller.store.verify import VerifyReport
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a restore: what the new store contains, and the path to which the old store was moved."""
+    """The result of a restore: the contents of the new store, and the path to which the old store was
+    moved."""
 
     store: str
     head: Head
@@ -49,7 +51,7 @@ def back_up(url: str, path: Path) -> VerifyReport:
 def restore(backup: Path, database: Path, *, replace: bool = False, accept_loss: bool = False) -> Restored:
     """Replace the store `database` by the file `backup`, in the steps of the module's docstring.
 
-    Raises StoreRefused if a store exists and `replace` is False, or if journal entries would be lost and
+    Raise StoreRefused if a store exists and `replace` is False, or if journal entries would be lost and
     `accept_loss` is False.
     """
     if not backup.is_file():

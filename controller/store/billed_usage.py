@@ -5,8 +5,8 @@
 3. Add these integers by tenant and node. Integers have exact sums, so the sum of all groups is equal to the
    sum of all rows, whatever the groups are.
 
-Example: rows of 0.0014 s and 0.0017 s of one tenant are 1 ms and 2 ms. Each report that has both rows shows
-3 ms for them.
+Example: two rows of one tenant have 0.0014 s and 0.0017 s, which become 1 ms and 2 ms. Each report that
+includes both rows adds 3 ms for them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ TIMES = ("gpu_s", "measured_s", "busy_s")
 
 @dataclass(frozen=True, slots=True)
 class BilledTime:
-    """The GPU time of a tenant on one node in milliseconds: allocated, with a known utilisation, and busy.
-    `node` is empty for deleted jobs, of which the node is not known any more.
+    """The GPU time of a tenant on one node in milliseconds: the allocated time, the time with a known
+    utilisation, and the busy time. `node` is empty for deleted jobs, because their nodes are no longer known.
     """
 
     name: str

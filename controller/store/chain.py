@@ -14,7 +14,7 @@ from controller.core.model.rows import JournalEntry
 
 
 class Head(NamedTuple):
-    """The number and hash of a journal entry, in most cases the newest one."""
+    """The number and hash of a journal entry, usually the newest entry."""
 
     seq: int
     hash: bytes
@@ -30,9 +30,8 @@ class ChainBroken(NamedTuple):
 
 
 def genesis(store_id: str) -> Head:
-    """Return the start of the hash chain, before the first journal entry. Its hash depends on the store's id,
-    so that entries of another store do not fit.
-    """
+    """Return the start of the hash chain, which precedes the first journal entry. The hash of the start
+    depends on the store's id, so that entries of another store do not fit."""
     return Head(0, hashlib.sha256(store_id.encode()).digest())
 
 
@@ -43,8 +42,8 @@ def link(before: bytes, entry: JournalEntry) -> bytes:
     """
     node = entry.node
     spelled = (
-        # Add 0.0, which turns an int into a float, and -0.0 into 0.0. The database does the same, so that an
-        # entry that is read back has the same hash.
+        # Add 0.0, which turns an int into a float, and -0.0 into 0.0. The database stores numbers in the same
+        # way, so an entry that is read back has the same hash.
         f"{entry.seq} {entry.at + 0.0!r} {entry.job} {len(entry.kind)} {None if node is None else len(node)} "
         f"{entry.kind}{node or ''}{entry.body}"
     )
@@ -54,7 +53,7 @@ def link(before: bytes, entry: JournalEntry) -> bytes:
 def follow(head: Head, entries: Iterable[tuple[JournalEntry, bytes]]) -> Head | ChainBroken:
     """Check that the hashes of `entries`, which follow the entry `head`, continue the hash chain.
 
-    Returns number and hash of the last entry, or ChainBroken at the first entry whose hash does not fit.
+    Return the number and hash of the last entry, or ChainBroken at the first entry whose hash does not fit.
     """
     for entry, stored in entries:
         if entry.seq != head.seq + 1:

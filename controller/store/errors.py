@@ -16,11 +16,12 @@ class StoreFailure(Exception):
 
 
 class StoreRefused(StoreFailure):
-    """An operation on the store, such as opening it, is refused. Nothing was changed."""
+    """Raised if an operation on the store, such as opening the store, is refused. Nothing was changed."""
 
 
 class StoreUnavailable(StoreFailure):
-    """The store cannot be written now, but may become writable again without an action of an operator."""
+    """Raised if the store cannot be written now, but may become writable again without an action of an
+    operator."""
 
     trouble = "held up"
     adrift = False
@@ -29,24 +30,25 @@ class StoreUnavailable(StoreFailure):
 
 
 class StoreFull(StoreUnavailable):
-    """The disk is full. Nothing was written, so the same commit can be repeated."""
+    """Raised if the disk is full. Nothing was written, so the same commit can be repeated."""
 
     trouble = "disk full"
 
 
 class StoreLocked(StoreUnavailable):
-    """Another program has locked the database. Nothing was written."""
+    """Raised if another program has locked the database. Nothing was written."""
 
     trouble = "database locked"
 
 
 class StoreAway(StoreUnavailable):
-    """The database server does not answer, or this controller may no longer write to it."""
+    """Raised if the database server does not answer, or if this controller may no longer write to the
+    server."""
 
     trouble = "database away"
     adrift = True
 
 
 class StoreBroken(StoreFailure):
-    """The store is damaged, or it is unknown whether the last commit is durable. The controller must be
-    restarted."""
+    """Raised if the store is damaged, or if it is unknown whether the last commit is durable. The controller
+    must be restarted."""

@@ -1,4 +1,4 @@
-"""Opens a store only for reading, also while a controller uses it."""
+"""Opens a store only for reading, even while a controller uses the store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class StoreReader:
             return verify(self._place, connection, progress)
 
     def backup(self, path: Path) -> None:
-        """Write a consistent copy to a new file with mode 0600. Commits can continue meanwhile."""
+        """Write a consistent copy of the store to a new file with mode 0600. Commits can continue during the
+        copy."""
         with self._reading() as connection:
             self._place.backup(connection, path)
 

@@ -1,5 +1,5 @@
 """Converts row objects, such as JobRow, to the column values of the database and back. Each row has a
-checksum, with which damage is found."""
+checksum that reveals damage."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Row = JournalEntry | JobRow | NodeRow | NoteRow
 Sealed = TypeVar("Sealed", NodeRow, NoteRow)
 
 CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
-"""The columns of a job that can change. An update writes only these columns, so most indexes stay
-unchanged."""
+"""The columns of a job that can change. An update writes only these columns, so most indexes of the table
+need no change."""
 
 # The columns of each table have the names and the order of the fields of its row class, followed by the
 # checksums.
@@ -111,8 +111,9 @@ def _values(row: Row) -> Record:
     return {name: getattr(row, name) for name in _NAMES[type(row)]}
 
 
-# A job has two checksums: one for the columns that most updates do not write, such as the spec, and one for
-# all other columns. An update of the other columns thus needs only the second checksum, and reads nothing.
+# A job has two checksums: the first for the columns that most updates do not write, such as the spec, and the
+# second for all other columns. An update of the other columns writes only the second checksum, and reads
+# nothing.
 
 
 def _origin_seal(job: JobRow) -> int:

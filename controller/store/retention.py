@@ -2,7 +2,7 @@
 
 Jobs
 1. Choose ended jobs that are too old. If more ended jobs remain than allowed, also choose those that ended
-   first. Keep the elements of an array while one of them has not ended.
+   first. Keep all elements of an array while any element has not ended.
 2. In one transaction: add their usage to the rows of `usage_days`, then delete their rows.
 
 Journal
@@ -11,8 +11,8 @@ Journal
 2. Delete entries in order, a limited number per transaction. Each transaction also writes the base, which is
    the number and hash of the last deleted entry. Checks of the hash chain begin at the base.
 
-Invariant: after a crash at any time, the base is the entry directly before the first remaining one. Entries
-that were announced but not yet deleted are deleted later.
+Invariant: after a crash at any time, the base is the entry directly before the first remaining entry. Entries
+whose deletion was announced but not finished are deleted later.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from controller.store.chain import Head
 from controller.store.usage import ADDED, DAY_S, GREATEST
 
 BASE, NEXT_JOB = "base", "next_job"
-"""Names of rows in `meta`: the last deleted journal entry (the base), and the lowest job number that was
-never used."""
+"""Names of two rows in the table `meta`: the last deleted journal entry (the base), and the lowest job number
+that was never used."""
 
 
 def read_base(facts: dict[str, str]) -> Head | None:
     """Return the number and hash of the last deleted journal entry from the rows of the table `meta`; None if
-    none was deleted."""
+    no entry was deleted."""
     if BASE not in facts:
         return None
     seq, digest = facts[BASE].split()

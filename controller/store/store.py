@@ -27,8 +27,8 @@ from controller.store.verify import VerifyReport, verify
 T = TypeVar("T")
 
 SEALED = "JournalSealed"
-"""The kind of entry that announces the deletion of older entries. A row of `meta` with this name holds the
-number of the last entry to delete."""
+"""The kind of journal entry that announces the deletion of older entries. A row of the table `meta` with this
+name holds the number of the last entry to delete."""
 
 TAIL = 1_000
 """Number of the newest journal entries whose hash chain is checked whenever the store is opened. verify()
@@ -97,7 +97,7 @@ class Store:
 
     @property
     def begins(self) -> int:
-        """Return the number of the last journal entry that retention deleted; 0 if it deleted none."""
+        """Return the number of the last deleted journal entry; 0 if no entry was deleted."""
         return self._base.seq if self._base is not None else 0
 
     @classmethod
@@ -127,8 +127,8 @@ class Store:
     def resume(self) -> None:
         """Connect to the database server again, and check that the store still has every acknowledged entry.
 
-        Raises StoreAway if the server still does not answer, StoreRefused if another controller has the
-        store, and StoreBroken if an acknowledged entry is missing.
+        Raise StoreAway if the server still does not answer, StoreRefused if another controller has the store,
+        and StoreBroken if an acknowledged entry is missing.
         """
         if not isinstance(self._broken, StoreAway):
             return
@@ -187,8 +187,8 @@ class Store:
             )
 
     def commit(self, batch: Batch) -> None:
-        """Write journal entries and changed rows in one transaction. When this method has returned, they are
-        on disk.
+        """Write journal entries and changed rows in one transaction. When this method returns, all of them
+        are on disk.
 
         If a job's row has a `spec`, all columns are written. Otherwise only the columns that can change are
         written; user, key, array and submitted_at keep their stored values.
@@ -310,13 +310,14 @@ class Store:
         only: Mapping[str, str],
         running: Sequence[UsageRow] = (),
     ) -> tuple[list[BilledTime], dict[str, int]]:
-        """Return the GPU time by user, project or queue (`by`) and node, and the jobs of each of them."""
+        """Return the GPU time of each user, project or queue (`by`) on each node, and the number of jobs of
+        each user, project or queue."""
         with self._reading() as connection:
             return billed(connection, by, since, until, only, running)
 
     def numbers_of_key(self, user: str, key: str) -> tuple[int, ...]:
         """Return the ids of the jobs that a user submitted with this idempotency key: one job, or all
-        elements of a job array. Empty if there are none."""
+        elements of a job array. The result is empty if there was no such submit."""
         jobs = tables.jobs.c
         query = select(jobs.id).where(jobs.user == user, jobs.key == key, jobs.key != "").order_by(jobs.id)
         with self._reading() as connection:
@@ -331,9 +332,8 @@ class Store:
         return self._jobs(records.JOBS.where(tables.jobs.c.id.in_(ids)).order_by(tables.jobs.c.id))
 
     def jobs_ended_since(self, since: float, limit: int) -> list[JobRow]:
-        """Return the rows of up to `limit` jobs that ended at the time `since` or later, the latest ends
-        first.
-        """
+        """Return the rows of up to `limit` jobs that ended at the time `since` or later. The job that ended
+        last is first."""
         ended_at = tables.jobs.c.ended_at
         return self._jobs(records.JOBS.where(ended_at >= since).order_by(ended_at.desc()).limit(limit))
 
@@ -396,7 +396,7 @@ class Store:
             return verify(self._place, connection)
 
     def backup(self, path: Path) -> None:
-        """Write a consistent copy to a new file. Commits can continue meanwhile."""
+        """Write a consistent copy of the store to a new file. Commits can continue during the copy."""
         with self._reading() as connection:
             self._place.backup(connection, path)
 
@@ -425,7 +425,7 @@ class Store:
         return facts
 
     def _find_head(self) -> Head:
-        """Check the hash chain of the last TAIL journal entries. Returns the newest entry."""
+        """Check the hash chain of the last TAIL journal entries. Return the newest entry."""
         newest = records.ENTRIES.order_by(tables.journal.c.seq.desc()).limit(TAIL + 1)
         with self._writer.begin():
             tail = [records.read_entry(row) for row in self._writer.execute(newest)][::-1]
@@ -455,7 +455,7 @@ class Store:
 
 
 def backend_of(url: str) -> Backend:
-    """Return the backend for a database URL. Raises StoreRefused if it is not a valid URL of SQLite or
+    """Return the backend for a database URL. Raise StoreRefused if the URL is not a valid URL of SQLite or
     PostgreSQL."""
     try:
         parsed = make_url(url)

@@ -112,9 +112,9 @@ usage_days = Table(
     Column("memory_mib", Number, nullable=False, server_default="0"),
 )
 
-# There are only five indexes, because each index makes every commit slower. The index `jobs_by_end` also
-# finds jobs that have not ended, because their end is NULL. There is no index by user, so a list of the ended
-# jobs of one user reads the jobs of all users.
+# The tables have only these five indexes, because each index makes every commit slower. The index
+# `jobs_by_end` also finds jobs that have not ended, because their end is NULL. Without an index by user, a
+# list of the ended jobs of one user reads the jobs of all users.
 Index("journal_of_job", journal.c.job, journal.c.seq)
 Index("jobs_by_end", jobs.c.ended_at)
 Index(

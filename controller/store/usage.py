@@ -6,8 +6,8 @@
 3. Group by user, project, queue or job. Order the groups by GPU time. Return the first groups, up to the
    number `most`, and the number of all groups.
 
-Cost: one scan of the rows that ended after the window began. The database sums them, so the memory of the
-controller does not grow with the number of jobs.
+Cost: one scan of the rows that ended after the window began. The database computes the sums, so the memory of
+the controller does not grow with the number of jobs.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@
 4. Read the journal again, job by job, and compare the row of each job with the job's journal entries. Skip
    jobs whose first entries were deleted.
 
-Cost: two passes over the journal and one over the rows, in constant memory and one read-only snapshot.
+Cost: the journal is read twice and the rows once, in constant memory and in one read-only snapshot of the
+database.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class VerifyReport:
 
     store: str
     begins: int
-    """The number of the last entry that retention deleted; 0 if it deleted none."""
+    """The number of the last deleted journal entry; 0 if no entry was deleted."""
     head: Head
     jobs: int
     compared: int
@@ -107,8 +108,7 @@ class Verification:
 
     def _is_announced(self, base: Head, sealed: Sequence[tuple[int, str]]) -> bool:
         """Return whether a JournalSealed entry announces the deletion of the journal entries up to `base`,
-        the last deleted entry. It may announce the deletion of later entries too, which are not deleted yet.
-        """
+        the last deleted entry. The announcement may also cover later entries that are not deleted yet."""
         for through, digest in reversed(sealed):
             if through == base.seq:
                 return digest == base.hash.hex()
@@ -119,7 +119,7 @@ class Verification:
         return False
 
     def _compare(self) -> int:
-        """Compare each job's row with the journal, both in the order of job ids. Returns the number of
+        """Compare each job's row with the journal, both in the order of job ids. Return the number of
         compared rows."""
         journal = tables.journal.c
         by_job = records.ENTRIES.where(journal.job.is_not(None)).order_by(journal.job, journal.seq)
@@ -132,8 +132,8 @@ class Verification:
             try:
                 expected = _expected_row(life)
             except (ValueError, KeyError, TypeError):
-                # The entry cannot be parsed although its hash is right, so another program than Corral has
-                # written it.
+                # The entry cannot be parsed although its hash is correct, so a program other than Corral has
+                # written the entry.
                 expected = None
             while row is not None and job is not None and row.id < job:
                 row = next(rows, None)
@@ -191,8 +191,8 @@ def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
             facts["state"] = json.loads(entry.body)["state"]
             facts["ended_at"] = entry.at
     if facts is not None and facts["ended_at"] is None and facts["state"] != "QUEUED":
-        # Do not compare the state of a job that is placed: the entries read here do not show whether it is
-        # SCHEDULED or RUNNING.
+        # Do not compare the state of a placed job, because the entries read here do not show whether the job
+        # is SCHEDULED or RUNNING.
         del facts["state"]
     return facts
 

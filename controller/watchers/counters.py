@@ -19,8 +19,8 @@ from controller.core.state.state import State
 from wire.names import JobState, Reason
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of the histogram buckets, in seconds. A pass takes less than 0.5 ms if idle, and 1 s for a
-huge queue."""
+"""Upper bounds of the histogram buckets, in seconds. A scheduling pass takes less than 0.5 ms without waiting
+jobs, and up to 1 s with a very long queue."""
 WAIT_BOUNDS = (1.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0)
 """Upper bounds of the histogram buckets for waits of jobs, in seconds: from one second to a week."""
 _OUTCOMES = {
@@ -55,7 +55,7 @@ class SchedulingPass:
 
 @dataclass(slots=True)
 class JobCounters:
-    """Counts of what happened to jobs, by queue."""
+    """Counts the submits, starts, ends and other events of jobs, by queue."""
 
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of ended jobs by queue and outcome."""
@@ -65,7 +65,7 @@ class JobCounters:
     waits: dict[str, Histogram] = field(default_factory=dict)
 
     def observe(self, state: State, event: JobPlaced | JobPreempted | JobEnded) -> None:
-        """Count an event about a job that the state still has."""
+        """Count an event about a job. The engine's state must still contain the job."""
         job = state.jobs.get(event.job)
         if job is None:
             return
@@ -78,7 +78,8 @@ class JobCounters:
             self.preemptions[queue] += 1
             self.preempted_gpu_hours[queue] = self.preempted_gpu_hours.get(queue, 0.0) + event.gpu_hours
         else:
-            # The time limit and a lack of memory are outcomes of their own. Other failures are "failed".
+            # An end by the time limit and an end by lack of memory are separate outcomes. All other failures
+            # are counted as "failed".
             reason: JobState | Reason = event.reason if event.state is JobState.FAILED else event.state
             self.ended[queue, _OUTCOMES.get(reason, "failed")] += 1
 
@@ -97,7 +98,7 @@ class ControllerCounters:
     """Number of requests by method, path pattern and status."""
 
     failures: Counter[str] = field(default_factory=Counter)
-    """Number of failed attempts by failure class; each node of a job counts."""
+    """Number of failed attempts by failure class. A job on several nodes counts once for each node."""
 
     jobs: JobCounters = field(default_factory=JobCounters)
 

@@ -1,6 +1,6 @@
-"""Looks at intervals for the files and directories that jobs wait for (--after-data).
+"""Checks at intervals whether the files and directories that jobs wait for (--after-data) exist.
 
-It must look again and again, because network file systems send no notifications about new files.
+The checks are repeated, because network file systems send no notifications about new files.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from contextlib import suppress
 
 
 class DataPathWatch:
-    """Looks every `every_s` seconds for the paths that jobs wait for (--after-data). Nothing is checked while
-    no job waits for a path.
-    """
+    """Checks every `every_s` seconds whether the paths that jobs wait for (--after-data) exist. Nothing is
+    checked while no job waits for a path."""
 
     def __init__(
         self,
@@ -35,8 +34,8 @@ class DataPathWatch:
         self._roots, self._every_s = roots, every_s
 
     def wake(self) -> None:
-        """Start the checks if a job waits for a path and they do not run yet. The daemon calls this method
-        after every batch of inputs."""
+        """Start the checks if a job waits for a path and the checks do not run yet. The daemon calls this
+        method after every batch of inputs."""
         if (self._task is None or self._task.done()) and self._wanted():
             self._task = asyncio.create_task(self._check_until_found())
 

@@ -10,8 +10,8 @@ report. The table `[gpus.rules]` of the configuration decides what follows (core
 2. Conditions: a row remap that waits for a reset; fewer NVLinks up than before, or than on another GPU of the
    node; a slowdown by heat or hardware for `slowdown_s`; memory in use on a free GPU without a process for
    `memory_s`. A condition lasts until a measurement shows its end.
-3. While a condition lasts, a health check of the GPU counts as failed even if the agent finds the GPU good:
-   the agent's check does not see the condition for which the GPU was cordoned.
+3. While a condition lasts, a health check of the GPU counts as failed even if the agent finds the GPU good,
+   because the agent's check cannot see such a condition.
 
 A new controller process has no earlier measurements, so it does not find rises of counters before its start.
 """
@@ -37,7 +37,7 @@ SLOWDOWNS = ("hardware slowdown", "too hot (hardware)", "power brake")
 
 @dataclass(slots=True)
 class _Gpu:
-    """The earlier measurements of one GPU, with which new ones are compared."""
+    """The earlier measurements of one GPU, with which new measurements are compared."""
 
     sample: GpuSample
     uncorrected: int
@@ -53,8 +53,8 @@ class _Gpu:
 
 
 class GpuHealthWatch:
-    """Finds problems in the measurements of all GPUs. The function `held` returns the UUIDs of those GPUs of
-    a node that jobs hold."""
+    """Finds problems in the measurements of all GPUs. The function `held` returns the UUIDs of the GPUs of a
+    node that jobs hold."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class GpuHealthWatch:
         for node, gpus in self._gpus.items():
             most = _most_links(gpus.values())
             for uuid, gpu in gpus.items():
-                # Look for leaked memory again, because the job on the GPU may have ended since the last
+                # Check for leaked memory again, because the job on the GPU may have ended since the last
                 # measurement.
                 self._note_times(node, gpu, now)
                 news, gpu.news = gpu.news, []
@@ -128,8 +128,7 @@ class GpuHealthWatch:
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
         """Return a text about a problem that the measurements of a GPU still show, such as a slowdown; "" if
-        they show none. While there is one, a health check of the GPU counts as failed.
-        """
+        they show no problem. While a problem lasts, a health check of the GPU counts as failed."""
         gpus = self._gpus.get(node, {})
         if uuid not in gpus:
             return ""

@@ -18,8 +18,8 @@ IDLE_PERCENT = 5
 utilisation rises above or falls below this value."""
 _LONGEST_S, _LEAST_S = 30.0, 0.1
 _DEFAULT_S = 1_800.0
-"""The value of `window_s`, in seconds, if the configuration never flags jobs as idle. Idle times are then
-only shown."""
+"""The value of `window_s`, in seconds, if the configuration never flags jobs as idle. Users then still see
+idle times."""
 _SPANS = 48
 
 
@@ -52,7 +52,8 @@ class _Readings:
     def _merge_older(self) -> None:
         """Halve the number of older time spans by merging them in pairs."""
         starts, percents = self.starts, self.percents
-        # Add only 1 to the index in each step, because the step merges the spans `at` and `at + 1` into one.
+        # Add only 1 to the index in each step, because the step merges the spans `at` and `at + 1` into a
+        # single span.
         for at in range(_SPANS // 4):
             first, second, end = starts[at], starts[at + 1], starts[at + 2]
             percents[at] = (percents[at] * (second - first) + percents[at + 1] * (end - second)) / (
@@ -75,7 +76,8 @@ class _Readings:
         return work / (now - end) if now > end else self.percents[-1]
 
     def idle_since(self, begun: float, now: float) -> float | None:
-        """Return the time since which the GPU is idle, but no time before `begun`; None if it is not idle.
+        """Return the time since which the GPU is idle, or `begun` if that is later; None if the GPU is not
+        idle.
 
         The result is the begin of the longest time span up to now in which both the mean utilisation and the
         first measurement are below IDLE_PERCENT.
@@ -106,14 +108,15 @@ class IdleGpuWatch:
     Cost: at most _SPANS steps for each GPU. For a busy job, only one of its GPUs is checked.
 
     Example: `after_s` is 1,800. A job that computes for 20 s at 50 % every 10 minutes has a mean of 1.7 % and
-    is flagged after half an hour. A job that does so every 2 minutes has a mean of 8 % and is not flagged.
+    is flagged after half an hour. A job that computes for 20 s every 2 minutes has a mean of 8 % and is not
+    flagged.
     """
 
     def __init__(
         self, idling: IdlePolicy, jobs: Callable[[], Iterable[Job]], tell: Callable[[Input], None]
     ) -> None:
         self._readings: dict[str, dict[str, _Readings]] = {}
-        """Readings by node and GPU UUID."""
+        """The utilisation of each GPU, by node name and GPU UUID."""
         self._idling = idling
         self._jobs = jobs
         self._tell = tell
@@ -180,7 +183,7 @@ class IdleGpuWatch:
                 yield inputs.GpusBusy(job.id, job.attempt)
 
     def _job_idle_since(self, job: Job, begun: float, now: float, window_s: float) -> float | None:
-        """Return the time since which all GPUs of the job are idle; None if one is not idle or has no
+        """Return the time since which all GPUs of the job are idle; None if a GPU is not idle or has no
         measurement."""
         latest = None
         for member in job.running:

@@ -1,4 +1,4 @@
-"""Looks every minute for jobs that have waited much longer than usual, and passes them to the engine."""
+"""Searches every minute for jobs that have waited much longer than usual, and reports them to the engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LongWaitWatch:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start to call `find` every EVERY_S seconds."""
+        """Start calling `find` every EVERY_S seconds."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:

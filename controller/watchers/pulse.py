@@ -1,5 +1,5 @@
-"""Samples figures of the cluster every second, and keeps them in memory for graphs: GPUs, load, power, queue,
-starts, waits."""
+"""Samples figures of the cluster (GPUs, load, power, queue, starts, waits) every second, and keeps the
+samples in memory for graphs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ from wire.names import WHOLE_GPU, JobState
 
 EVERY_S, MINUTE_S, HOUR_S = 1.0, 60.0, 3_600.0
 SECONDS_KEPT, MINUTES_KEPT = 600, 1_440
-"""The samples of the last 10 minutes are kept by second, those of the last 24 hours by minute."""
+"""The number of kept samples: one for each of the last 600 seconds, and one for each of the last 1,440
+minutes."""
 QUEUE_PART = 0.02
-"""The greatest part of the time in which the GPU-hours of the waiting jobs may be counted."""
+"""The largest fraction of the controller's time that may be spent on counting the GPU-hours of the waiting
+jobs."""
 
 Readings = Mapping[str, Mapping[str, GpuSample]]
 
@@ -37,9 +39,8 @@ log = logging.getLogger("corral.pulse")
 
 @dataclass(slots=True)
 class _Minute:
-    """The jobs that started for the first time or failed in one minute, and the waits of those that
-    started.
-    """
+    """The numbers of jobs that started for the first time and that failed within one minute, and the waits of
+    the started jobs."""
 
     number: int
     started: int = 0
@@ -48,20 +49,23 @@ class _Minute:
 
 
 class Pulse:
-    """Keeps samples of the cluster's figures in two rings: by second, and by minute.
+    """Keeps samples of the cluster's figures in two rings (lists of the newest samples): one by second, one
+    by minute.
 
-    1. `observe` counts the starts and failures of each commit by minute, for one hour.
+    1. `observe` adds the starts and failures of each commit to the counts of its minute. The counts of the
+       last hour are kept.
     2. Every second, `sample` reads the other figures from the state. The sample is added to the ring of
        seconds, and passed to `publish`.
     3. When a minute ends, the means of its samples are added to the ring of minutes.
-    4. While the state cannot be shown, because the store cannot be written, there are no samples.
+    4. While the store cannot be written, no samples are taken, because the engine's state is then not on
+       disk.
 
     The rings are not stored. After a restart they are empty, so graphs show a gap.
 
-    Invariant: the figures never influence a decision.
-    Cost: O(GPUs) for a sample. The GPU-hours of the waiting jobs cost O(waiting jobs), so they are counted
-    again only so often that this takes QUEUE_PART of the time. Memory: at most SECONDS_KEPT + MINUTES_KEPT
-    samples of about 200 bytes, and 60 histograms.
+    Invariant: the figures never influence a decision. Cost: O(GPUs) for a sample. Counting the GPU-hours of
+    the waiting jobs costs O(waiting jobs), so the count is repeated at intervals and takes at most the
+    fraction QUEUE_PART of the time. Memory: at most SECONDS_KEPT + MINUTES_KEPT samples of about 200 bytes,
+    and 60 histograms.
     """
 
     def __init__(
@@ -81,14 +85,14 @@ class Pulse:
         self._publish = publish
         self._hour: deque[_Minute] = deque()
         self._present: list[PulseSample] = []
-        """The samples of the minute that has not ended."""
+        """The samples of the present minute."""
         self._queued_gpu_hours = 0.0
         self._count_queue_at = 0.0
-        """The time (monotonic clock) from which on the GPU-hours of the waiting jobs are counted again."""
+        """The earliest time (monotonic clock) of the next count of the waiting jobs' GPU-hours."""
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start to take a sample every second."""
+        """Start taking a sample every second."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
@@ -157,7 +161,7 @@ class Pulse:
             self._publish(sample)
 
     def _minute(self, at: float) -> _Minute:
-        """Return the counts of the minute that contains `at`, and delete those older than an hour."""
+        """Return the counts of the minute that contains `at`. Delete counts that are older than an hour."""
         number = int(at // MINUTE_S)
         if not self._hour or self._hour[-1].number < number:
             self._hour.append(_Minute(number))
@@ -166,9 +170,8 @@ class Pulse:
         return self._hour[-1]
 
     def _gpu_hours_waiting(self, engine: Engine) -> float:
-        """Return the GPUs of the waiting jobs multiplied by their time limits, in hours. A job without a time
-        limit counts with `[jobs] default_time_limit_s`, and with 0 if there is none.
-        """
+        """Return the GPU-hours of the waiting jobs: the sum of GPUs * time limit in hours. A job without a
+        time limit counts with `[jobs] default_time_limit_s`, or with 0 hours if that key is not set."""
         began = time.monotonic()
         if began < self._count_queue_at:
             return self._queued_gpu_hours
@@ -186,9 +189,8 @@ class Pulse:
 
 
 def _load(state: State, readings: Readings) -> tuple[float | None, float | None]:
-    """Return the mean utilisation of the measured GPUs in percent, and their power in watts together; None
-    if no GPU of a connected node is measured.
-    """
+    """Return the mean utilisation of the measured GPUs in percent, and the sum of their power in watts; None
+    if no GPU of a connected node is measured."""
     samples = [sample for node in state.nodes if node.up for sample in readings.get(node.name, {}).values()]
     if not samples:
         return None, None
@@ -197,9 +199,8 @@ def _load(state: State, readings: Readings) -> tuple[float | None, float | None]
 
 
 def _mean(samples: Sequence[PulseSample]) -> PulseSample:
-    """Return the means of all figures, at the time at which the first of these samples was taken. Figures
-    that are None are left out of the mean.
-    """
+    """Return one sample with the mean of each figure and the time of the first of these samples. Values that
+    are None are left out of the means."""
     means: dict[str, Any] = {}
     for each in fields(PulseSample):
         known = [value for sample in samples if (value := getattr(sample, each.name)) is not None]

@@ -17,12 +17,12 @@ from controller.store.store import Store
 
 EVERY_S = 600.0
 SHARE = 0.1
-"""The largest fraction of the time of the thread that writes to the store for deletions."""
+"""The largest fraction of its time that the thread that writes to the store may spend on deletions."""
 AT_ONCE = 200
 ENTRIES_AT_ONCE = 1_000
 LEAST = 1_000
-"""Nothing is deleted while fewer old journal entries than this number exist. This number of the newest
-entries is never deleted, because the controller reads them when it starts."""
+"""Journal entries are deleted only if at least this number of them are old. This number of the newest entries
+is never deleted, because the controller reads these entries when it starts."""
 DAY_S = 86_400.0
 
 log = logging.getLogger("corral.retention")
@@ -39,7 +39,8 @@ class Deleted:
 class Retention:
     """Deletes old jobs and journal entries beyond the limits in [retention].
 
-    1. Delete ended jobs in batches of AT_ONCE until none is too old and their number is within the limit.
+    1. Delete ended jobs in batches of AT_ONCE until no ended job is too old and the number of ended jobs is
+       within the limit.
     2. If at least LEAST journal entries are too old or above the limit, announce their deletion with a
        journal entry (JournalSealed). Then delete them in batches.
     3. After each batch, pause nine times as long as the batch took.
@@ -80,7 +81,7 @@ class Retention:
             await asyncio.sleep(EVERY_S)
 
     async def enforce(self, limits: RetentionSection, now: float) -> Deleted:
-        """Delete all jobs and journal entries beyond the limits now. Returns how many were deleted."""
+        """Delete all jobs and journal entries beyond the limits now. Return how many were deleted."""
         async with self._running:
             return Deleted(await self._jobs(limits, now), await self._entries(limits, now))
 

@@ -1,7 +1,9 @@
-"""Keeps the steps of running attempts in memory, as the agents of their first nodes report them.
+"""Keeps the steps (srun commands) of running attempts in memory. The agent of an attempt's first node reports
+them.
 
-When an attempt ends, its steps are in the agent's report of the end, and are written to the journal with it.
-After a restart of the controller, the steps of running attempts are missing until the agents have connected.
+When an attempt ends, the agent's report of the end contains its steps, and both are written to the journal
+together. After a restart of the controller, the steps of running attempts are missing until the agents have
+connected.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from wire.job.steps import MAX_STEPS, Step
 
 
 class RunningSteps:
-    """The steps of each running attempt by their numbers."""
+    """The steps (srun commands) of each running attempt, by step number."""
 
     def __init__(self, job_of: Callable[[int], Job | None]) -> None:
         self._job_of = job_of
@@ -22,9 +24,8 @@ class RunningSteps:
         self._prune_at = 64
 
     def report(self, node: str, frame: StepsReport) -> None:
-        """Add steps that the agent of a node reports. Reports about attempts that do not run there are
-        ignored.
-        """
+        """Add steps that the agent of a node reports. Ignore reports about attempts that do not run on this
+        node."""
         job = self._job_of(frame.job)
         if job is None or job.attempt != frame.attempt or node not in job.members or not job.unended:
             return
@@ -46,7 +47,7 @@ class RunningSteps:
         yield from sorted(recorded, key=lambda step: step.number)
 
     def _prune(self) -> None:
-        """Forget the steps of jobs that have ended."""
+        """Delete the steps of jobs that have ended."""
         for number in list(self._steps):
             job = self._job_of(number)
             if job is None or not job.unended:

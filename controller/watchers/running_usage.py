@@ -1,4 +1,4 @@
-"""Keeps the use of GPUs, CPUs and memory of running attempts in memory, as their agents report it.
+"""Keeps the latest reports of agents on the GPU, CPU and memory use of running attempts.
 
 Each report of an agent covers all running attempts of its node, so it replaces the earlier report. When an
 attempt ends, its final use is written to the journal, and commands show this use. After a restart of the
@@ -20,7 +20,7 @@ class RunningUsage:
         self._by_node: dict[str, dict[int, AttemptUse]] = {}
 
     def report(self, node: str, uses: Iterable[AttemptUse]) -> None:
-        """Replace the report of the node. A report without attempts is ignored."""
+        """Replace the stored report of the node. Ignore a report without attempts."""
         known = {each.job: each for each in uses}
         if known:
             self._by_node[node] = known
@@ -30,8 +30,8 @@ class RunningUsage:
         self._by_node.pop(node, None)
 
     def of(self, job: Job) -> Mapping[str, AttemptUse]:
-        """Return the use of the job's current attempt until now, by node. Ended gang members are left
-        out."""
+        """Return the use of the job's current attempt until now, by node. Members of a gang that have ended
+        are left out."""
         found = {}
         for node, member in job.members.items():
             reported = self._by_node.get(node, {}).get(job.id)

@@ -36,7 +36,7 @@ class StartEstimateRecorder:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start to estimate at intervals, unless `every_s` is 0."""
+        """Start estimating at intervals, unless `every_s` is 0."""
         if self._every_s:
             self._task = asyncio.get_running_loop().create_task(self._run())
 

@@ -1,1 +1,1 @@
-"""Metrics plugins: each adds further metrics to the controller's page /metrics."""
+"""Metrics plugins: each adds metrics to the controller's page /metrics."""

@@ -1,1 +1,2 @@
-"""Checks scheduler.toml for mistakes and keys without effect, and says in sentences what the policy means."""
+"""Checks scheduler.toml for mistakes and keys without effect, and describes the scheduling policy in
+sentences."""

@@ -22,9 +22,8 @@ def filter_problems(names: list[str], key: Key, source: Source) -> list[ConfigPr
 
 
 def unfiltered_settings(config: Config) -> list[ConfigProblem]:
-    """Return a problem for each setting about nodes (node taints, node labels of a queue) without effect.
-    Such a setting needs a filter plugin that is not in the list of filters.
-    """
+    """Return a problem for each setting about nodes (node taints, node labels of a queue) that has no effect
+    because the list of filters lacks the filter plugin for the setting."""
     names = {each.name for each in config.scheduler.filters}
     settings: list[tuple[str, Key]] = [
         ("selector", ("queues", name, "select")) for name, each in config.queues.items() if each.select

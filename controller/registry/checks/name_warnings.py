@@ -19,7 +19,7 @@ from wire.job.affinity import Operator, Term
 from wire.text import printable
 
 SIMILAR = 0.8
-"""If the similarity of two names (0 to 1, as difflib computes it) is at least this, one may be a misspelling
+"""The least similarity of two names (0 to 1, as difflib computes it) at which one name may be a misspelling
 of the other."""
 _PARTS = re.compile(r"[^\W\d_]{3,}")
 """Finds the words of at least three letters in a name. Names with the same words, such as team-a and team-b,
@@ -33,10 +33,11 @@ def misspelt_projects(config: Config, _pipeline: Pipeline) -> Iterator[ConfigPro
     """Yield a warning for each project that looks like a misspelling of another name.
 
     1. Collect the tables in which each project or organisation occurs.
-    2. A project is suspect if it occurs in one table only and has no table [projects.NAME].
+    2. A project is suspect (possibly misspelt) if it occurs in one table only and has no table
+       [projects.NAME].
     3. A suspect project is a misspelling if a similar name is not suspect.
-    4. If two similar names are both suspect, the later one in the file is a misspelling. But if both are in
-       the same table, they are different projects.
+    4. If two similar names are both suspect, the later name in the file is a misspelling, unless both names
+       are in the same table and thus are different projects.
 
     Example: [fair_share] has a weight for "visoin", and [quota.projects] and [projects] have "vision".
     """

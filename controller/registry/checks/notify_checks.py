@@ -17,9 +17,8 @@ OWNER = "owner"
 
 
 def notify_problems(config: Config) -> Iterator[ConfigProblem]:
-    """Yield the mistakes in [notify]: rules for a sink that does not exist, and recipients that the sink of a
-    rule cannot reach.
-    """
+    """Yield the mistakes in [notify]: rules for a sink (mail server, webhook or chat) that does not exist,
+    and recipients that the sink of a rule cannot reach."""
     source, notify = config.source, config.notify
     for name, rule in notify.rules.items():
         key: Key = ("notify", "rules", name)
@@ -44,10 +43,9 @@ def notify_problems(config: Config) -> Iterator[ConfigProblem]:
 
 
 def notify_warnings(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each part of [notify] that is probably a mistake: sinks that no rule uses, webhooks
-    without a signature, secrets that cannot be read here, rules that match no queue, and mail to owners
-    without an address.
-    """
+    """Yield a warning for each probable mistake in [notify]: sinks that no rule uses, webhooks without a
+    signature, secrets that this process cannot read, rules that match no queue, and mail to users without an
+    address."""
     source, notify = config.source, config.notify
     used = {rule.sink for rule in notify.rules.values()}
     for name, sink in notify.sinks.items():
@@ -64,7 +62,8 @@ def notify_warnings(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProbl
 
 
 def _recipient_problem(sink: SinkSection, to: str) -> tuple[str, str] | None:
-    """Return (message, hint) if a rule cannot send to this recipient through the sink; otherwise None."""
+    """Return an error message and a hint if a rule cannot send to this recipient through the sink; otherwise
+    None."""
     if to == OWNER:
         return None
     if sink.kind == "smtp" and ADDRESS.fullmatch(to) is None:

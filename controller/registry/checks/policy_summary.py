@@ -59,7 +59,8 @@ class ProjectPolicy:
 
     @property
     def sentence(self) -> str:
-        """The share of the project, its quota, and what it may borrow, as a text for operators."""
+        """Return a text for operators with the share and the quota of the project, and the amount that it may
+        borrow."""
         parts = []
         if self.share is not None:
             of_gpus = "" if self.gpus is None else f" ({self.gpus:.1f} GPUs)"
@@ -98,12 +99,12 @@ class QueuePolicy:
 
     @property
     def sentence(self) -> str:
-        """A sentence for operators with the whole policy of the queue."""
+        """Return a sentence for operators with the whole policy of the queue."""
         return "; ".join((f"queue priority {self.priority}", *self.phrases))
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """Phrases for operators with the policy of the queue, without its priority."""
+        """Return phrases for operators with the policy of the queue, without its priority."""
         limits = _limits_text(self.quota.hard)
         parts = [
             self._time_limits,
@@ -150,16 +151,14 @@ def gpu_counts(config: Config) -> GpuCounts | None:
 
 
 def policies(pipeline: Pipeline) -> list[SchedulingPolicy]:
-    """Return the scheduling policies that apply to jobs: those of all profiles, or that of [scheduler] if
-    there are no profiles.
-    """
+    """Return the scheduling policies that apply to jobs: the policies of all profiles, or the policy of
+    [scheduler] if there are no profiles."""
     return [each.policy for each in pipeline.profiles] or [pipeline]
 
 
 def uses_shares(order: Order) -> bool:
-    """Return whether the order compares the usage of projects. Return True for an order that is not built in,
-    because what such an order reads is not known.
-    """
+    """Return whether the queue order compares the usage of projects. Return True for an order that is not
+    built in, because it may compare the usage."""
     if isinstance(order, DynamicOrderChain | StaticOrderChain):
         return uses_shares(order.first) or uses_shares(order.second)
     if isinstance(order, MultifactorOrder):

@@ -90,7 +90,7 @@ def quotas_above_cluster(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
 
 
 def kept_gpus_above_cluster(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each queue that keeps all GPUs of the cluster free, or more."""
+    """Yield a warning for each queue that keeps as many GPUs free as the cluster has, or more."""
     total = cluster_gpus(config)
     for name, queue in config.queues.items():
         if total is not None and queue.keep_free_gpus >= max(1, total):
@@ -189,7 +189,7 @@ def dead_borrow_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigProbl
 
 
 def queues_without_limit(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning that names the queues without a time limit, if the queue "default" is one of them.
+    """If the queue "default" has no time limit, yield a warning that names all queues without a time limit.
 
     Otherwise there is no warning, because a queue without a time limit is then probably intended, for example
     for services.
@@ -238,7 +238,7 @@ def dead_rebalancing(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProb
 
 
 def dead_strategies(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each preemption strategy whose options are such that it can preempt no job."""
+    """Yield a warning for each preemption strategy that can preempt no job because of its options."""
     tables: list[tuple[Key, Any, int]] = [
         (("preemption", "strategies"), pipeline.strategies, len(config.preemption.strategies))
     ]

@@ -30,9 +30,8 @@ def refused_services(config: Config, pipeline: Pipeline) -> Iterator[ConfigProbl
 
 
 def services_without_nodes(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each service of which no replica, or not each replica, fits on the nodes of
-    scheduler.toml even while no other job runs.
-    """
+    """Yield a warning for each service whose replicas do not all fit on the nodes of scheduler.toml, even if
+    no other job runs."""
     for service in services_of(config) if config.nodes else ():
         admitted = apply_queue_rule(pipeline.rules, service.spec, service.user)
         if isinstance(admitted, Refusal) or not service.replicas:
@@ -72,8 +71,8 @@ def _request_text(spec: JobSpec) -> str:
 
 
 def _suited_nodes(config: Config, spec: JobSpec) -> list[str]:
-    """Return the nodes of scheduler.toml that can take part in a replica; empty if they are fewer than one
-    replica needs. Without a number of nodes in the request, take the smallest number of nodes that suffices.
+    """Return the nodes of scheduler.toml that can run a part of a replica; empty if there are fewer nodes
+    than one replica needs. If the request has no number of nodes, assume the smallest number that suffices.
     """
     most = max(1, int(spec.gpus))
     for count in (spec.nodes,) if spec.nodes else range(1, min(most, len(config.nodes)) + 1):

@@ -12,7 +12,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from controller.store.chain import Head
 from controller.store.errors import StoreFailure
 
-# Both dialects of SQLAlchemy support INSERT … ON CONFLICT, but no common base class declares it.
+# SQLAlchemy supports INSERT … ON CONFLICT for both databases, but its common base class does not declare
+# this.
 Insert = sqlite.Insert | postgresql.Insert
 
 
@@ -28,7 +29,7 @@ class Backend(Protocol):
     def open(self) -> Connection:
         """Lock the store for this controller and connect for writing.
 
-        Raises StoreRefused if another controller has the lock. The error names its process.
+        Raise StoreRefused if another controller has the lock. The error names the process of that controller.
         """
         ...
 
@@ -45,21 +46,20 @@ class Backend(Protocol):
         ...
 
     def quick_check(self, connection: Connection) -> list[str]:
-        """Return the errors in the structure of the database that a check of a few seconds finds."""
+        """Check the structure of the database for a few seconds, and return the errors."""
         ...
 
     def full_check(self, connection: Connection) -> list[str]:
-        """Return the errors that a check of the whole database finds."""
+        """Check the structure of the whole database, and return the errors."""
         ...
 
     def settle(self, connection: Connection, head: Head) -> None:
         """Raise StoreBroken if the last acknowledged journal entry is missing in the database. `head` is the
-        newest entry in the database. This check is the last one when a controller starts.
-        """
+        newest entry in the database. This is the last check of the store when a controller starts."""
         ...
 
     def acknowledge(self, head: Head) -> None:
-        """Record that all journal entries up to `head` are durable. Raises StoreBroken if the database file
+        """Record that all journal entries up to `head` are durable. Raise StoreBroken if the database file
         was replaced."""
         ...
 
@@ -72,5 +72,5 @@ class Backend(Protocol):
         ...
 
     def backup(self, connection: Connection, path: Path) -> None:
-        """Write a consistent copy of the database. Commits can continue meanwhile."""
+        """Write a consistent copy of the database. Commits can continue during the copy."""
         ...

@@ -22,8 +22,8 @@ from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreF
 
 LOCK = 0x636F7272616C  # The number of the advisory lock: the ASCII bytes of "corral".
 
-# Wait up to one second for the lock: after a restart, the session of the former process may hold it for a
-# moment.
+# Wait up to one second for the lock, because after a restart the session of the former process may still hold
+# the lock for a moment.
 PATIENCE = text("SET LOCAL lock_timeout = '1s'")
 TAKE = text("SELECT pg_advisory_lock(:lock)")
 OWNER = text(

@@ -49,7 +49,7 @@ class OwnerLock(Sidecar):
     """
 
     def take(self, what: str) -> None:
-        """Lock the file until close() or the end of the process. Raises StoreRefused if another process has
+        """Lock the file until close() or the end of the process. Raise StoreRefused if another process has
         the lock.
 
         `what` is the name of the store in the error.
@@ -72,15 +72,15 @@ class OwnerLock(Sidecar):
 class HeadFile(Sidecar):
     """The number and hash of the last acknowledged journal entry, written after each commit without an fsync.
 
-    If SQLite's write-ahead log is damaged, SQLite drops the end of the log without an error, even if commits
-    in it were acknowledged. A comparison with this file reveals the loss. After a power failure the file may
-    name an older entry than the newest in the database, but never a newer one.
+    If SQLite's write-ahead log is damaged, SQLite drops the end of the log without an error, even if that
+    part has acknowledged commits. A comparison with this file reveals the loss. After a power failure the
+    file may name an entry that is older than the newest entry in the database, but never a newer entry.
     """
 
     def write(self, head: Head) -> None:
         """Record that all journal entries up to `head` are durable."""
-        # Ignore a failed write: the journal entries are in the database, and the file may name an older entry
-        # than the newest in the database.
+        # Ignore a failed write, because the journal entries are in the database, and the file is allowed to
+        # name an older entry.
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, f"{head.seq:020d} {head.hash.hex()}\n".encode(), 0)
 

@@ -123,8 +123,8 @@ class SqliteFile:
                 "Put the file back where it was and start again; stop the controller before changing it.",
             )
         # Check the write-ahead log too, because it contains commits that are not in the database file yet.
-        # These commits are not lost: when SQLite closes the database after this error, it copies them from
-        # the open log into the database file.
+        # These commits are not lost, because SQLite copies them from the open log into the database file when
+        # it closes the database after this error.
         if not _same_file(self._log, self._log_opened):
             raise StoreBroken(
                 f"{self._log} was moved, deleted or replaced while it was in use",
@@ -153,8 +153,8 @@ class SqliteFile:
             )
         if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_NOTADB":
             return self.damaged(str(error))
-        # A stored text is not valid UTF-8. sqlite3 sets no error code for this, and its message contains the
-        # whole text, so the message is not shown.
+        # A stored text is not valid UTF-8. The module sqlite3 sets no error code in this case. Its message is
+        # not shown, because it contains the whole text.
         if str(error).startswith("Could not decode"):
             return self.damaged("a text in it is not UTF-8")
         if name.startswith("SQLITE_BUSY"):
