@@ -146,7 +146,9 @@ class Agent:
         """
         self.cpus = CpuAllocator(host, policy.bind, offered_cpus, self.attempts.has_ended)
         scratch = scratch or ScratchArea("", "none")
-        self.launches = LaunchBuilder(accounts, self.cpus, cgroups, policy, runtime, scratch, spool.mark_key)
+        self.launches = LaunchBuilder(
+            accounts, self.cpus, cgroups, policy, runtime, scratch, spool.mark_key, lambda: gpus.facts
+        )
         self.checkpoints = CheckpointWatcher(
             self.loop,
             policy.checkpoint_look_s,

@@ -54,6 +54,16 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
     }
 
 
+def host_variables(cluster_name: str, gpus: list[int]) -> dict[str, str]:
+    """Return the SLURM_* variables that the start order does not have: the name of the cluster, and the
+    indices of the job's GPUs on this host. CUDA_VISIBLE_DEVICES has the UUIDs of the same GPUs.
+    """
+    variables = {"SLURM_CLUSTER_NAME": cluster_name, "SLURM_WORKING_CLUSTER": cluster_name}
+    if gpus:
+        variables["SLURM_JOB_GPUS"] = variables["GPU_DEVICE_ORDINAL"] = ",".join(map(str, gpus))
+    return variables
+
+
 def task_variables(order: Start) -> list[dict[str, str]]:
     """Return a dict of variables such as RANK for each task of this node. For a job with a single task the
     dict is empty: if RANK were set, a launcher such as torchrun would wait for further tasks.

@@ -41,6 +41,10 @@ class LaunchSpec:
         self.error = ""
         self.append = False
         self.merge_output = False
+        self.slurm_job = ""
+        """The name of an sbatch job in the line that slurmstepd writes to the job's output file when the job
+        is cancelled, such as `JOB 12 ON n1`. Empty for other jobs, and without an output file.
+        """
         self.log_bytes = 0
         """The largest size of each log in bytes; 0: no limit."""
 

@@ -8,7 +8,7 @@ import os
 import pwd
 import signal
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Callable, Optional, Sequence
 
 from agent.attempts import environment
 from agent.attempts.cpu_allocation import CpuAllocator
@@ -20,6 +20,7 @@ from agent.isolation.scratch import ScratchArea
 from agent.supervisor.process_marks import MARK_VARIABLE, mark_code
 from wire.agent.job_policy import JobPolicy
 from wire.agent.orders import Start
+from wire.agent.reports import GpuFacts
 
 
 class CannotLaunch(Exception):
@@ -109,6 +110,8 @@ class LaunchBuilder:
     runtime: Optional[ContainerRuntime] = None
     scratch: ScratchArea = field(default_factory=lambda: ScratchArea("", "none"))
     mark_key: str = ""
+    gpus: Callable[[], Sequence[GpuFacts]] = tuple
+    """Returns the GPUs of this host."""
 
     def build(self, key: AttemptKey, directory: str, order: Start | None) -> LaunchSpec:
         """Return the launch spec of an attempt. If `order` is None, the supervisor starts nothing and only
@@ -138,6 +141,7 @@ class LaunchBuilder:
             # checkpoint that an earlier attempt wrote but could not report to the controller.
             spec.env.setdefault("CORRAL_CHECKPOINT", "")
         self._add_mark(spec)
+        self._add_host_variables(spec, order)
         spec.end_if_scratch_full = policy.scratch_overuse == "end"
         self._add_scratch(spec, order)
         self._add_container(spec, order)
@@ -164,6 +168,7 @@ class LaunchBuilder:
         if term:
             spec.env["TERM"] = term
         self._add_mark(spec)
+        self._add_host_variables(spec, order)
         self._add_scratch(spec, order)
         self._add_container(spec, order)
         if self.runtime is not None and order.image:
@@ -175,6 +180,11 @@ class LaunchBuilder:
         uid = os.geteuid() if spec.user is None else spec.user[0]
         spec.mark_key = self.mark_key
         spec.env[MARK_VARIABLE] = mark_code(self.mark_key, spec.key, uid)
+
+    def _add_host_variables(self, spec: LaunchSpec, order: Start) -> None:
+        indices = {gpu.uuid: gpu.index for gpu in self.gpus()}
+        held = [indices[hold.uuid] for hold in order.gpus if hold.uuid in indices]
+        spec.env.update(environment.host_variables(self.policy.cluster_name, held))
 
     def _add_scratch(self, spec: LaunchSpec, order: Start) -> None:
         if order.scratch_mib:
@@ -212,6 +222,9 @@ def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount
     spec.umask = order.umask
     spec.output, spec.error = order.output, order.error
     spec.append, spec.merge_output = order.append, order.merge_output
+    if order.output and "SLURM_SUBMIT_HOST" in order.env:
+        # because only sbatch sets this variable
+        spec.slurm_job = f"JOB {order.job} ON {order.env.get('SLURMD_NODENAME', '')}"
     spec.memory_mib = order.most_memory_mib or 0
     spec.oom_score = _oom_score(order)
     spec.time_limit_s, spec.grace_s, spec.lease_s = order.time_limit_s, order.grace_s, order.lease_s

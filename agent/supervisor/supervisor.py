@@ -19,6 +19,7 @@ from agent.supervisor import hooks, process_tree
 from agent.supervisor.attempt_end import LOST, SWEEP_PAUSES_S, end_lost_attempt, finish_attempt
 from agent.supervisor.cpu_binding import bind_process
 from agent.supervisor.log_rotation import LogTrimmer
+from agent.supervisor.slurm_notice import write_cancelled
 from agent.supervisor.task_process import TaskNotStarted, check_start, start_task, write_notice
 
 _WAKING = (signal.SIGCHLD, signal.SIGTERM)
@@ -493,6 +494,8 @@ class Supervisor:
                 or descendants,
                 signal.SIGTERM,
             )
+        if self.launch.slurm_job and self.why and not self.ending:
+            write_cancelled(self.launch, self.why)
         self.ending, self.term_at = True, None
         self.end_requested_at = self.end_requested_at or time.time()
         self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)

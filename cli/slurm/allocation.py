@@ -133,13 +133,15 @@ class Allocation:
 
     def _fill(self, view: JobView) -> None:
         """Note the nodes, and the variables that a batch script of this job would get."""
+        with Client() as client:
+            cluster = client.cluster().name
         self.nodes = [held.node for held in view.held]
         count, listed = str(len(self.nodes)), fold_hostlist(self.nodes)
         cpus, times = max(1, view.cpu_milli // 1_000), f"(x{len(self.nodes)})" if len(self.nodes) > 1 else ""
         tasks = {name: value for name, value in self._made.spec.env.items() if name.startswith("SLURM_")}
         self.variables = {
             ALLOCATION_VARIABLE: self._secret,
-            "SLURM_CLUSTER_NAME": "corral",
+            "SLURM_CLUSTER_NAME": cluster,
             "SLURM_JOB_ID": str(self.job),
             "SLURM_JOBID": str(self.job),
             "SLURM_JOB_NAME": view.name,

@@ -58,8 +58,7 @@ def _submit(job: BatchJob) -> int:
     if job.singleton:
         spec = with_singleton(spec)
     if "--test-only" in job.flags:
-        print(f"sbatch: {_forecast(spec)}", file=sys.stderr)
-        return 0
+        return _test(spec)
     submitted = _sent(spec)
     if "--quiet" not in job.flags:
         for note in submitted.get("notes", ()):
@@ -137,6 +136,17 @@ def with_singleton(spec: JobSpec) -> JobSpec:
     return replace(spec, after=(*spec.after, *same))
 
 
+def _test(spec: JobSpec) -> int:
+    """Print the start that is expected for the job, or why it would be refused. Return the exit code."""
+    try:
+        print(f"sbatch: {_forecast(spec)}", file=sys.stderr)
+    except Refused as refused:
+        *reasons, words = submit_refused(refused, spec, "allocation failure").lines
+        print(*(f"sbatch: error: {reason}" for reason in reasons), words, sep="\n", file=sys.stderr)
+        return 1
+    return 0
+
+
 def _forecast(spec: JobSpec) -> str:
     """Return when and where the job would start, in the words of sbatch --test-only."""
     import datetime
@@ -146,6 +156,8 @@ def _forecast(spec: JobSpec) -> str:
     from wire.http.client import Client
 
     client = Client()
+    # because the refusal of a preview has a code, and that of a forecast has only a sentence
+    cpu_milli = client.preview(spec).cpu_milli
     answer = client.what_if(WhatIf(submit=(spec,)), only_first=True)
     if answer.refused:
         raise SlurmError(f"allocation failure: {answer.refused[0]}")
@@ -153,7 +165,7 @@ def _forecast(spec: JobSpec) -> str:
     if new is None or new.becomes is None:
         return "The job is valid; its start is unknown"
     start = datetime.datetime.fromtimestamp(new.becomes).strftime("%Y-%m-%dT%H:%M:%S")  # noqa: DTZ006 - local time, as Slurm
-    cpus = max(1, client.preview(spec).cpu_milli // 1_000) * len(new.nodes)
+    cpus = max(1, cpu_milli // 1_000) * len(new.nodes)
     return (
         f"Job {new.job} to start at {start} using {cpus} processors on nodes {fold_hostlist(new.nodes)} "
         f"in partition {spec.queue}"

@@ -75,7 +75,8 @@ def main(words: list[str]) -> int:
             f"Corral has no --mpi={mpi}. Programs of MPICH start with --mpi=pmi1; start others with mpirun."
         )
     if not arguments.words:
-        raise SlurmError("fatal: No command given to execute.")
+        print("srun: fatal: No command given to execute.", file=sys.stderr)
+        return 1
     if ":" in arguments.words or arguments.has("het-group"):
         raise SlurmError(
             "Corral has no heterogeneous jobs. Submit a job for each kind of node, with --dependency=after."

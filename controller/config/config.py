@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from controller.config.tables.service import (
 )
 from controller.config.tables.services import ServiceName, ServiceSection
 from controller.config.tables.topology import DatasetsSection, TopologySection
+from wire.agent.job_policy import JobPolicy
 from wire.http import addresses
 
 
@@ -120,6 +122,11 @@ class Config(BaseSettings):
     def socket(self) -> Path:
         """Return the path of the unix socket on which the controller serves its API."""
         return _path(self.controller.socket) or addresses.socket_path()
+
+    @property
+    def job_policy(self) -> JobPolicy:
+        """Return the settings for jobs in the form that agents receive."""
+        return replace(self.jobs.policy, cluster_name=self.cluster.name)
 
     @property
     def store_url(self) -> str:

@@ -31,7 +31,7 @@ class LinkFactory:
     def link(self, name: str, host: HostSpec) -> SshLink:
         """Return a connection, not opened yet, to the agent on a host that is reached by SSH."""
         ping_s, silence_s = self._intervals()
-        jobs = self.config.jobs.policy
+        jobs = self.config.job_policy
         return SshLink(name, host, self.connector, jobs, self._cluster, ping_s=ping_s, silence_s=silence_s)
 
     def configured_link(self, name: str) -> NodeLink:
@@ -43,7 +43,7 @@ class LinkFactory:
         ping_s, silence_s = self._intervals()
         here = replace(node.agent, spool=str(self.config.spool(name).absolute()))
         return LocalLink(
-            name, here, self.config.jobs.policy, self._cluster, ping_s=ping_s, silence_s=silence_s
+            name, here, self.config.job_policy, self._cluster, ping_s=ping_s, silence_s=silence_s
         )
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
@@ -71,7 +71,7 @@ def changed_links(old: Config, new: Config) -> list[str]:
 
 def shared_arguments(config: Config) -> tuple[object, ...]:
     """Return the settings that all agents get as command line arguments."""
-    return config.jobs.policy, config.scheduler.beat_s
+    return config.job_policy, config.scheduler.beat_s
 
 
 def _arguments(config: Config, name: str) -> NodeSection:

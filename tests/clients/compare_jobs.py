@@ -217,7 +217,6 @@ EXPECTED = {
     "scontrol update JobId=$a TimeLimit=nonsense": "text",
     "squeue -h -j $a -o %r": "a hold of a running job",
     "scontrol requeue $a": "a requeue of an ended job",
-    "cat sig3.txt": "slurmstepd's line at a cancel",
     "sacct -X -n -P -j $a -o State": "memory limits, which this Slurm does not enforce",
     "sacctmgr -n -P show assoc user=root format=Cluster,Account,User": "accounts",
     "sacctmgr -n -P show tres format=Type,Name,ID": "kinds of resources",

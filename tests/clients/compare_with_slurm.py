@@ -174,6 +174,8 @@ _MASKS = (
     (r"\b(Priority|PriorityTier|PriorityJobFactor|AllocNode:Sid|Scheduler)=\S+", r"\1=VALUE"),
     (r"\b(CPULoad|FreeMem|BootTime|SlurmdStartTime|LastBusyTime|Node(?:Addr|HostName))=\S+", r"\1=VALUE"),
     (r" Port=\d+", ""),
+    # because several slurmd on one host have their nodes in their names
+    (r"slurmstepd-n\d:", "slurmstepd:"),
     (r"\n   OS=.*", ""),
     (r"OS=.*?@0  ", ""),
     ("    planned", "       idle"),

@@ -36,7 +36,7 @@ def config_lines() -> list[str]:
         "KillOnBadExit": "0",
         "KillWait": "10 sec",
         "Licenses": names or "(null)",
-        "MaxArraySize": str(MAX_ARRAY + 1),
+        "MaxArraySize": str(MAX_ARRAY),
         "MaxJobCount": "100000",
         "MaxMemPerNode": "UNLIMITED",
         "MaxStepCount": "40000",

@@ -20,26 +20,12 @@ from cli.slurm.programs import SlurmError
 from cli.slurm.steps.layout import Task
 from cli.slurm.steps.links import RemoteCommand, StepLink, TaskEnd
 from cli.slurm.steps.pmi import PmiServer
+from cli.slurm.steps.task_gpus import OF_THE_NODE, choose_gpus, remote_words
 from cli.slurm.steps.task_output import TaskOutput
 from cli.slurm.steps.task_use import tree_use
 from wire.job.output_files import expand_patterns
 from wire.job.steps import Step
 
-_REMOTE = (
-    'cd "$1" || exit 1; range=$2; shift 2; '
-    'if [ "$range" = none ]; then export CUDA_VISIBLE_DEVICES=; elif [ -n "$range" ]; then '
-    'CUDA_VISIBLE_DEVICES=$(printf %s "$CUDA_VISIBLE_DEVICES" | cut -d, -f "$range"); '
-    'export CUDA_VISIBLE_DEVICES; fi; exec /usr/bin/env "$@"'
-)
-_OF_THE_NODE = frozenset(
-    (
-        *("CUDA_VISIBLE_DEVICES", "CORRAL_SPOOL", "CORRAL_MARK", "CORRAL_NODE", "CORRAL_NODE_RANK"),
-        *("NODE_RANK", "CORRAL_SCRATCH", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "PMI_FD"),
-        *("CORRAL_JOB_ID", "CORRAL_JOB_LABEL", "CORRAL_JOB_NAME", "CORRAL_ATTEMPT", "CORRAL_NODES"),
-        *("CORRAL_GPUS", "CORRAL_CPU_MILLI", "CORRAL_MEMORY_MIB", "CORRAL_PROJECT", "CORRAL_USER"),
-    )
-)
-"""Variables that the agent of another node sets for its tasks."""
 _READ = 1 << 15
 _FIRST_SAMPLE_S, _SAMPLE_S = 1.0, 10.0
 """The use of the tasks on this node is measured so many seconds after their start, and then so often."""
@@ -180,10 +166,7 @@ class StepTasks:
         self, command: TaskCommand, count: int, sinks: tuple[Callable[[bytes], None] | None, ...]
     ) -> list[threading.Thread]:
         variables = dict(command.variables)
-        if command.gpus is not None:
-            first, last = command.gpus
-            known = [gpu for gpu in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-            variables["CUDA_VISIBLE_DEVICES"] = ",".join(known[first - 1 : last] if first else [])
+        choose_gpus(variables, command.gpus)
         task = command.task
         ours, theirs = self._pmi_socket(task.rank)
         if theirs is not None:
@@ -240,15 +223,8 @@ class StepTasks:
         self, command: TaskCommand, count: int, sinks: tuple[Callable[[bytes], None] | None, ...]
     ) -> list[threading.Thread]:
         task = command.task
-        variables = {name: value for name, value in command.variables.items() if name not in _OF_THE_NODE}
-        gpus = (
-            ""
-            if command.gpus is None
-            else "none"
-            if command.gpus == (0, 0)
-            else "{}-{}".format(*command.gpus)
-        )
-        words = ("/bin/sh", "-c", _REMOTE, "srun", self._directory, gpus, *command.words)
+        variables = {name: value for name, value in command.variables.items() if name not in OF_THE_NODE}
+        words = remote_words(self._directory, command.gpus, command.words)
 
         def output(stream: str, data: bytes) -> None:
             if stream == "pmi":

@@ -21,9 +21,6 @@ HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
 node has ended.
 """
 
-SLURM_CLUSTER = "corral"
-"""The name of the cluster for Slurm clients: in SLURM_* variables and in the output of Slurm's commands."""
-
 FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
 """The rendezvous ports of gangs (ports at which the members find each other). The port depends on the job id,
 so that two gangs on one node rarely use the same port.
@@ -218,7 +215,6 @@ def _slurm_variables(job: Job, nodes: list[str]) -> dict[str, str]:
     """Return the SLURM_* variables that tell programs about the job and its nodes."""
     listed, count = fold_hostlist(nodes), str(len(nodes))
     made = {
-        "SLURM_CLUSTER_NAME": SLURM_CLUSTER,
         # Slurm's own commands may be installed on the node. Prevent them from reading another cluster's
         # configuration.
         "SLURM_CONF": "/dev/null",
@@ -234,7 +230,6 @@ def _slurm_variables(job: Job, nodes: list[str]) -> dict[str, str]:
         "SLURM_JOB_NUM_NODES": count,
         "SLURM_JOB_NODELIST": listed,
         "SLURM_NODELIST": listed,
-        "SLURM_WORKING_CLUSTER": SLURM_CLUSTER,
     }
     if job.attempt > 1:
         # Scripts test whether this variable exists, to see whether they must resume. Therefore set it only

@@ -174,7 +174,7 @@ def test_configuration_has_the_keys_that_clients_read(slurm: Slurm) -> None:
     found = {key.strip(): value for key, _, value in pairs}
     assert found["ClusterName"] == "emu"
     assert found["MinJobAge"] == "300 sec"
-    assert int(found["MaxArraySize"]) == 10_001
+    assert int(found["MaxArraySize"]) == 10_000
     assert found["SLURM_VERSION"] == "22.05.8"
 
 

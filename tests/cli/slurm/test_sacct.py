@@ -61,7 +61,7 @@ def test_table(slurm: Slurm) -> None:
         (("-X", "-n", "--name", "big,held", "-P", "-o", "JobID,Reason"), "11|Resources\n12|JobHeldUser\n"),
         (("-X", "-s", "F", "-S", "now-1hour", "-P", "-o", "JobID"), "2\n"),
         (("-X", "-s", "CD,CA", "-S", "1970-01-01", "-P", "-o", "JobID"), "1\n3\n"),
-        (("-X", "-S", "now+1hour", "-E", "now", "-s", "R", "-P", "-o", "JobID"), "4\n5_1\n5_2\n"),
+        (("-X", "-S", "now", "-E", "now+1hour", "-s", "R", "-P", "-o", "JobID"), "4\n5_1\n5_2\n"),
         (("-X", "-N", "n2", "-o", "JobID"), ""),
         (("-X", "-j", "1", "-P", "-o", "Comment,Cluster,User"), "a note|emu|USERNAME\n"),
         (("--clusters", "all", "-X", "-j", "1", "-P", "-o", "JobID"), "1\n"),
@@ -73,6 +73,18 @@ def test_options(slurm: Slurm, words: tuple[str, ...], lines: str) -> None:
     user = slurm("squeue", "-h", "-j", "4", "-o", "%u").out.strip()
     printed = slurm("sacct", "-n", *words)
     assert (masked(printed.out), printed.err, printed.code) == (lines.replace("USERNAME", user), "", 0)
+
+
+def test_start_after_the_end_is_refused(slurm: Slurm) -> None:
+    """With the id of a job, sacct lists nothing and gives no error."""
+    words = ("-X", "-n", "-P", "-o", "JobID", "-S", "2030-01-02T00:00:00", "-E", "2030-01-01T00:00:00")
+    printed = slurm("sacct", *words)
+    error = "Start time (2030-01-02T00:00:00) requested is after end time (2030-01-01T00:00:00)."
+    assert (printed.out, printed.err, printed.code) == ("", f"sacct: error: {error}\n", 1)
+    assert slurm("sacct", *words, "-j", "1") == ("", "", 0)
+    alone = slurm("sacct", "-X", "-n", "-S", "2090-01-01")
+    assert (alone.out, alone.code) == ("", 1)
+    assert alone.err.startswith("sacct: error: Start time (2090-01-01T00:00:00) requested is after end time")
 
 
 def test_all_fields_of_helpformat_have_values(slurm: Slurm) -> None:

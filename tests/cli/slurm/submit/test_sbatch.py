@@ -1,4 +1,4 @@
-"""sbatch and scancel against a running Corral: outputs, exit codes and files as those of Slurm."""
+"""sbatch against a running Corral: outputs, exit codes and files as those of Slurm."""
 
 from __future__ import annotations
 
@@ -120,9 +120,32 @@ def test_script_without_interpreter(slurm: SlurmFace) -> None:
 def test_test_only_submits_nothing(slurm: SlurmFace) -> None:
     before = len(slurm.cluster.jobs())
     done = slurm.run("sbatch", "--test-only", "-N2", "-n4", "--wrap", "true")
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert done.stderr.endswith("using 4 processors on nodes n[1-2] in partition default\n")
     assert len(slurm.cluster.jobs()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (
+            ["-N", "99"],
+            ["can never be placed", "allocation failure: Requested node configuration is not available"],
+        ),
+        (
+            ["-d", "afterok:99999"],
+            ["after: there is no job 99999", "allocation failure: Job dependency problem"],
+        ),
+        (["-t", "soon"], ["Invalid --time specification: 'soon'"]),
+    ],
+)
+def test_test_only_refuses_what_sbatch_refuses(slurm: SlurmFace, words: list[str], lines: list[str]) -> None:
+    done = slurm.run("sbatch", "--test-only", *words, "--wrap", "true")
+    said = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1 if len(lines) > 1 else 255, "")
+    assert len(said) == len(lines)
+    assert said[0].startswith(f"sbatch: error: {lines[0]}")
+    assert said[1:] == lines[1:]
 
 
 def test_no_controller(slurm: SlurmFace) -> None:
@@ -130,42 +153,3 @@ def test_no_controller(slurm: SlurmFace) -> None:
     assert done.returncode == 1
     first = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)"
     assert done.stderr.splitlines()[0] == first
-
-
-def test_scancel_of_unknown_and_ended_jobs(slurm: SlurmFace) -> None:
-    job = slurm.submit("-W", "--wrap", "true")
-    for words in (["99999"], [str(job)]):
-        done = slurm.run("scancel", *words)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    done = slurm.run("scancel", "--signal=USR1", "--state=RUNNING", "99999")
-    assert done.returncode == 1
-    assert done.stderr == "scancel: error: Kill job error on job id 99999: Invalid job id specified\n"
-    assert slurm.run("scancel").stderr == "scancel: error: No job identification provided\n"
-    assert slurm.run("scancel", "7x").stderr == "scancel: error: Invalid job id 7x\n"
-
-
-def test_scancel_of_elements_and_by_state(slurm: SlurmFace) -> None:
-    array = slurm.submit("-a", "1-4", "--hold", "--wrap", "sleep 100")
-    assert slurm.run("scancel", f"{array}_[1-2]").returncode == 0
-    jobs = slurm.cluster.jobs()
-    states = {job.index: job.state for job in jobs.values() if job.array == array}
-    assert states == {1: "CANCELLED", 2: "CANCELLED", 3: "QUEUED", 4: "QUEUED"}
-    done = slurm.run("scancel", "-v", "-t", "PENDING", str(array))
-    assert done.stderr == f"scancel: Terminating job {array}_3\nscancel: Terminating job {array}_4\n"
-    assert not [job for job in slurm.cluster.jobs().values() if not job.state.terminal]
-
-
-def test_signal_reaches_the_batch_script_only_if_wanted(slurm: SlurmFace) -> None:
-    script = slurm.script(
-        "trap.sh", "#!/bin/bash\ntrap 'echo told; exit 5' TERM\ntouch up\nwhile :; do sleep .1; done\n"
-    )
-    job = slurm.submit(script)
-    slurm.cluster.until((slurm.place / "up").exists, "the script runs")
-    # The script is no step, so this signal goes nowhere, as in Slurm.
-    assert slurm.run("scancel", "--signal=TERM", str(job)).returncode == 0
-    other = slurm.submit("-W", "--wrap", "true")
-    assert slurm.cluster.jobs()[other].state is JobState.COMPLETED
-    assert slurm.cluster.jobs()[job].state is JobState.RUNNING
-    assert slurm.run("scancel", "-b", "--signal=TERM", str(job)).returncode == 0
-    assert slurm.output(job) == "told\n"
-    assert slurm.cluster.jobs()[job].exit_code == 5

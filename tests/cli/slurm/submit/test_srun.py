@@ -1,4 +1,4 @@
-"""srun and salloc in and outside of jobs, on two agents, and scontrol's changes of jobs."""
+"""srun and salloc in and outside of jobs, on two agents."""
 
 from __future__ import annotations
 
@@ -107,25 +107,7 @@ def test_heterogeneous_jobs_are_refused_by_name(slurm: SlurmFace) -> None:
     assert done.stderr.startswith("srun: error: Corral has no heterogeneous jobs. Submit a job for each kind")
 
 
-def test_scontrol_holds_changes_and_requeues(slurm: SlurmFace) -> None:
-    held = slurm.submit("--begin=now+1hour", "--wrap", "true")
-    for words in (["hold"], ["release"], ["hold"]):
-        assert slurm.run("scontrol", *words, str(held)).returncode == 0
-    changed = slurm.run("scontrol", "update", f"JobId={held}", "TimeLimit=5", "Name=other", "StartTime=now")
-    assert (changed.returncode, changed.stderr) == (0, "")
-    with slurm.cluster.client() as client:
-        spec = client.job(held).spec
-        assert (spec.name, spec.time_limit_s, client.job(held).job.reason.value) == ("other", 300.0, "held")
-    unknown = slurm.run("scontrol", "hold", "99999")
-    assert (unknown.returncode, unknown.stderr.splitlines()[0]) == (
-        1,
-        "Invalid job id specified for job 99999",
-    )
-    wrong = slurm.run("scontrol", "update", f"jobid={held}", "foo=1")
-    assert wrong.stderr == "Update of this parameter is not supported: foo=1\nRequest aborted\n"
-    runs = slurm.submit("--wrap", "echo $SLURM_RESTART_COUNT; sleep 600")
-    slurm.cluster.await_jobs([runs], JobState.RUNNING)
-    assert slurm.run("scontrol", "requeue", str(runs)).returncode == 0
-    slurm.cluster.until(lambda: slurm.cluster.jobs()[runs].attempt == 2, "the second attempt")
-    assert slurm.run("scancel", "--me", "-t", "RUNNING").returncode == 0
-    assert slurm.run("scancel", str(held)).returncode == 0
+def test_srun_without_a_command(slurm: SlurmFace) -> None:
+    done = slurm.run("srun", "-n1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "srun: fatal: No command given to execute.\n"

@@ -1,0 +1,35 @@
+"""Writes the line of slurmstepd to the output file of a batch job that is cancelled or reaches its limit."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from agent.attempts.launch_spec import LaunchSpec
+from agent.supervisor.run_as_user import run_and_read
+
+_CAUSES = {
+    "time_limit": " DUE TO TIME LIMIT",
+    "preempted": " DUE TO PREEMPTION",
+    "requeued": " DUE TO JOB REQUEUE",
+}
+_TIMEOUT_S = 2.0
+
+
+def write_cancelled(launch: LaunchSpec, why: str) -> None:
+    """Append `slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-11-19T10:00:00 ***` to the job's stderr.
+
+    A process with the rights of the job's user writes the line, because the user has chosen the file. dd
+    neither makes nor truncates the file. A file system that does not answer delays the end of the job by at
+    most two seconds.
+    """
+    path = os.path.join(launch.cwd, launch.error or launch.output)
+    cause = _CAUSES.get(why.partition(":")[0], "")
+    when = time.strftime("%Y-%m-%dT%H:%M:%S")
+    line = f"slurmstepd: error: *** {launch.slurm_job} CANCELLED AT {when}{cause} ***"
+    script = 'printf "%s\\n" "$1" | dd of="$2" oflag=append,nonblock,noctty conv=notrunc,nocreat'
+    try:
+        run_and_read(launch, ["/bin/sh", "-c", script, "sh", line, path], _TIMEOUT_S)
+    except OSError as error:
+        print(f"{launch.key}: the line about the end could not be written: {error}", file=sys.stderr)

@@ -1,0 +1,121 @@
+"""The job that sbatch makes from options and variables, and the words with which it refuses them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.slurm.batch_job import BatchRequest, batch_job
+from cli.slurm.programs import SlurmError
+from wire.job.spec import JobSpec
+
+SHELL = {"COLOUR": "red", "SIZE": "2", "PATH": "/usr/bin"}
+NO_ARRAY = "Batch job submission failed: Invalid job array specification"
+NO_DEPENDENCY = "Batch job submission failed: Job dependency problem"
+
+
+def made(*words: str, script: str = "#!/bin/sh\n", **environment: str) -> JobSpec:
+    """The job of an sbatch with these options, each as --name=value."""
+    options = [word.removeprefix("--").partition("=")[::2] for word in words]
+    given = {**SHELL, **environment}
+    return batch_job(BatchRequest(script, "job.sh", (), tuple(options), given, "/work", "login")).spec
+
+
+def variables(*words: str) -> dict[str, str]:
+    """The variables of a job, without those that every job gets."""
+    env = made(*words).env
+    assert (env["SLURM_SUBMIT_DIR"], env["SLURM_SUBMIT_HOST"]) == ("/work", "login")
+    return {name: env[name] for name in env if not name.startswith("SLURM_SUBMIT_")}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "first", "last"),
+    [
+        (["--time=soon"], 255, "Invalid --time specification: 'soon' is not a time", ""),
+        (["--mem=lots"], 255, "Invalid --mem specification: 'lots' is not an amount", ""),
+        (["--open-mode=other"], 255, "Invalid --open-mode specification: must be one of append", ""),
+        (["--bb=x"], 255, "command line: Corral has no counterpart for #SBATCH --bb. Write #CORRAL", ""),
+        (["--mem-per-gpu=1G"], 255, "Invalid --mem-per-gpu specification: the job requests no GPUs", ""),
+        (["--dependency=nonsense:1"], 1, "Invalid --dependency specification: 'nonsense:1'", NO_DEPENDENCY),
+        (["--dependency=afterok:"], 1, "Invalid --dependency specification: 'afterok:'", NO_DEPENDENCY),
+        (["--dependency=afterok:1,after:2?any"], 1, "Invalid --dependency specification: ", NO_DEPENDENCY),
+        (["--dependency=x", "--time=soon"], 255, "Invalid --dependency specification: 'x'", ""),
+        (["--array=5-1"], 1, "array: '5-1' counts backwards", NO_ARRAY),
+        (["--array=x"], 1, "array: cannot read 'x'", NO_ARRAY),
+        (["--array=0-10000"], 1, "array: has more than 10000 elements", NO_ARRAY),
+        (["--array=x", "--open-mode=other"], 255, "", ""),
+    ],
+)
+def test_refusals(words: list[str], code: int, first: str, last: str) -> None:
+    """sbatch itself refuses options with 255. It exits with 1 for what the controller of Slurm refuses."""
+    with pytest.raises(SlurmError) as refused:
+        made(*words)
+    lines = refused.value.lines
+    assert refused.value.code == code
+    assert any(line.startswith(first) for line in lines), lines
+    failed = [line for line in lines if line.startswith("Batch job submission failed")]
+    assert failed == ([last] if last else [])
+    assert not last or lines[-1] == last
+
+
+@pytest.mark.parametrize(
+    ("script", "first"),
+    [
+        ("", "Batch script is empty!"),
+        (" \n", "Batch script contains only whitespace!"),
+        ("echo\n", "This does not look like a batch script.  The first"),
+        ("#!/bin/sh\r\ntrue\r\n", "Batch script contains DOS line breaks (\\r\\n)"),
+        ("#!/bin/sh\n\0", "The Slurm controller does not allow scripts that"),
+    ],
+)
+def test_texts_that_are_no_scripts(script: str, first: str) -> None:
+    with pytest.raises(SlurmError) as refused:
+        made(script=script)
+    assert (refused.value.code, refused.value.lines[0]) == (1, first)
+
+
+def test_errors_of_lines_name_the_lines() -> None:
+    with pytest.raises(SlurmError) as refused:
+        made(script="#!/bin/sh\n#SBATCH --bb=x\n#SBATCH -t soon\n")
+    first, second = refused.value.lines
+    assert first.startswith("job.sh line 2: Corral has no counterpart for #SBATCH --bb")
+    assert second.endswith("(job.sh line 3)")
+    assert refused.value.code == 255
+
+
+@pytest.mark.parametrize(
+    ("text", "env"),
+    [
+        ("NONE", {}),
+        ("NONE,X=1", {"X": "1"}),
+        ("NONE,COLOUR", {"COLOUR": "red"}),
+        ("COLOUR,MISSING", {"COLOUR": "red"}),
+        ("COLOUR,SIZE=3", {"COLOUR": "red", "SIZE": "3"}),
+        ("ALL,X=1", {**SHELL, "X": "1"}),
+        ("ALL", SHELL),
+        ("", SHELL),
+    ],
+)
+def test_export(text: str, env: dict[str, str]) -> None:
+    """A variable that the shell does not have is left out without an error, as in Slurm."""
+    assert variables(*([f"--export={text}"] if text else [])) == env
+
+
+@pytest.mark.parametrize(
+    ("words", "env"),
+    [
+        (["--mem-per-cpu=100M", "--cpus-per-task=2"], {"SLURM_MEM_PER_CPU": "100"}),
+        (["--mem-per-gpu=1G", "--gres=gpu:2"], {"SLURM_MEM_PER_GPU": "1024"}),
+        (["--cpus-per-gpu=3", "--gres=gpu:2"], {"SLURM_CPUS_PER_GPU": "3"}),
+        (["--gpus-per-node=a100:2", "--nodes=2"], {"SLURM_GPUS_PER_NODE": "a100:2"}),
+        (["--mem=100M"], {}),
+    ],
+)
+def test_variables_of_written_sizes(words: list[str], env: dict[str, str]) -> None:
+    assert variables("--export=NONE", *words) == env
+
+
+def test_sizes_per_part_are_sums_per_node() -> None:
+    each = made("--mem-per-cpu=100M", "--cpus-per-task=2", "--ntasks=3")
+    assert (each.cpu_milli, each.memory_mib) == (6_000, 600)
+    gpu = made("--mem-per-gpu=1G", "--cpus-per-gpu=3", "--gres=gpu:2")
+    assert (gpu.cpu_milli, gpu.memory_mib, gpu.gpus) == (6_000, 2_048, 2)
