@@ -114,6 +114,7 @@ def test_reservation_moves_when_a_running_scavenger_gets_a_higher_priority() -> 
     gang = with_gang(harness)
     scavenger = harness.submit(spec(1, time_limit_s=9 * HOUR, priority=0))
     harness.tick()
+    assert harness.nodes_of(scavenger) == ["b"]
     # The scavenger inherits the priority of a job that waits for its end.
     harness.submit(spec(1, priority=75, after=(Dependency(Until.OK, str(scavenger)),)))
     harness.tick()
