@@ -215,8 +215,9 @@ def _check_accounts(state: State) -> list[str]:
 
 
 def _check_budgets(state: State) -> list[str]:
-    """Return a sentence for each project whose charged GPUs differ from a new count."""
+    """Return a sentence for each project whose charged GPUs, CPUs or memory differ from a new count."""
     running: dict[str, dict[str, int]] = {}
+    hosts: dict[str, tuple[int, int]] = {}
     for job in state.live():
         for member in job.running if job.spec.project in state.budgets.rules.budgets else ():
             if member.started_at is not None:
@@ -224,13 +225,17 @@ def _check_budgets(state: State) -> list[str]:
                     state.models_of_node(member.allocation.node),
                     running.setdefault(job.spec.project, {}),
                 )
+                cpu_milli, memory_mib = hosts.get(job.spec.project, (0, 0))
+                held = member.allocation
+                hosts[job.spec.project] = cpu_milli + held.cpu_milli, memory_mib + held.memory_mib
                 for hold in member.allocation.gpus:
                     model = models.get(hold.uuid, "")
                     found[model] = found.get(model, 0) + hold.milli
     return [
-        f"project {project} is charged for {use.milli}, but {running.get(project, {})} runs"
+        f"project {project} is charged for {charged}, but {runs} runs"
         for project, use in state.budgets.uses.items()
-        if use.milli != running.get(project, {})
+        if (charged := (use.milli, use.cpu_milli, use.memory_mib))
+        != (runs := (running.get(project, {}), *hosts.get(project, (0, 0))))
     ]
 
 

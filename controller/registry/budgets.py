@@ -21,12 +21,15 @@ def budget_rules_of(config: Config) -> BudgetRules:
         for name, project in config.projects.items()
         if (each := project.budget) is not None
     }
-    prices = section.gpu_hour, section.gpu_hour_per_model, section.currency
-    # Only budgets need the months. Prices are also needed for the monthly report.
-    return (
-        BudgetRules(budgets, *prices, calendar_of(config.scheduler.time_zone))
-        if budgets
-        else BudgetRules({}, *prices)
+    # The months are needed for budgets only; prices also for reports.
+    return BudgetRules(
+        budgets,
+        section.gpu_hour,
+        section.gpu_hour_per_model,
+        section.currency,
+        calendar_of(config.scheduler.time_zone) if budgets else Calendar(),
+        section.cpu_hour,
+        section.memory_gib_hour,
     )
 
 
@@ -44,12 +47,13 @@ def calendar_of(time_zone: str) -> Calendar:
 
 
 def budgets_without_price(config: Config) -> Iterator[ConfigProblem]:
-    """Yield a warning for each budget in money that can never be used up, because GPU-hours have no price."""
+    """Yield a warning for each budget in money that can never be used up, because nothing has a price."""
     section = config.budgets
-    if section.gpu_hour or any(section.gpu_hour_per_model.values()):
+    prices = section.gpu_hour, section.cpu_hour, section.memory_gib_hour
+    if any(prices) or any(section.gpu_hour_per_model.values()):
         return
     for name, project in config.projects.items():
         if project.budget is not None and project.budget.money is not None:
-            message = "has no effect, because GPU-hours have no price"
-            hint = "Set [budgets] gpu_hour or gpu_hour_per_model."
+            message = "has no effect, because nothing has a price"
+            hint = "Set [budgets] gpu_hour, gpu_hour_per_model, cpu_hour or memory_gib_hour."
             yield problem_at(config.source, ("projects", name, "budget", "money"), message, hint)

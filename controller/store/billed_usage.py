@@ -1,7 +1,8 @@
-"""Reports of billed GPU time: the GPU time of a time window by tenant and node, in whole milliseconds.
+"""Reports of billed time: the GPU time, CPU time and memory of a time window by tenant and node, as integers.
 
 1. Take the rows of `usage` and `usage_days` that overlap the window, and the usage of running attempts.
-2. Round the GPU time of each row inside the window to whole milliseconds of one GPU.
+2. Round the time of each row inside the window: GPU time and CPU time to whole milliseconds of one GPU or
+   CPU, memory to whole seconds of one MiB.
 3. Add these integers by tenant and node. Integers have exact sums, so the sum of all groups is equal to the
    sum of all rows, whatever the groups are.
 
@@ -20,15 +21,21 @@ from sqlalchemy import union_all as all_of
 
 from controller.core.model.rows import UsageRow
 from controller.store import tables
-from controller.store.usage import DAY_S, part_in, running_table
+from controller.store.usage import DAY_S, DELETED, part_in, running_table
 
-TIMES = ("gpu_s", "measured_s", "busy_s")
+TIMES = ("gpu_s", "measured_s", "busy_s", "cpu_s", "cpu_held_s")
+"""These columns are added in milliseconds."""
+MEMORY = "memory_held_s"
+"""This column is added in seconds of one MiB."""
+PEAK = "memory_mib"
 
 
 @dataclass(frozen=True, slots=True)
 class BilledTime:
-    """The GPU time of a tenant on one node in milliseconds: the allocated time, the time with a known
-    utilisation, and the busy time. `node` is empty for deleted jobs, because their nodes are no longer known.
+    """The time of a tenant on one node in milliseconds: GPU time that was allocated, had a known utilisation,
+    and was busy; CPU time that was used and was allocated. `memory_mib_s` is allocated memory in MiB times
+    seconds, `memory_peak_mib` the highest memory of a job on the node. `node` is empty for deleted jobs, of
+    which the node is not known any more.
     """
 
     name: str
@@ -36,6 +43,10 @@ class BilledTime:
     gpu_ms: int
     measured_ms: int
     busy_ms: int
+    cpu_used_ms: int
+    cpu_ms: int
+    memory_mib_s: int
+    memory_peak_mib: int
 
 
 def billed(
@@ -45,10 +56,12 @@ def billed(
     until: float,
     only: Mapping[str, str],
     running: Sequence[UsageRow],
+    names: Sequence[str] | None = None,
 ) -> tuple[list[BilledTime], dict[str, int]]:
-    """Return the GPU time by tenant and node, and the number of jobs of each tenant.
+    """Return the time by tenant and node, and the number of jobs of each tenant.
 
-    `by` is "user", "project" or "queue". `only` restricts the rows to a user, a project or a queue.
+    `by` is "user", "project", "queue" or "job". `only` restricts the rows to a user, a project or a queue,
+    `names` to some of the users, projects, queues or jobs of `by`.
     """
     parts = [_attempts(tables.usage, by, since, until, only), _days(by, since, until, only)]
     if running:
@@ -56,11 +69,13 @@ def billed(
         connection.execute(insert(table), [asdict(row) for row in running])
         parts.append(_attempts(table, by, since, until, only))
     rows = all_of(*parts).subquery()
-    sums = (func.sum(rows.c[name]) for name in TIMES)
-    found = connection.execute(select(rows.c.name, rows.c.node, *sums).group_by(rows.c.name, rows.c.node))
+    chosen = () if names is None else (rows.c.name.in_(names),)
+    figures = *(func.sum(rows.c[name]) for name in (*TIMES, MEMORY)), func.max(rows.c[PEAK])
+    groups = select(rows.c.name, rows.c.node, *figures).where(*chosen).group_by(rows.c.name, rows.c.node)
+    found = connection.execute(groups)
     times = [BilledTime(name, node, *map(int, figures)) for name, node, *figures in found]
     jobs = func.count(rows.c.job.distinct()) + func.coalesce(func.sum(rows.c.jobs), 0)
-    counts = connection.execute(select(rows.c.name, jobs).group_by(rows.c.name))
+    counts = connection.execute(select(rows.c.name, jobs).where(*chosen).group_by(rows.c.name))
     return sorted(times, key=lambda each: (each.name, each.node)), {name: int(n) for name, n in counts}
 
 
@@ -68,11 +83,11 @@ def _attempts(table: Any, by: str, since: float, until: float, only: Mapping[str
     column = table.c
     part = part_in(column.since, column.until, since, until)
     return select(
-        column[by].label("name"),
+        (column.label if by == "job" else column[by]).label("name"),
         column.node.label("node"),
         column.job.label("job"),
         null().label("jobs"),
-        *(_milliseconds(column[name] * part).label(name) for name in TIMES),
+        *_amounts(column, part),
     ).where(column.until >= since, column.since < until, part > 0, *_only(column, only))
 
 
@@ -81,11 +96,11 @@ def _days(by: str, since: float, until: float, only: Mapping[str, str]) -> Selec
     begin = column.day * DAY_S
     part = part_in(begin, begin + DAY_S, since, until)
     return select(
-        column[by].label("name"),
+        (literal(DELETED) if by == "job" else column[by]).label("name"),
         literal("").label("node"),
         null().label("job"),
         column.jobs.label("jobs"),
-        *(_milliseconds(column[name] * part).label(name) for name in TIMES),
+        *_amounts(column, part),
     ).where(column.day > since / DAY_S - 1, column.day < until / DAY_S, *_only(column, only))
 
 
@@ -93,5 +108,11 @@ def _only(column: Any, only: Mapping[str, str]) -> list[Any]:
     return [column[name] == value for name, value in only.items()]
 
 
-def _milliseconds(seconds: Any) -> Any:
-    return cast(func.round(seconds * 1_000), BigInteger)
+def _amounts(column: Any, part: Any) -> list[Any]:
+    """Return the figures of a row inside the window as integers."""
+    times = [_whole(column[name] * part * 1_000).label(name) for name in TIMES]
+    return [*times, _whole(column[MEMORY] * part).label(MEMORY), column[PEAK].label(PEAK)]
+
+
+def _whole(number: Any) -> Any:
+    return cast(func.round(number), BigInteger)

@@ -67,7 +67,7 @@ def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) ->
     """Delete the rows of these jobs, and add their usage to the usage by day."""
     used, jobs = tables.usage, tables.jobs
     rows = connection.execute(select(used).where(used.c.job.in_(ids))).mappings().all()
-    days = _by_day([dict(row) for row in rows])
+    days = usage_by_day([dict(row) for row in rows])
     if days:
         connection.execute(_add_days(place), days)
     connection.execute(delete(used).where(used.c.job.in_(ids)))
@@ -101,7 +101,7 @@ def write_meta(connection: Connection, name: str, value: str) -> None:
         connection.execute(insert(meta), {"name": name, "value": value})
 
 
-def _by_day(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def usage_by_day(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the sums of the usage of these attempts by day, user, project and queue. The usage of an attempt
     that ran on several days is divided among the days."""
     days: dict[tuple[int, str, str, str], dict[str, Any]] = defaultdict(

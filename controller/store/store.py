@@ -309,11 +309,13 @@ class Store:
         until: float,
         only: Mapping[str, str],
         running: Sequence[UsageRow] = (),
+        names: Sequence[str] | None = None,
     ) -> tuple[list[BilledTime], dict[str, int]]:
-        """Return the GPU time of each user, project or queue (`by`) on each node, and the number of jobs of
-        each user, project or queue."""
+        """Return the time by user, project, queue or job (`by`) and node, and the jobs of each of them. With
+        `names` only these users, projects, queues or jobs count.
+        """
         with self._reading() as connection:
-            return billed(connection, by, since, until, only, running)
+            return billed(connection, by, since, until, only, running, names)
 
     def numbers_of_key(self, user: str, key: str) -> tuple[int, ...]:
         """Return the ids of the jobs that a user submitted with this idempotency key: one job, or all

@@ -231,7 +231,7 @@ BAD = [
     (
         "dead_budgets",
         "[projects.a]\nbudget = { money = 100 }",
-        "projects.a.budget.money: has no effect, because GPU-hours have no price. Set [budgets] gpu_hour",
+        "projects.a.budget.money: has no effect, because nothing has a price. Set [budgets] gpu_hour",
     ),
     (
         "unused_gpus",

@@ -13,7 +13,8 @@ class UsageView:
     percentile of GPU utilisation in percent; None if not measured. `peak_mib` is GPU memory.
 
     `cpu_hours` are the CPU-hours that jobs used, `cpu_hours_held` those that were allocated to them.
-    `memory_gib_hours` is allocated memory, `memory_peak_mib` the highest memory of a job on one node.
+    `memory_gib_hours` is allocated memory, `memory_peak_mib` the highest memory of a job on one node. `money`
+    is the cost at the present prices; None if scheduler.toml has no prices.
     """
 
     name: str
@@ -27,6 +28,7 @@ class UsageView:
     cpu_hours_held: float = 0.0
     memory_gib_hours: float = 0.0
     memory_peak_mib: int = 0
+    money: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class UsageList:
     since: float
     until: float
     total: int = 0
+    currency: str = ""
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,9 @@ class ModelUse:
     gpu_ms: int
     gpu_hours: float
     price: float
-    """The price of a GPU-hour, from [budgets] of scheduler.toml."""
+    """The price of a GPU-hour, from [budgets] of scheduler.toml; a mean price if nodes have several
+    models.
+    """
     money: float
 
 
@@ -273,12 +278,27 @@ class MonthRow:
     """
     off_queue_gpu_hours: float = 0.0
     """GPU-hours of the user's processes outside of jobs; 0 for projects and queues."""
+    cpu_ms: int = 0
+    """Milliseconds of one allocated CPU."""
+    cpu_hours: float = 0.0
+    cpu_hours_used: float = 0.0
+    """The CPU-hours that processes of jobs used, as measured."""
+    memory_mib_s: int = 0
+    """Allocated memory: MiB times seconds."""
+    memory_gib_hours: float = 0.0
+    memory_peak_mib: int = 0
+    """The highest measured memory of a job on one node."""
+    cpu_money: float = 0.0
+    """The part of `money` for allocated CPUs."""
+    memory_money: float = 0.0
+    """The part of `money` for allocated memory."""
 
 
 @dataclass(frozen=True)
 class MonthReport:
-    """The use of one calendar month. The rows are ordered by GPU time. `gpu_ms` and `gpu_hours` are the sums
-    of all rows, and of all usage records of the month.
+    """The use of one calendar month. The rows are ordered by GPU time. The integers `gpu_ms`, `cpu_ms` and
+    `memory_mib_s` are the sums of all rows, and of all usage records of the month. `money` is the exact sum,
+    rounded once, so it is the same by project, user and queue.
     """
 
     month: str
@@ -294,6 +314,15 @@ class MonthReport:
     """GPU-hours of all processes outside of jobs."""
     lost: tuple[GpuHoursByCause, ...] = ()
     """GPU-hours of unsaved work that preemption and failures lost in the whole cluster, by cause."""
+    cpu_ms: int = 0
+    cpu_hours: float = 0.0
+    cpu_hours_used: float = 0.0
+    memory_mib_s: int = 0
+    memory_gib_hours: float = 0.0
+    cpu_price: float = 0.0
+    """The price of a CPU-hour, from [budgets] of scheduler.toml."""
+    memory_price: float = 0.0
+    """The price of one GiB of memory for one hour, from [budgets] of scheduler.toml."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from cli.registry import examples
 from wire import amounts
 from wire.api.reports import MonthReport, MonthRow, SlaRow, UsageView
 from wire.http.client import Client
-from wire.text import decimal, duration, printable
+from wire.text import decimal, duration, memory, printable
 
 
 class MonthBy(StrEnum):
@@ -51,12 +51,13 @@ def month(
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show what projects, users or queues used in a calendar month: GPU-hours, money, waits and idle GPUs.
+    """Show what projects, users or queues used in a calendar month, what it cost, and how long jobs waited.
 
     IDLE are measured GPU-hours in which the GPUs of jobs did not compute. WAIT P50 and P95 are the waits that
     50 % and 95 % of the started jobs did not exceed. OFF QUEUE are GPU-hours of processes outside of jobs.
-    Money uses the present prices in [budgets] of scheduler.toml. -o json and -o csv have milliseconds of GPU
-    time (gpu_ms). The sum of all lines is exactly that of all usage records of the month.
+    MONEY is the cost of GPUs, CPUs and memory at the present prices in [budgets] of scheduler.toml. CPU-HOURS
+    and GIB-HOURS were allocated, CPU USED is the measured part of the CPU-hours. -o json and -o csv have
+    integers (gpu_ms, cpu_ms, memory_mib_s): their sums are exactly those of all usage records of the month.
     """
     names = {"project": project, "user": user, "queue": queue}
     body = Client().month(month_, by.value, {name: value for name, value in names.items() if value})
@@ -81,6 +82,10 @@ def month_table(report: MonthReport) -> Table[MonthRow]:
             Column(
                 f"MONEY {report.currency}".rstrip(), lambda each: f"{each.money:,.2f}", right=True, rank=1
             ),
+            Column("CPU-HOURS", lambda each: _hours(each.cpu_hours), right=True, rank=5),
+            Column("CPU USED", lambda each: _used(each.cpu_hours_used, each.cpu_hours), right=True, rank=9),
+            Column("GIB-HOURS", lambda each: _hours(each.memory_gib_hours), right=True, rank=5),
+            Column("PEAK RAM", lambda each: _peak(each.memory_peak_mib), right=True, rank=9),
             Column("LOAD", lambda each: _percent(each.utilisation), right=True, rank=4),
             Column("IDLE", lambda each: _hours(each.idle_gpu_hours), right=True, rank=5),
             Column("WAIT P50", lambda each: _wait(each.wait_p50_s), right=True, rank=6),
@@ -96,7 +101,10 @@ def month_table(report: MonthReport) -> Table[MonthRow]:
 def month_notes(report: MonthReport) -> list[str]:
     """Return sentences with the sums of the month, the use outside of jobs, and the lost work."""
     money = f", {report.money:,.2f} {report.currency or 'in money'}" if report.money else ""
-    lines = [f"{report.month}: {_hours(report.gpu_hours)} GPU-hours{money}"]
+    lines = [
+        f"{report.month}: {_hours(report.gpu_hours)} GPU-hours, {_hours(report.cpu_hours)} CPU-hours, "
+        f"{_hours(report.memory_gib_hours)} GiB-hours of memory{money}"
+    ]
     if report.off_queue_gpu_hours:
         lines.append(f"{_hours(report.off_queue_gpu_hours)} GPU-hours by processes outside of jobs")
     lines += [
@@ -202,7 +210,11 @@ def _idle(each: UsageView) -> str:
 
 
 def _cpu_used(each: UsageView) -> str:
-    return _percent(100 * each.cpu_hours / each.cpu_hours_held) if each.cpu_hours_held else "-"
+    return _used(each.cpu_hours, each.cpu_hours_held)
+
+
+def _used(used: float, held: float) -> str:
+    return _percent(100 * used / held) if held else "-"
 
 
 def _models(each: MonthRow) -> str:
@@ -211,6 +223,10 @@ def _models(each: MonthRow) -> str:
 
 def _hours(hours: float) -> str:
     return decimal(hours) if hours < 1_000 else f"{hours:,.0f}"
+
+
+def _peak(mib: int) -> str:
+    return memory(mib) if mib else "-"
 
 
 def _percent(part: float | None) -> str:

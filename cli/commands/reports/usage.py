@@ -65,7 +65,11 @@ def usage(
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show GPU-hours, GPU load, peak memory and energy of jobs."""
+    """Show GPU-hours, GPU load, peak memory, energy and money of jobs.
+
+    MONEY is the cost of GPUs, CPUs and memory at the present prices in [budgets] of scheduler.toml. -o wide
+    also shows the used and the allocated CPU-hours, the allocated memory and the peak memory.
+    """
     now = time.time()
     window = max(0, int(now - since)), None if until is None else int(now - until)
     if off_queue:
@@ -73,19 +77,21 @@ def usage(
         stint_table().show(output, found.stints, found)
         return 0
     body = Client().usage(by.value, *window)
-    usage_table(by.value).show(output, body.usage, body)
+    usage_table(by.value, body.currency).show(output, body.usage, body)
     if body.total > len(body.usage):
         print_note(f"{body.total - len(body.usage)} more lines, with less usage, are not shown.")
     return 0
 
 
-def usage_table(by: str) -> Table[UsageView]:
+def usage_table(by: str, currency: str = "") -> Table[UsageView]:
+    """Return the table of the usage. `money` is empty in all lines if nothing has a price."""
     return Table(
         [
             Column(by.upper(), lambda each: each.name, narrow=8),
             Column("JOBS", lambda each: str(each.jobs), rank=3, right=True),
             Column("GPU-HOURS", lambda each: f"{each.gpu_hours:.2f}", right=True),
             Column("BUSY", lambda each: _percent(each.utilisation), rank=1, right=True),
+            Column(f"MONEY {currency}".rstrip(), _money, rank=1, right=True),
             Column("P95", lambda each: _percent(each.p95), rank=4, right=True),
             Column("PEAK MEMORY", lambda each: memory(each.peak_mib), rank=5, right=True),
             Column("ENERGY", lambda each: _energy(each.energy_wh), rank=2, right=True),
@@ -115,6 +121,10 @@ def stint_table() -> Table[StintView]:
         name=lambda each: f"{each.user}@{each.node}:{each.gpu}",
         kind=StintView,
     )
+
+
+def _money(each: UsageView) -> str:
+    return "-" if each.money is None else f"{each.money:,.2f}"
 
 
 def _percent(value: float | None) -> str:

@@ -28,11 +28,13 @@ class BudgetSection(Section):
 
 
 class BudgetsSection(Section):
-    """The prices of GPU-hours, for budgets in money: [budgets]."""
+    """The prices of GPU-hours, CPU-hours and memory, for budgets in money and for reports: [budgets]."""
 
     currency: str = Field("", max_length=20)
     gpu_hour: Amount = 0.0
     gpu_hour_per_model: dict[Name, Amount] = {}
+    cpu_hour: Amount = 0.0
+    memory_gib_hour: Amount = 0.0
 
 
 class ProjectSection(Section):

@@ -15,7 +15,8 @@ from wire.names import WHOLE_GPU, Reason
 from wire.text import decimal, duration, printable
 
 ALERTS = (80, 100)
-"""An event is recorded when the use of a budget reaches one of these percentages."""
+"""The percentages of a budget at which an event is recorded."""
+MIB_OF_GIB = 1_024
 KEPT_MONTHS = 13
 """The number of past months whose use is kept for each project."""
 
@@ -72,7 +73,7 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True)
 class BudgetRules:
-    """The budgets of projects and the prices of GPU-hours, from scheduler.toml."""
+    """The budgets of projects, and the prices of GPU-hours, CPU-hours and memory, from scheduler.toml."""
 
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     """The budgets by project."""
@@ -81,6 +82,16 @@ class BudgetRules:
     price_per_model: Mapping[str, float] = field(default_factory=dict)
     currency: str = ""
     calendar: Calendar = field(default_factory=Calendar)
+    cpu_price: float = 0.0
+    """The price of one allocated CPU for one hour."""
+    memory_price: float = 0.0
+    """The price of one GiB of allocated memory for one hour."""
+
+    @property
+    def priced(self) -> bool:
+        """True if anything has a price."""
+        prices = self.price, self.cpu_price, self.memory_price, *self.price_per_model.values()
+        return any(prices)
 
     def price_of(self, model: str) -> float:
         """Return the price of one hour on a GPU of this model, in `currency`."""
@@ -93,8 +104,8 @@ NO_BUDGETS = BudgetRules()
 
 @dataclass(slots=True)
 class MonthUse:
-    """What a project used in one month: GPU-seconds, and their cost at the prices that applied when the GPUs
-    were used.
+    """What a project used in one month: GPU-seconds, and the cost of its GPUs, CPUs and memory at the prices
+    that applied when they were used.
     """
 
     gpu_s: float = 0.0
@@ -114,9 +125,13 @@ class BudgetUse:
     alerted: int = 0
     """The highest percentage of ALERTS for which an event was recorded in this month; 0 for none."""
     milli: dict[str, int] = field(default_factory=dict)
-    """Thousandths of GPUs that jobs of the project hold now, by GPU model. This field is not stored. After a
-    restart it is counted from the jobs.
+    """Thousandths of GPUs that jobs of the project hold now, by GPU model. They are not stored, but counted
+    from the jobs, as are the next two fields.
     """
+    cpu_milli: int = 0
+    """Thousandths of CPUs that jobs of the project hold now."""
+    memory_mib: int = 0
+    """Memory that jobs of the project hold now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +198,9 @@ class BudgetSpent:
 class Budgets:
     """The budgets of all projects and their use.
 
-    1. `start` and `stop` are called when a member of a job's attempt starts and ends. The GPUs of a member
-       are charged from its start to its end, as in usage records, at the prices that scheduler.toml has
-       during that time.
+    1. `start` and `stop` are called when a member of a job's attempt starts and ends. The GPUs, CPUs and
+       memory of a member are charged from its start to its end, as in usage records, at the prices that
+       scheduler.toml has during that time. CPUs and memory cost money only; without prices they cost nothing.
     2. `_advance` adds the use since the last call of `_advance`. When a month has ended, `_advance` moves the
        use of that month to `past`.
     3. The budget of a month grows by the unused part of the last month's budget, but at most by `carry_over`
@@ -193,9 +208,9 @@ class Budgets:
     4. `due` returns the alerts whose percentage has been reached. `next_at` is the time of the next alert. It
        is computed again when a member starts or ends.
 
-    Invariant: `BudgetUse.milli` is the sum of the GPUs of the project's running members (checked by
-    invariants.py). Cost: O(GPUs of the member) for a start or end in a project with a budget, otherwise
-    nothing.
+    Invariant: `BudgetUse.milli`, `cpu_milli` and `memory_mib` are the sums of the GPUs, CPUs and memory of
+    the project's running members (checked by invariants.py).
+    Cost: O(GPUs of the member) for a start or end in a project with a budget, otherwise nothing.
 
     Example: a budget of 1,000 GPU-hours with carry_over 0.25. After a month with 600 GPU-hours the next month
     has 1,250 GPU-hours; after a month with 900, 1,100.
@@ -237,7 +252,7 @@ class Budgets:
         """
         self._next_at = None
         for use in self.uses.values():
-            use.milli = {}
+            use.milli, use.cpu_milli, use.memory_mib = {}, 0, 0
         if not self.rules.budgets:
             return
         known = {*self.uses}
@@ -283,6 +298,8 @@ class Budgets:
         return found
 
     def _count(self, use: BudgetUse, member: Member, sign: int) -> None:
+        use.cpu_milli += sign * member.allocation.cpu_milli
+        use.memory_mib += sign * member.allocation.memory_mib
         if not member.allocation.gpus:
             return
         models = self._models_of(member.allocation.node)
@@ -304,8 +321,8 @@ class Budgets:
         use.used, use.month, use.at = used, max(use.month, month), max(use.at, at)
 
     def _in_month(self, use: BudgetUse, index: int, until: float) -> MonthUse:
-        """Return what a project has used in a month up to the time `until`. The number of GPUs that the
-        project holds must not have changed since `use.at`. `index` is the index of the month in the calendar.
+        """Return what a project has used in a month up to the time `until`. What the project holds must not
+        have changed since `use.at`. `index`: the index of the month in the calendar.
         """
         begin = max(use.at, self.rules.calendar.start(index))
         seconds = max(0.0, min(until, self.rules.calendar.start(index + 1)) - begin)
@@ -315,7 +332,12 @@ class Budgets:
             more = milli / WHOLE_GPU * seconds
             gpu_s += more
             money += more / HOUR_S * self.rules.price_of(model)
-        return MonthUse(gpu_s, money)
+        return MonthUse(gpu_s, money + seconds / HOUR_S * self._host_price(use))
+
+    def _host_price(self, use: BudgetUse) -> float:
+        """Return the price of one hour of the CPUs and the memory that a project holds."""
+        rules = self.rules
+        return use.cpu_milli / 1_000 * rules.cpu_price + use.memory_mib / MIB_OF_GIB * rules.memory_price
 
     def standing(self, project: str, now: float) -> BudgetStanding | None:
         """Return the use and the budget of a project in the present month; None if the project has no
@@ -407,7 +429,7 @@ class Budgets:
 
     @property
     def next_at(self) -> float:
-        """The time at which `due` must be called next; NEVER if no project with a budget uses GPUs."""
+        """The time at which `due` must be called next; NEVER if no project with a budget uses anything."""
         if self._next_at is None:
             self._next_at = min(
                 (self._next_alert(project) for project in self.rules.budgets if project in self.uses),
@@ -417,7 +439,7 @@ class Budgets:
 
     def _next_alert(self, project: str) -> float:
         """Return the time of the project's next alert, or the begin of the next month if that is earlier.
-        NEVER if no alert is due and the project uses no GPUs.
+        NEVER if no alert is due and the project uses nothing that is counted.
         """
         use = self.uses[project]
         # `use.at` is the time of the last start or end of a job, so it may lie in an earlier month.
@@ -432,7 +454,8 @@ class Budgets:
         )
         if level is not None and self._reached(standing, level):
             return since
-        times = [standing.ends_at] if gpus else []
+        prices += self._host_price(use)
+        times = [standing.ends_at] if gpus or prices else []
         pairs = (
             (standing.gpu_hours, standing.gpu_hours_limit, gpus),
             (standing.money, standing.money_limit, prices),

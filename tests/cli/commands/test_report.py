@@ -86,22 +86,28 @@ def test_budget_table_shows_use_and_budget() -> None:
 
 def month_report() -> MonthReport:
     uses = (ModelUse("H100", 36_000_000, 10.0, 2.5, 25.0), ModelUse("A100", 3_600_000, 1.0, 1.0, 1.0))
+    host = (0, 80.0, 20.0, 0, 640.0)
     rows = (
-        MonthRow("vision", 3, 39_600_000, 11.0, 26.0, uses, 75.0, 2.75, 60.0, 7_200.0),
+        MonthRow("vision", 3, 39_600_000, 11.0, 26.0, uses, 75.0, 2.75, 60.0, 7_200.0, 0.0, *host, 2_048),
         MonthRow("a<b", 0, 0, 0.0, 0.0, off_queue_gpu_hours=4.0),
     )
     lost = (GpuHoursByCause("preemption", 1.5, 1.0, "", True),)
-    return MonthReport("2026-11", 0.0, 1.0, "user", "EUR", rows, 39_600_000, 11.0, 26.0, 4.0, lost)
+    return MonthReport(
+        "2026-11", 0.0, 1.0, "user", "EUR", rows, 39_600_000, 11.0, 26.0, 4.0, lost, 0, 80.0, 20.0, 0, 640.0
+    )
 
 
 def test_month_table_notes_and_page() -> None:
     report = month_report()
     heading, vision, other = (" ".join(line.split()) for line in month_table(report).lines(report.rows, None))
-    assert heading == ("USER JOBS GPU-HOURS MONEY EUR LOAD IDLE WAIT P50 WAIT P95 OFF QUEUE BY MODEL")
-    assert vision == "vision 3 11.0 26.00 75 % 2.8 1m00s 2h00m 0.0 H100 10.0; A100 1.0"
-    assert other == "a<b 0 0.0 0.00 - 0.0 - - 4.0"
+    assert heading == (
+        "USER JOBS GPU-HOURS MONEY EUR CPU-HOURS CPU USED GIB-HOURS PEAK RAM "
+        "LOAD IDLE WAIT P50 WAIT P95 OFF QUEUE BY MODEL"
+    )
+    assert vision == "vision 3 11.0 26.00 80.0 25 % 640.0 2G 75 % 2.8 1m00s 2h00m 0.0 H100 10.0; A100 1.0"
+    assert other == "a<b 0 0.0 0.00 0.0 - 0.0 - - 0.0 - - 4.0"
     assert month_notes(report) == [
-        "2026-11: 11.0 GPU-hours, 26.00 EUR",
+        "2026-11: 11.0 GPU-hours, 80.0 CPU-hours, 640.0 GiB-hours of memory, 26.00 EUR",
         "4.0 GPU-hours by processes outside of jobs",
         "1.5 GPU-hours of work were lost in the cluster: preemption",
     ]

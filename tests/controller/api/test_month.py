@@ -47,6 +47,44 @@ async def test_month_is_summed_by_model_and_priced() -> None:
     assert (month["currency"], month["by"], len(by_queue["rows"])) == ("EUR", "project", 1)
 
 
+async def test_cpus_and_memory_are_billed_where_they_have_prices() -> None:
+    prices = {"currency": "EUR", "gpu_hour": 2.0, "cpu_hour": 3_600_000.0, "memory_gib_hour": 36_000.0}
+    async with start_controller(budgets=prices) as api:
+        await api.join("gpu01", gpus=8)
+        await ran(api, 0, None, project="speech", cpu_milli=4_000, memory_mib=4_096)
+        await ran(api, 1, None, project="vision", cpu_milli=1_000, memory_mib=1_024)
+        _, month = await api.get("/v1/reports/month")
+        _, by_user = await api.get("/v1/reports/month", by="user")
+        _, usage = await api.get("/v1/usage", by="project")
+        _, of_jobs = await api.get("/v1/usage", by="job")
+    rows = {each["name"]: each for each in month["rows"]}
+    speech = rows["speech"]
+    assert speech["cpu_money"] == pytest.approx(speech["cpu_ms"])
+    assert speech["cpu_hours_used"] * 3_600 == pytest.approx(3.6)
+    assert speech["memory_money"] == pytest.approx(speech["memory_gib_hours"] * 36_000)
+    assert speech["money"] == pytest.approx(speech["cpu_money"] + speech["memory_money"])
+    assert speech["gpu_ms"] == 0
+    assert month["cpu_ms"] == speech["cpu_ms"] + rows["vision"]["cpu_ms"] == by_user["cpu_ms"] > 0
+    assert month["money"] == by_user["money"] == pytest.approx(sum(each["money"] for each in month["rows"]))
+    assert (month["cpu_price"], month["memory_price"]) == (3_600_000.0, 36_000.0)
+    assert {each["name"]: each["money"] for each in usage["usage"]} == {
+        name: row["money"] for name, row in rows.items()
+    }
+    assert usage["currency"] == "EUR"
+    assert sum(each["money"] for each in of_jobs["usage"]) == pytest.approx(month["money"])
+
+
+async def test_usage_has_no_money_without_prices() -> None:
+    async with start_controller() as api:
+        await api.join("gpu01", gpus=8)
+        await ran(api, 1, None)
+        _, usage = await api.get("/v1/usage")
+        _, month = await api.get("/v1/reports/month")
+    assert [each["money"] for each in usage["usage"]] == [None]
+    assert (month["money"], month["cpu_price"]) == (0.0, 0.0)
+    assert month["cpu_ms"] > 0
+
+
 async def test_months_begin_in_the_time_zone_of_the_site() -> None:
     async with start_controller(scheduler={"time_zone": "Asia/Tokyo"}) as api:
         _, month = await api.get("/v1/reports/month", month="2026-12")

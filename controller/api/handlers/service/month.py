@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
+from controller.api.handlers.service.money import GIB_HOUR_MIB_S, HOUR_MS, bill_of
 from controller.api.handlers.service.reports import accounted_window
 from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.core.accounting.hours import QueueFigures
 from controller.core.accounting.reports import waste
 from controller.core.accounting.wait_histogram import Waits, quantile
-from controller.core.quota.budgets import BudgetRules
 from controller.core.state.state import State
 from controller.store.billed_usage import BilledTime
 from wire.api.reports import ModelUse, MonthReport, MonthRow, SlaReport, SlaRow
 
 BY = ("project", "user", "queue")
-UNKNOWN = "(unknown)"
-HOUR_MS = 3_600_000
 
 
 async def show(call: Call) -> MonthReport:
-    """Show GPU-hours by model, costs, waits, idle and lost GPU-hours of a month by project, user or queue."""
+    """Show the use, the money, the waits and the idle GPUs of one month by project, user or queue."""
     daemon = call.daemon
     month, since, until = _month(call.query["month"], daemon.config.scheduler.time_zone, daemon.now())
     by = call.query["by"][0] if call.query["by"] else BY[0]
@@ -38,10 +36,10 @@ async def show(call: Call) -> MonthReport:
     state = daemon.state
     off_queue = _off_queue(state, since, until)
     waits = {} if "queue" in only and by != "queue" else _waits(call, by, only, since, until)
-    rows = [
-        _row(state, name, jobs.get(name, 0), [each for each in times if each.name == name], waits.get(name))
-        for name in jobs
-    ]
+    by_name: defaultdict[str, list[BilledTime]] = defaultdict(list)
+    for each in times:
+        by_name[each.name].append(each)
+    rows = [_row(state, name, count, by_name[name], waits.get(name)) for name, count in jobs.items()]
     if by == "user" and not only:
         rows = _with_off_queue(rows, off_queue)
     rows.sort(key=lambda each: (-each.gpu_ms, each.name))
@@ -55,9 +53,12 @@ async def show(call: Call) -> MonthReport:
         tuple(rows),
         gpu_ms,
         gpu_ms / HOUR_MS,
-        sum(each.money for each in rows),
+        float(bill_of(state, times).money),
         sum(off_queue.values()),
         () if only else waste(daemon.accounting.periods, since, until).lost,
+        *_sums(times),
+        state.budgets.rules.cpu_price,
+        state.budgets.rules.memory_price,
     )
 
 
@@ -76,46 +77,47 @@ def _month(text: str, zone: str, now: float) -> tuple[str, float, float]:
     return name, begin.timestamp(), following.timestamp()
 
 
-def _row(state: State, name: str, jobs: int, times: Iterable[BilledTime], waits: Waits | None) -> MonthRow:
-    by_model: Counter[str] = Counter()
-    prices: dict[str, float] = {}
-    measured_ms = busy_ms = 0
-    for each in times:
-        model, price = _model(state, each.node)
-        by_model[model] += each.gpu_ms
-        prices[model] = price
-        measured_ms += each.measured_ms
-        busy_ms += each.busy_ms
+def _row(state: State, name: str, jobs: int, times: Sequence[BilledTime], waits: Waits | None) -> MonthRow:
+    bill = bill_of(state, times)
+    measured_ms, busy_ms = sum(each.measured_ms for each in times), sum(each.busy_ms for each in times)
     models = tuple(
-        ModelUse(model, gpu_ms, gpu_ms / HOUR_MS, prices[model], gpu_ms / HOUR_MS * prices[model])
-        for model, gpu_ms in sorted(by_model.items(), key=lambda each: (-each[1], each[0]))
+        ModelUse(
+            model,
+            gpu_ms,
+            gpu_ms / HOUR_MS,
+            float(bill.gpus[model] * HOUR_MS / gpu_ms),
+            float(bill.gpus[model]),
+        )
+        for model, gpu_ms in sorted(bill.gpu_ms.items(), key=lambda each: (-each[1], each[0]))
         if gpu_ms
     )
-    gpu_ms = sum(each.gpu_ms for each in models)
+    gpu_ms = sum(bill.gpu_ms.values())
     return MonthRow(
         name,
         jobs,
         gpu_ms,
         gpu_ms / HOUR_MS,
-        sum(each.money for each in models),
+        float(bill.money),
         models,
         round(100 * busy_ms / measured_ms, 1) if measured_ms else None,
         (measured_ms - busy_ms) / HOUR_MS,
         quantile(waits or {}, 0.5),
         quantile(waits or {}, 0.95),
+        0.0,
+        *_sums(times),
+        max((each.memory_peak_mib for each in times), default=0),
+        float(bill.cpu),
+        float(bill.memory),
     )
 
 
-def _model(state: State, node: str) -> tuple[str, float]:
-    """Return the names of the GPU models of a node, and the price of a GPU-hour on the node (the mean of the
-    prices of its GPUs)."""
-    rules: BudgetRules = state.budgets.rules
-    known = state.nodes.by_name.get(node)
-    models = [gpu.model for gpu in known.facts.gpus] if known is not None else []
-    if not models:
-        return UNKNOWN, rules.price
-    names = ", ".join(sorted(set(models)))
-    return names, sum(map(rules.price_of, models)) / len(models)
+def _sums(times: Sequence[BilledTime]) -> tuple[int, float, float, int, float]:
+    """Return the allocated CPU time as milliseconds and hours, the used CPU-hours, and the allocated memory
+    as MiB times seconds and as GiB-hours.
+    """
+    cpu_ms, used_ms = sum(each.cpu_ms for each in times), sum(each.cpu_used_ms for each in times)
+    memory_mib_s = sum(each.memory_mib_s for each in times)
+    return cpu_ms, cpu_ms / HOUR_MS, used_ms / HOUR_MS, memory_mib_s, memory_mib_s / GIB_HOUR_MIB_S
 
 
 def _waits(call: Call, by: str, only: Mapping[str, str], since: float, until: float) -> dict[str, Waits]:

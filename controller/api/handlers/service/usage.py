@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import partial
 
+from controller.api.handlers.service.money import bill_of
 from controller.api.server.errors import rejected
 from controller.api.server.request import Call
+from controller.core.model.rows import UsageRow
+from controller.store.billed_usage import BilledTime
 from controller.store.usage import UsageSum
 from wire.api.reports import StintList, StintView, UsageList, UsageView
 
@@ -15,7 +20,7 @@ USUAL_S = 7 * 86_400
 
 
 async def show(call: Call) -> UsageList:
-    """Show GPU-hours, utilisation, memory and energy by user, project, queue or job."""
+    """Show GPU-hours, utilisation, memory, energy and money by user, project, queue or job."""
     since, until = _window(call)
     by = call.query["by"][0] if call.query["by"] else "user"
     daemon = call.daemon
@@ -24,10 +29,26 @@ async def show(call: Call) -> UsageList:
         running = daemon.running_usage_rows(until if call.query["until"] is None else daemon.now())
         ask = partial(daemon.store.usage, by, since, until, call.query["limit"], running)
         sums, total = await daemon.report(ask)
-    return UsageList(tuple(map(_view, sums)), since, until, total)
+        money = await _money(call, by, since, until, running, [each.name for each in sums])
+    views = (_view(each, money.get(each.name)) for each in sums)
+    return UsageList(tuple(views), since, until, total, daemon.state.budgets.rules.currency)
 
 
-def _view(each: UsageSum) -> UsageView:
+async def _money(
+    call: Call, by: str, since: float, until: float, running: Sequence[UsageRow], names: Sequence[str]
+) -> dict[str, float]:
+    """Return the cost of each of these users, projects, queues or jobs; empty if nothing has a price."""
+    daemon = call.daemon
+    if not names or not daemon.state.budgets.rules.priced:
+        return {}
+    times, _ = await daemon.report(partial(daemon.store.billed, by, since, until, {}, running, names))
+    found: defaultdict[str, list[BilledTime]] = defaultdict(list)
+    for each in times:
+        found[each.name].append(each)
+    return {name: float(bill_of(daemon.state, found[name]).money) for name in names}
+
+
+def _view(each: UsageSum, money: float | None) -> UsageView:
     measured = each.measured_s > 0
     return UsageView(
         each.name,
@@ -41,6 +62,7 @@ def _view(each: UsageSum) -> UsageView:
         round(each.cpu_held_s / 3_600, 4),
         round(each.memory_held_s / 1_024 / 3_600, 4),
         each.memory_mib,
+        money,
     )
 
 

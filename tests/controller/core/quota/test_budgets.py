@@ -10,6 +10,7 @@ import pytest
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
 from controller.core.model.events.tenants import BudgetReached
+from controller.core.model.job import NEVER
 from controller.core.quota.budgets import Budget, BudgetAction, BudgetRules, BudgetStanding, Calendar
 from controller.core.quota.quota_config import QuotaConfig
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
@@ -182,6 +183,31 @@ def test_a_new_configuration_keeps_the_use_and_its_prices() -> None:
     assert standing(harness).money == 10
     harness.now = 12 * HOUR
     assert (standing(harness).money, standing(harness).money_limit) == (20, 200)
+
+
+def test_cpus_and_memory_cost_money_where_they_have_prices() -> None:
+    rules = BudgetRules(
+        {"vision": Budget(money=80)}, 1.0, {}, "EUR", CALENDAR, cpu_price=0.5, memory_price=0.25
+    )
+    harness = EngineHarness(replace(PIPELINE, rules=QuotaConfig(budgets=rules)), now=0.0)
+    harness.join("a", model="H100")
+    job = run(harness, 0, cpu_milli=2_000, memory_mib=4_096)
+    assert harness.state.budgets.next_at == 32 * HOUR  # 80 % of 80 EUR at 2 EUR an hour
+    harness.now = 10 * HOUR
+    run(harness, 1, cpu_milli=1_000, memory_mib=2_048)
+    harness.now = 12 * HOUR
+    assert (standing(harness).gpu_hours, standing(harness).money) == (2, 12 * 2 + 2 * 2)
+    harness.exit(job)
+    harness.now = 14 * HOUR
+    assert standing(harness).money == 12 * 2 + 4 * 2
+
+
+def test_cpus_and_memory_without_prices_set_no_timer() -> None:
+    harness = harness_of(vision=Budget(money=80))
+    run(harness, 0)
+    harness.now = 10 * HOUR
+    assert standing(harness).money == 0
+    assert harness.state.budgets.next_at == NEVER
 
 
 def test_a_new_budget_counts_running_jobs_from_their_start() -> None:
