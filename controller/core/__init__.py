@@ -1,3 +1,3 @@
-"""The scheduling decisions. The code here is synchronous and deterministic, and has no side effects outside
-the state.
+"""The scheduling decisions. This code is synchronous and deterministic, and changes nothing outside the
+state.
 """

@@ -1,4 +1,6 @@
-"""The engine: a function that computes events, effects and a reply from the state, an input and the time."""
+"""The engine: computes events, effects (messages to agents) and a reply from the state, an input and the
+time.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
 _CHANGES_STANDING = (JobEdited, PriorityInherited, PredictionOutlived)
-"""Events after which a preemption strategy may allow other jobs to preempt the job."""
+"""Events that can change which jobs may preempt this job."""
 _CHANGES_VICTIM = (
     AttemptStarted,
     CheckpointSaved,
@@ -73,28 +75,28 @@ _CHANGES_VICTIM = (
     JobGrew,
     *_CHANGES_STANDING,
 )
-"""Events that change whether the job may be preempted, or how much work a preemption of the job would lose.
-"""
+"""Events that can change whether the job may be preempted, or how much work its preemption would lose."""
 
 
 class Engine:
-    """Handles every input (command, report of an agent, clock), and keeps the state.
+    """Handles every input: a command, an agent's report, or a tick of the clock. Keeps the state.
 
     Algorithm of `handle`
     1. Refuse a command on a job or node that does not exist.
     2. Find the handler of the input by its type. The handler checks the input and calls `_record` for each
        event and `_effects.append` for each effect.
     3. `_record` applies an event to the state at once, so that the handler continues with the new state.
-    4. After the handler, record the failures of plugins. If the events have decided dependencies of jobs, let
-       these jobs enter the queue, or end them.
+    4. After the handler, record the failures of plugins. If the events have met dependencies of jobs, these
+       jobs enter the queue. If a dependency can never be met any more, its job is ended or waits, depending
+       on the settings.
     5. Return the events, the effects and the reply. The caller writes the events to disk before it carries
        out effects and sends the reply.
 
     Invariant: every decision depends only on the state, the configuration, the input and the time. So a new
-    engine with the same state and configuration makes the same decisions. A restart and a change of the
-    configuration depend on this.
+    engine with the same state and configuration makes the same decisions. Without this property, a restart or
+    a change of the configuration could change decisions.
 
-    Cost: the cost of the handler. The handler of `Tick` runs a scheduling pass (backfill/profile_cycles.py).
+    Cost: that of the handler. The handler of `Tick` runs a scheduling pass (backfill/profile_cycles.py).
 
     Example: the input `Submit` gives the event JobQueued(7) and the reply Accepted((7,)). The next `Tick`
     gives the event JobPlaced(7) and the effect StartAttempt for node gpu01.
@@ -102,8 +104,8 @@ class Engine:
 
     stopper_type: type[Stopper] = Stopper
     agent_reports_type: type[AgentReports] = AgentReports
-    """Tests replace these two classes by faulty ones, to show that the fault simulation detects the
-    faults.
+    """Tests replace these two classes by versions with an error, to show that the fault simulation finds the
+    error.
     """
 
     def __init__(self, pipeline: Pipeline, state: State) -> None:
@@ -114,7 +116,7 @@ class Engine:
 
     def _build(self, pipeline: Pipeline, state: State) -> None:
         """Create the objects that handle inputs, such as UserCommands, for this configuration and this state.
-        The objects that existed before are not used any more.
+        Earlier objects are not used any more.
         """
         self.pipeline = pipeline
         self.state = state
@@ -125,9 +127,9 @@ class Engine:
         state.nodes.datasets.policy = pipeline.datasets
         record, order = self._record, self._effects.append
         self.hours_change_at = NEVER
-        """The next time at which other tables [hours.NAME] are in force."""
+        """The next time at which another set of tables [hours.NAME] comes into force."""
         self._hours_unknown = bool(pipeline.rules.timetable.tables or state.hours)
-        """True until the first tick has found out which tables are in force."""
+        """True until the first tick has computed which tables [hours.NAME] are in force."""
         self.profile_cycles = cycles = ProfileCycles(state, pipeline)
         self.cycle = cycles.last
         self.placer = self.cycle.placer
@@ -149,8 +151,8 @@ class Engine:
         self.timed_drains = TimedDrains(state, cycles, pipeline.rebalance, stopper, record, order)
         operators = OperatorCommands(context, self.timed_drains)
         self.services = services = ServiceReconciler(context, users)
-        # A handler returns None if the input was accepted and there are no job ids to return. The reply is
-        # then DONE.
+        # A handler returns None if it accepted the input and has no job ids to return. The reply is then
+        # DONE.
         self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
             inputs.Submit: users.submit,
             inputs.Cancel: users.cancel,
@@ -204,8 +206,9 @@ class Engine:
         }
 
     def give_no_limit_warnings(self) -> None:
-        """Warn no owner that a time limit will end a job. Forecasts and simulations call this, because a
-        warning has no effect there, and replays, because the journal has the warnings.
+        """Stop warning owners that a time limit will end their job. Forecasts and simulations call this,
+        because a warning has no effect there. Replays call this, because their journal already has the
+        warnings.
         """
         self._warns_of_limits = False
         self.limit_warnings.clear()
@@ -246,11 +249,11 @@ class Engine:
         return reply
 
     def _on_apply_config(self, given: inputs.ApplyConfig, now: float) -> None:
-        """Change the configuration, with the same effect as a restart. Running jobs continue.
+        """Change the configuration, as after a restart with the new configuration. Running jobs continue.
 
         1. Record the change.
-        2. Copy the state for the new configuration (`given.pipeline`), and create again all objects that
-           handle inputs.
+        2. Copy the state for the new configuration (`given.pipeline`).
+        3. Create all objects that handle inputs again.
         """
         old, new = self.pipeline, given.pipeline
         overcommit = new.overcommit if new is not None and new.overcommit != old.overcommit else None
@@ -262,10 +265,11 @@ class Engine:
         """Handle everything that is due, then run a scheduling pass.
 
         1. If a plugin failed in the last pass and is called again now, clear the cached results of plugins.
-        2. Begin and end reservations, and stop the jobs on nodes that are to be empty soon. Warn the
-           owners of jobs whose time limit is near. Record the projects that have used 80 % or 100 % of their
-           budgets.
-        3. Act on due timers of jobs, such as begin times and restart delays, and on decided dependencies.
+        2. Begin and end reservations. Stop the jobs on nodes that a timed drain must empty soon. Warn the
+           owners of jobs whose time limit is near. Record projects whose use has reached an alert percentage
+           of their budgets.
+        3. Act on due timers of jobs, such as begin times and restart delays. Act on dependencies that are met
+           or can never be met.
         4. Queue and end replicas of services.
         5. Run a scheduling pass of each profile. Each event of a pass is applied before the pass continues.
         6. End waiting jobs whose deadline or longest wait is over. If a job was ended, run another pass,
@@ -326,7 +330,7 @@ class Engine:
         """Stop the victims of a preemption plan for the waiting job. An elastic victim may lose only its
         processes on some nodes.
 
-        A victim that fits on other nodes (its target) is moved there: the target is reserved before any
+        A victim that fits on other nodes (its target) is moved there. Its target is reserved before any
         victim is stopped.
         """
         by, now = f"job {job.label}", plan.at
@@ -351,7 +355,7 @@ class Engine:
 
     @property
     def next_at(self) -> float:
-        """The time at which the next Tick is needed, if no other input comes before."""
+        """The time at which the next tick is needed if no other input comes before it."""
         of_parts = (
             self.timers.next_at,
             self.profile_cycles.again_at,
@@ -386,7 +390,8 @@ class Engine:
     def predicted(self, job: Job) -> float | None:
         """Return the predicted run time of a job in seconds; None if there is no prediction.
 
-        For a queued job the prediction is computed now. For other jobs it is the one made at the placement.
+        For a queued job, compute the prediction now. For any other job, return the prediction that was made
+        at its placement.
         """
         if job.state is JobState.QUEUED:
             return self.state.estimates.predict(job, self.pipeline.estimating)
@@ -397,9 +402,9 @@ class Engine:
         this preemption.
 
         1. If the configured strategies find a preemption, return it and True.
-        2. Otherwise ignore the strategies and the limits that protect running jobs. Only queues that are not
-           preemptible stay protected. If stopping jobs whose priority is not above that of the waiting job is
-           enough, return this preemption and False.
+        2. Otherwise ignore the strategies and the limits that protect running jobs. Only jobs in queues that
+           are not preemptible stay protected. Search among the running jobs whose priority is not above that
+           of the waiting job. If this finds a preemption, return it and False.
         3. Otherwise return None and False.
         """
         if self.state.licences.insufficient(job.ask.licences):

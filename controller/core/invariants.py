@@ -1,4 +1,4 @@
-"""Checks that the state is consistent. Only tests call it, after each step."""
+"""Checks that the state is consistent. Used only by tests, after each step."""
 
 from __future__ import annotations
 
@@ -168,8 +168,8 @@ def _check_columns(state: State) -> list[str]:
     if [node.name for node in nodes] != sorted(nodes.by_name):
         wrong.append("the rows of the node table are not sorted by name")
     fresh = nodes.rebuilt_columns()
-    # The present table keeps its GPU columns when nodes leave. Give the recomputed table as many columns, so
-    # that the two can be compared.
+    # The present table keeps its GPU columns when nodes leave. Give the recomputed table the same number of
+    # columns, so that the two can be compared.
     gpu_free = np.full_like(kept[3], ABSENT)
     gpu_free[:, : fresh.gpu_free.shape[1]] = fresh.gpu_free
     if not np.array_equal(scratch, fresh.scratch_free):
@@ -186,8 +186,8 @@ def _check_columns(state: State) -> list[str]:
 
 
 def _check_inherited(state: State) -> list[str]:
-    """Return a sentence for each job whose inherited priority differs from one computed again from all
-    dependencies.
+    """Return a sentence for each job with a wrong inherited priority. The right value is computed again from
+    all dependencies.
     """
     lent: dict[Target, list[int]] = {}
     for job in state.live():

@@ -1,1 +1,1 @@
-"""Nodes and their GPUs: capacity, labels, topology, health; and licences."""
+"""Nodes with their capacity, labels, topology and GPUs, and the licences of the cluster."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 MOST_DATASETS = 1_000
-"""The most data sets that are remembered. The one with the oldest last use is forgotten first."""
+"""The most data sets that are stored. When there are more, the one with the oldest last use is dropped."""
 MOMENTS = 64
-"""The number of times within the retention at which the levels are computed again."""
+"""In one retention time, the levels (estimates of what is cached) are computed again this many times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,11 @@ class DatasetPolicy:
     """
 
     retention_s: float = 259_200.0
-    """0: reads are not remembered."""
+    """Reads are stored for this many seconds. 0: reads are not stored."""
     least_run_s: float = 60.0
     """A job that ran on a node for less time has probably not read its data sets there."""
     nodes: int = 64
-    """The most nodes that are remembered for one data set."""
+    """The most nodes that are stored for one data set."""
 
 
 DEFAULT_DATASETS = DatasetPolicy()
@@ -58,7 +58,7 @@ class DatasetReads:
         self.by_node: dict[str, dict[str, float]] = {}
         """The same times, by node and data set."""
         self.changed: dict[str, None] = {}
-        """The data sets whose database rows are out of date."""
+        """The data sets whose database rows must be written again."""
         self.version = 0
         """A number that increases with every change of a level."""
         self._moment = -math.inf
@@ -105,7 +105,7 @@ class DatasetReads:
         self.version += 1
 
     def advance(self, now: float) -> None:
-        """Set the present time, for which `levels` computes the levels."""
+        """Set the present time. `levels` computes the levels (estimates of what is cached) for this time."""
         step = self.policy.retention_s / MOMENTS
         moment = math.floor(now / step) * step if step else -math.inf
         if moment != self._moment:
@@ -113,8 +113,8 @@ class DatasetReads:
             self._void()
 
     def levels(self, name: str) -> Mapping[str, float]:
-        """Return the level of a data set by node, for the nodes on which jobs have read the data set within
-        the retention.
+        """Return the level (how much of a data set is still cached, 0 to 1) by node. Only nodes on which jobs
+        have read the data set within the retention are included.
         """
         found = self._levels.get(name)
         if found is None:

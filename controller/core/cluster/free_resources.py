@@ -21,8 +21,8 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(slots=True)
 class FreeResources:
-    """The free resources of one node. `gpus` has the free thousandths of each GPU, `models` the type code of
-    each GPU (its index in `NodeTable.gpu_types`).
+    """The free resources of one node. `gpus` has the free thousandths of each GPU. `models` has the type of
+    each GPU, as an index in `NodeTable.gpu_types`.
     """
 
     cpu_milli: int
@@ -55,7 +55,7 @@ class FreeResources:
         return FreeResources(self.cpu_milli, self.memory_mib, self.gpus.copy(), self.models, self.scratch_mib)
 
     def covers(self, other: FreeResources) -> bool:
-        """Return whether at least as much of each resource is free as in the other object."""
+        """Return whether at least as much of each resource is free as in `other`."""
         return (
             self.cpu_milli >= other.cpu_milli
             and self.memory_mib >= other.memory_mib
@@ -64,7 +64,7 @@ class FreeResources:
         )
 
     def minimum(self, other: FreeResources) -> FreeResources:
-        """Return for each resource the smaller amount of the two objects."""
+        """Return the smaller of the two amounts for each resource."""
         return FreeResources(
             min(self.cpu_milli, other.cpu_milli),
             min(self.memory_mib, other.memory_mib),
@@ -91,8 +91,8 @@ def row_trial(columns: NodeTable, row: int, free: FreeResources) -> Iterator[Non
     """Write the free resources `free` of one node to the node table for the duration of a `with` block, so
     that filters can check the node as if these resources were free.
 
-    At the end of the block the old values are restored, also after an exception. Code outside the block may
-    not read or write the row meanwhile.
+    The old values are restored at the end of the block, even after an exception. During the block, no other
+    code may read or write the row.
     """
     before = columns.cpu_free[row], columns.memory_free[row], columns.scratch_free[row]
     gpus_before = columns.gpu_free[row].copy()

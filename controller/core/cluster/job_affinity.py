@@ -1,5 +1,5 @@
-"""Job affinity and anti-affinity: finds the nodes on which a job may run. Running jobs and their labels
-decide this.
+"""Job affinity and anti-affinity. Finds the nodes on which a job may run, depending on running jobs and their
+labels.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class JobAffinityIndex:
     A term is like a pod affinity term of Kubernetes. It names a label of other jobs, a topology (a node label
     whose values are the domains) and a number of domains. `domains=None` means anti-affinity, 1 means "in the
     same domain as those jobs", n > 1 means "spread over n domains". `version` increases with each change.
-    Cached results for all nodes are then invalid, because a job on one node affects all nodes of its domain.
+    Cached results for all nodes are then invalid, because a job affects all nodes of its domain.
 
     Anti-affinity of a running job excludes only jobs of the same user. Otherwise a user could keep the jobs
-    of other users off a rack or a zone with one small job. The terms of a waiting job about running jobs
-    count the jobs of all users, because they restrict only that job.
+    of other users off a rack or a zone with one small job. The terms of a waiting job restrict only this job,
+    so they apply to running jobs of all users.
 
     Example: a job with the label app=db runs on n1 in rack r1. The affinity term "app=db on rack" allows only
     the nodes of r1; the same term as anti-affinity allows only nodes outside r1.
@@ -59,8 +59,8 @@ class JobAffinityIndex:
         return self._running, self._anti_affinity
 
     def nodes_allowed(self, part: PerNodeRequest, columns: NodeTable) -> Bools:
-        """Return True for each node where the required affinity terms of the request are met and the
-        anti-affinity of no running job forbids the request.
+        """Return an array that is True for each node where the request may run. There the required affinity
+        terms of the request are met, and the anti-affinity of no running job forbids the request.
         """
         mask = np.ones(columns.height, dtype=np.bool_)
         for term in part.company:
@@ -81,7 +81,8 @@ class JobAffinityIndex:
         """Return whether a required affinity term of the request, or the anti-affinity of a running job,
         limits the nodes for the request.
 
-        The anti-affinity of a running job of the same user limits them if it names a label of the request.
+        The anti-affinity of a running job limits them if the job has the same user and the term names a label
+        of the request.
         """
         return any(not term.prefer for term in part.company) or any(
             user == part.user and (term.key, term.value) in part.labels for user, term in self._anti_affinity
@@ -90,10 +91,12 @@ class JobAffinityIndex:
     def nodes_barred_by(
         self, part: PerNodeRequest, other: PerNodeRequest, rows: list[int], columns: NodeTable
     ) -> Bools | None:
-        """Return True for each node on which an affinity term forbids a job with request `part` beside
-        another job. The other job has the request `other` and will run on the nodes `rows`.
+        """Return an array that is True for each node on which a job must not run together with another job.
+        The job has the request `part`. The other job has the request `other` and will run on the nodes
+        `rows`.
 
-        The terms of both requests count. Return None if neither request has a term about the other job.
+        The affinity terms of both requests apply. Return None if neither request has a term about the other
+        job.
         """
         mask = None
         for term, label in _between(part, other):
@@ -101,9 +104,9 @@ class JobAffinityIndex:
                 codes = columns.domain(term.topology)
                 lost = _within({int(code) for code in codes[rows] if code >= 0}, term.topology, columns)
             else:
-                # The term keeps jobs with the label in one domain, or spreads them over a number of domains.
-                # Only a job in a domain without such jobs can break it, because that domain counts as one
-                # more.
+                # The term allows jobs with the label in a limited number of domains (one for "same domain").
+                # A start in a domain that has such jobs adds no domain. A start in any other domain adds one,
+                # and could exceed the limit.
                 there = _domains_of(self._running.get(label, {}), term.topology, columns)
                 lost = (columns.domain(term.topology) >= 0) & ~_within(there, term.topology, columns)
             mask = lost if mask is None else mask | lost
@@ -119,7 +122,7 @@ class JobAffinityIndex:
         if len(domains) >= term.domains:
             return inside
         if not domains and (term.domains > 1 or (term.key, term.value) in part.labels):
-            # The first job with this label may start in any domain, because no such job runs yet.
+            # No job with this label runs yet, so the first one may start in any domain.
             return named
         return named & ~inside if term.domains > 1 else inside
 

@@ -1,4 +1,6 @@
-"""Labels and taints that operators set on a node, and that override those of the configuration."""
+"""Labels and taints that operators set on a node. They override the labels and taints of the
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ class NodeOverrides:
     def updated(self, labels: LabelChanges, taints: LabelChanges, known: Mapping[str, str]) -> NodeOverrides:
         """Return a copy with the changes `labels` and `taints` of an operator.
 
-        A change to the value None removes a label or taint that an operator has set. It hides a label or
-        taint that comes from elsewhere. `known` has the labels of the node that come from elsewhere.
+        The value None removes a label or taint that an operator has set, and hides one from the configuration
+        or the agent. `known` has the node's labels from the configuration and the agent.
         """
         configured = {taint_name(taint) for taint in self.configured}
         return replace(

@@ -1,4 +1,4 @@
-"""Licences: counted resources of the whole cluster, and how many of each are in use."""
+"""Licences: counted resources of the whole cluster. Records how many of each licence are in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wire.text import printable
 
 @dataclass(frozen=True, slots=True)
 class LicenceShortage:
-    """A licence of which fewer are free than a job requests."""
+    """A licence that is short: fewer of it are free than a job requests."""
 
     name: str
     wanted: int
@@ -23,8 +23,8 @@ class LicenceShortage:
 
 
 class Licences:
-    """How many of each licence exist and are in use. A job uses its licences while it runs or is nominated
-    (resources are kept for it).
+    """The number of each licence that exists, and the number in use. A job uses its licences while it runs or
+    is nominated (resources are kept for it).
     """
 
     def __init__(self) -> None:
@@ -55,11 +55,11 @@ class Licences:
         return self.total.get(name, 0) - self.used.get(name, 0)
 
     def insufficient(self, wanted: LicenceCounts) -> bool:
-        """Return whether the job requests more of any licence than is free."""
+        """Return True if the job requests more of a licence than is free."""
         return any(count > self.free(name) for name, count in wanted)
 
     def shortages(self, wanted: LicenceCounts) -> Iterator[LicenceShortage]:
-        """Return the licences of which fewer are free than the job requests."""
+        """Return the licences of which the job requests more than are free."""
         for name, count in wanted:
             if count > self.free(name):
                 yield LicenceShortage(name, count, self.used.get(name, 0), self.total.get(name, 0))

@@ -1,5 +1,5 @@
-"""The network tree of the cluster ([topology]): which nodes are below which switches, and how near the nodes
-of a gang are.
+"""The network tree of the cluster ([topology]). It records which nodes are below which switches, and measures
+how near the nodes of a gang are to each other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller.core.cluster.node_table import Floats
 Path = tuple[str, ...]
 """The switches above a node, the widest first."""
 ROOT = 0
-"""The index of the root, which is above all nodes, also above nodes without a switch."""
+"""The index of the root of the tree. The root is above all nodes, including nodes without a switch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class NetworkTopology:
     paths: Mapping[str, Path] = field(default_factory=dict)
     """The switches above each node, by node name. Used if there are no `levels`."""
     weight: float = 100.0
-    """The weight of nearness, compared with the weights of the scorers."""
+    """The weight of the nearness of nodes in a placement. It is on the same scale as the weights of the
+    scorers.
+    """
 
     def path(self, labels: Mapping[str, str]) -> Path:
         """Return the names of the switches above the node with these labels, the widest level first; empty if
@@ -59,12 +61,12 @@ class NetworkTree:
     the nodes of gangs, and has the same methods as TopologyDomains, so that a placement can use either.
 
     Nearness. The height of a switch is the number of levels of switches below it. A rack switch has the
-    height 0. The distance of two nodes is the height of the lowest switch above both. The root, which stands
-    for "no common switch", is one level above all. The nearness of a set of nodes is 1 - (height + unused) /
-    height of the root. Here `height` is the height of the lowest switch above all of these nodes. Of the
-    nodes below this switch that have room, `unused` is the fraction that the set does not use. So nodes below
-    a lower switch are always nearer than nodes below a higher one. Of two switches on one level, the one with
-    fewer free nodes is preferred, so that larger blocks of free nodes stay whole.
+    height 0. The distance of two nodes is the height of the lowest switch above both. The root means "no
+    common switch" and is one level above all switches. The nearness of a set of nodes is 1 - (height +
+    unused) / height of the root. Here `height` is the height of the lowest switch above all of these nodes.
+    `unused` is a fraction of the nodes below this switch that have room: those that the set does not use. So
+    nodes below a lower switch are always nearer than nodes below a higher one. Of two switches on one level,
+    the one with fewer free nodes is preferred, so that larger blocks of free nodes stay whole.
 
     Algorithm of `choose`
     1. Make candidates, which are sets of nodes. One is the set of nodes with the best scores. The others are
@@ -73,17 +75,19 @@ class NetworkTree:
        through the switches below it. If some of them have enough nodes for the rest of the gang, fill the one
        with the fewest free nodes. If none has, take all free nodes of the one with the most, and repeat this
        for the rest of the gang.
-    3. Take the candidate with the greatest sum of the mean score of its nodes and `weight` times its
-       nearness; on a tie, the one whose upper switches have the fewest free nodes, then the first by name.
+    3. Take the candidate with the greatest sum of two numbers: the mean score of its nodes, and `weight`
+       times its nearness. If several have the same sum, take the one whose upper switches have the fewest
+       free nodes, then the first by name.
 
     Invariant: `choose` returns nodes whenever `rows` has enough nodes. So nearness never makes a job wait.
 
-    Cost: O(switches with room + nodes * levels * log nodes) for one gang. It is not called for jobs on one
-    node, or without [topology].
+    Cost: O(switches with room + nodes * levels * log nodes) for one gang. `choose` is not called for jobs on
+    one node, or without [topology].
 
-    Example: racks a and b hang on spine x. Rack a has 5 free nodes, rack b has 4. A gang of 4 gets the nodes
-    of rack b: its nearness is 1 - (0 + 0) / 2 = 1, that of rack a is 1 - (0 + 1/5) / 2 = 0.9. A gang of 6
-    gets all 5 nodes of rack a and one of rack b: 1 - (1 + 3/9) / 2 = 0.33.
+    Example: racks a and b are below spine switch x. Rack a has 5 free nodes, rack b has 4. A gang of 4 gets
+    the nodes of rack b. The nearness of these nodes is 1 - (0 + 0) / 2 = 1; four nodes of rack a have 1 - (0
+    + 1/5) / 2 = 0.9. A gang of 6 gets all 5 nodes of rack a and one of rack b, with the nearness 1 - (1 +
+    3/9) / 2 = 0.33.
     """
 
     def __init__(self, topology: NetworkTopology, labels: Sequence[Mapping[str, str]]) -> None:
@@ -107,13 +111,11 @@ class NetworkTree:
             upper.height = max(upper.height, switch.height + 1)
         self.switches[ROOT].height = max(1, self.switches[ROOT].height)
         self._above = above
-        """For each row the indices of the switches above it, the root first."""
+        """For each row (node), the indices of the switches above it, the root first."""
 
     @property
     def depth(self) -> int:
-        """The number of levels of switches. This is also the distance of two nodes without a common
-        switch.
-        """
+        """The number of levels of switches. It is also the distance of two nodes without a common switch."""
         return self.switches[ROOT].height
 
     def names_above(self, row: int) -> Path:
@@ -131,21 +133,21 @@ class NetworkTree:
         return lowest
 
     def distance(self, row: int, other: int) -> int:
-        """Return the distance of two nodes: the height of the lowest switch above both. It is 0 below one
-        lowest switch, and `depth` without a common switch.
+        """Return the distance of two nodes: the height of the lowest switch above both. The distance is 0 if
+        both are below the same lowest switch, and `depth` if they have no common switch.
         """
         return 0 if row == other else self.switches[self.common_switch((row, other))].height
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return a part of a sentence that names the switch that the nodes `rows` have in common."""
+        """Return a phrase for a sentence: it names the switch that is above all the nodes `rows`."""
         common = self.common_switch(rows)
         if common == ROOT:
             return "no common switch"
         return f"all below switch {self.switches[common].name}"
 
     def nearness(self, chosen: Sequence[int], rows: Iterable[int]) -> float:
-        """Return how near the nodes `chosen` are to each other, from 0 to 1. `rows` are all nodes on which
-        the request fits. The class docstring has the formula.
+        """Return how near the nodes `chosen` are to each other, from 0 to 1. `rows` are all nodes that can
+        hold the request. The class docstring has the formula.
         """
         common = self.common_switch(chosen)
         return self._nearness(common, len(chosen), sum(common in self._above[row] for row in rows))
@@ -162,8 +164,8 @@ class NetworkTree:
         return 1.0 - (self.switches[switch].height + 1.0 - chosen / free) / self.depth
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
-        """Return the row numbers of `nodes` nodes of `rows` that are near each other and have good scores, in
-        ascending order. Empty if `rows` has fewer nodes.
+        """Choose `nodes` nodes from `rows` that are near each other and have good scores. Return their row
+        numbers in ascending order. Return an empty result if `rows` has fewer nodes.
         """
         if not 0 < nodes <= len(rows):
             return []
@@ -188,8 +190,8 @@ class NetworkTree:
         return min(map(rank, candidates))[2]
 
     def _fill(self, switch: int, nodes: int, below: Mapping[int, Sequence[int]]) -> list[int]:
-        """Return `nodes` nodes below a switch, spread over as few of the switches below it as possible.
-        `below` has for each switch the nodes with enough free resources, the best first.
+        """Return `nodes` nodes below a switch, spread over as few lower switches as possible. `below` has the
+        nodes with enough free resources for each switch, the best first.
         """
         parts = [each for each in self.switches[switch].children if each in below]
         chosen: list[int] = []
@@ -206,12 +208,14 @@ class NetworkTree:
         return chosen + [row for row in below[switch] if row not in taken][: nodes - len(chosen)]
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many of the nodes in `rows` can be lost while a gang of `nodes` nodes still fits."""
+        """Return how many of the nodes in `rows` can be lost before a gang of `nodes` nodes no longer
+        fits.
+        """
         return len(set(rows)) - nodes
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return all of `rows` if they are enough for a gang of `nodes` nodes, otherwise none. Nearness
-        excludes no node.
+        """Return all of `rows` if they are enough for a gang of `nodes` nodes, otherwise none. All nodes are
+        usable, because nearness is only a preference.
         """
         known = set(rows)
         return known if len(known) >= nodes else set()

@@ -1,5 +1,5 @@
-"""The node table: numpy columns with one row per node, sorted by node name. Also has functions for sets of
-rows, which are stored as the bits of an integer.
+"""The node table: numpy columns with one row for each node, sorted by node name. The module also has
+functions for sets of rows. A set of rows is an integer with one bit for each row.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ABSENT = -1
 @dataclass(slots=True)
 class NodeTable:
     """The columns from which plugins (filters, scorers, pickers) read the state of nodes. Plugins must not
-    change them.
+    change the columns.
 
-    Every column has one entry per row, that is, per node. CPU is in thousandths of a CPU, memory and scratch
-    are in MiB, GPUs are in thousandths of a GPU.
+    Every column has one entry for each row (node). CPU is in thousandths of a CPU. Memory and scratch are in
+    MiB. GPUs are in thousandths of a GPU.
     """
 
     labels: list[dict[str, str]]
@@ -53,16 +53,20 @@ class NodeTable:
     scratch_total: Ints
     scratch_free: Ints
     gpu_free: Ints
-    """By row and slot, the free thousandths of the GPU; ABSENT if there is no GPU or no new job may start on
-    it.
+    """The free thousandths of each GPU, by row and slot. ABSENT if there is no GPU in the slot, or if no new
+    job may start on it.
     """
     gpu_model: Ints
-    """By row and slot, the index into `gpu_types`; ABSENT if there is no GPU."""
+    """The type of each GPU, by row and slot, as an index into `gpu_types`. ABSENT if there is no GPU in the
+    slot.
+    """
     gpu_count: Ints
     gpu_types: list[GpuType] = field(default_factory=list)
     """The different types of GPU; `models` has their model names in the same order."""
     last_placement: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """For each node the number of its last placement, counted from the controller's start; 0 for none."""
+    """For each node, the number of its last placement. Placements are counted from the controller's start; 0
+    means none.
+    """
     dataset_reads: Callable[[], DatasetReads] | None = None
     """Returns the data sets that jobs have read on each node; None for a table without jobs."""
     job_affinity: Callable[[], JobAffinityIndex] | None = None
@@ -83,7 +87,7 @@ class NodeTable:
 
     @property
     def height(self) -> int:
-        """The number of rows, that is, of nodes."""
+        """The number of rows (nodes)."""
         return len(self.labels)
 
     @property
@@ -95,8 +99,8 @@ class NodeTable:
         return self.row_cache
 
     def copy(self) -> NodeTable:
-        """Return a copy with its own columns. It has no functions that read other values of the nodes yet
-        (`Nodes` sets them).
+        """Return a copy with its own columns. Functions that read other values of the nodes are not copied;
+        `Nodes` sets them.
         """
         return replace(
             self,
@@ -108,8 +112,8 @@ class NodeTable:
         )
 
     def domain(self, label: str) -> Ints:
-        """Return one number for each node: the same number for nodes with the same value of the label, and -1
-        for nodes without the label.
+        """Return one number for each node. Nodes with the same value of the label have the same number. Nodes
+        without the label have -1.
         """
         found = self.domain_cache.get(label)
         if found is None:
@@ -120,15 +124,18 @@ class NodeTable:
         return found
 
     def groups(self, numa: bool, linked: bool) -> Bools:
-        """Return, for each node, group and GPU, whether the GPU is in the group. A group is the GPUs of one
-        NUMA node (`numa`), GPUs that are all linked by NVLink (`linked`), or GPUs with both properties.
+        """Return an array by node, group and GPU. It is True if the GPU is in the group. A group is the GPUs
+        of one NUMA node (`numa`), GPUs that are all linked by NVLink (`linked`), or GPUs with both
+        properties.
         """
         if self.gpu_topology is None:
             return np.zeros((self.height, 0, self.gpu_free.shape[1]), dtype=np.bool_)
         return self.gpu_topology().groups(numa, linked)
 
     def model_codes(self, names: tuple[str, ...]) -> list[int]:
-        """Return the indices of the GPU types whose model contains one of these names as whole words."""
+        """Return the indices of GPU types in `gpu_types`. Select the types whose model contains one of these
+        names as whole words.
+        """
         return [
             code for code, model in enumerate(self.models) if any(names_model(name, model) for name in names)
         ]
@@ -143,8 +150,8 @@ _COPIED = tuple(
 
 
 def either_mask(one: Bools | None, other: Bools | None) -> Bools | None:
-    """Return a mask (boolean array by node) that is True where one of two masks is True. None stands for a
-    mask without True.
+    """Return a mask (boolean array by node) that is True where at least one of two masks is True. None stands
+    for a mask in which nothing is True.
     """
     if one is None or other is None:
         return other if one is None else one
@@ -152,7 +159,7 @@ def either_mask(one: Bools | None, other: Bools | None) -> Bools | None:
 
 
 def empty_table(height: int, width: int) -> NodeTable:
-    """Return a table for `height` nodes with at most `width` GPUs each. All nodes have no resources yet."""
+    """Return a table for `height` nodes with at most `width` GPUs each. All nodes have zero resources."""
     return NodeTable(
         labels=[{} for _ in range(height)],
         models=[],
@@ -178,8 +185,8 @@ _WORD = re.compile(r"\w+")
 
 @lru_cache(maxsize=4_096)
 def _words(name: str) -> str:
-    """Return the words of a name in lower case, with a blank before and after each word, so that whole words
-    can be searched.
+    """Return the words of a name in lower case, with a blank before and after each word. A search can then
+    find whole words.
     """
     return f" {' '.join(_WORD.findall(name.casefold()))} "
 
@@ -193,9 +200,11 @@ def names_model(name: str, model: str) -> bool:
 
 
 def most_specific(names: Iterable[str], model: str) -> str | None:
-    """Return the most specific of the names that the GPU model contains; None if the model contains none.
+    """Return the most specific one of the names that the GPU model contains. Return None if the model
+    contains none.
 
-    The name with the most words is the most specific; on a tie, the longest name.
+    The name with the most words is the most specific. If several have the same number of words, the longest
+    is.
 
     Example: for the model `NVIDIA H100 80GB HBM3`, `H100 80GB` is returned and not `H100`.
     """
@@ -207,12 +216,12 @@ def most_specific(names: Iterable[str], model: str) -> str | None:
 
 
 RowSet = int
-"""A set of rows as an integer: row r is bit `1 << r`, so the union of two sets is one operation."""
+"""A set of rows as an integer. Row r is bit `1 << r`, so the union of two sets is a single operation."""
 NO_ROWS: RowSet = 0
 
 
 def row_set(rows: Iterable[int]) -> RowSet:
-    """Return the set of these row numbers as an integer, in which row r is bit r."""
+    """Return the set of these row numbers as an integer. Bit r of the integer stands for row r."""
     found = NO_ROWS
     for row in rows:
         found |= 1 << row

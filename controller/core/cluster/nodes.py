@@ -1,4 +1,6 @@
-"""The nodes of the cluster, the resources that jobs hold on them, and the node table computed from both."""
+"""The nodes of the cluster, the resources that jobs hold on them, and the node table (numpy columns) of
+both.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from wire.names import WHOLE_GPU, GpuHealth, NodeState
 
 CHANGE_LOG_LIMIT = 65_536
 VECTORISE_FROM = 12
-"""From this many rows on, one numpy operation on all rows is cheaper than one operation per row."""
+"""From this number of rows on, one numpy operation on all rows is faster than an operation on each row."""
 JUST_STARTED = "the controller has just started"
 NO_FACTS = NodeFacts(cpu_milli=0, memory_mib=0)
 NO_HEIRS: Mapping[int, int] = {}
@@ -38,7 +40,7 @@ NO_HEIRS: Mapping[int, int] = {}
 @dataclass(frozen=True, slots=True)
 class TimedDrain:
     """A drain that the operator `by` has ordered with `corral nodes drain --by`. The node must be empty at
-    the time `empty_by`. Until then, only jobs that end before that time start on the node.
+    the time `empty_by`. Until then, only jobs that end before `empty_by` start on the node.
     """
 
     empty_by: float
@@ -59,7 +61,7 @@ class Node:
     """True if the node has been disconnected for so long that its state is DOWN."""
     drained: bool = False
     timed_drain: TimedDrain | None = None
-    """The timed drain whose time has not come yet; None if there is none."""
+    """The timed drain of the node, until its time has come. None if there is none."""
     why: str = "never connected"
     since: float = 0.0
     boot_id: str = ""
@@ -69,7 +71,7 @@ class Node:
     health: dict[str, GpuCondition] = field(default_factory=dict)
     held: dict[int, Allocation] = field(default_factory=dict)
     claims: dict[int, Allocation] = field(default_factory=dict)
-    """The resources kept on this node for nominated jobs until their victims have left, by job."""
+    """The resources of this node that are kept for each nominated job until the job's victims have left."""
     leaving: dict[int, int] = field(default_factory=dict)
     """For each victim that still holds resources here, the nominated job for which these resources are
     kept.
@@ -77,11 +79,13 @@ class Node:
     slots: dict[str, int] = field(default_factory=dict)
     row: int = -1
     last_placement: int = 0
-    """The number of the node's last placement, counted from the controller's start; 0 for none."""
+    """The number of the node's last placement. Placements are counted from the controller's start; 0 means
+    none.
+    """
     marks: NodeOverrides = field(default_factory=NodeOverrides)
 
     def copy(self) -> Node:
-        """Return a copy with its own jobs and nominations."""
+        """Return a copy with its own allocations and nominations."""
         other = copy(self)
         other.labels, other.health = dict(self.labels), dict(self.health)
         other.held, other.claims, other.leaving = dict(self.held), dict(self.claims), dict(self.leaving)
@@ -89,14 +93,14 @@ class Node:
 
     @property
     def effective_labels(self) -> dict[str, str]:
-        """The node's labels. Labels set by operators override those of the configuration, which override
-        those that the agent reports.
+        """The node's labels. Labels set by operators come first, then those of the configuration, then those
+        that the agent reports.
         """
         return self.marks.effective_labels({**self.facts.labels, **self.labels})
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """The node's taints. Taints set by operators override those of the configuration."""
+        """The node's taints. Taints set by operators come before those of the configuration."""
         return self.marks.effective_taints()
 
     @property
@@ -108,7 +112,7 @@ class Node:
 
     @property
     def state(self) -> NodeState:
-        """The node's state. A disconnected node is DOWN or SUSPECT even if it is drained."""
+        """The state of the node for users. A disconnected node is DOWN or SUSPECT even if it is drained."""
         if not self.up:
             return NodeState.DOWN if self.down or not self.boot_id else NodeState.SUSPECT
         return NodeState.DRAINED if self.drained else NodeState.UP
@@ -117,8 +121,8 @@ class Node:
         """Yield the resources of the node that new jobs cannot get.
 
         1. The allocation of each running job that is not being preempted.
-        2. For each nominated job, the greater of the resources kept for it and those that its victims (the
-           jobs preempted for it) still hold.
+        2. For each nominated job, the greater one of two amounts: the resources kept for it, and the
+           resources that its victims (the jobs preempted for it) still hold.
         """
         if not self.claims:
             yield from self.held.values()
@@ -128,24 +132,22 @@ class Node:
             yield _greater(claim, [self.held[each] for each, to in self.leaving.items() if to == job])
 
     def health_of(self, gpu: GpuFacts) -> GpuHealth:
-        """Return the health that the controller recorded last for the GPU.
-
-        If the controller has recorded none, return the health that the agent reported.
+        """Return the last health of the GPU that the controller has recorded. If there is none, return the
+        health that the agent reported.
         """
         known = self.health.get(gpu.uuid)
         return gpu.health if known is None else known.health
 
     def condition(self, gpu: GpuFacts) -> GpuCondition:
-        """Return the health, with its reason, that the controller recorded last for the GPU.
-
-        If the controller has recorded none, return the health and the reason that the agent reported.
+        """Return the last health of the GPU, with its reason, that the controller has recorded. If there is
+        none, return the health and the reason that the agent reported.
         """
         return self.health.get(gpu.uuid) or GpuCondition(gpu.health, gpu.why)
 
 
 def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
-    """Return, for each resource, the greater of the amount kept for a nominated job and the amount that its
-    victims still hold.
+    """Return the greater one of two amounts for each resource: the amount kept for a nominated job, and the
+    amount that its victims still hold.
     """
     milli: dict[str, int] = {}
     for allocation in leaving:
@@ -165,14 +167,14 @@ def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
 class Nodes:
     """All nodes by name, and their NodeTable. Every method that changes a node also updates the table.
 
-    The rows of the table are sorted by node name. They move only when nodes are added or removed. The whole
-    table is then rebuilt once, at the next access, so that hundreds of nodes can join without a rebuild for
-    each.
+    The rows of the table are sorted by node name. Row numbers change only when nodes are added or removed.
+    The whole table is then rebuilt once, at the next access. So hundreds of nodes can join with a single
+    rebuild.
 
     Versions. Code that caches a value computed from nodes stores one of these numbers with the value. When
     the number has changed, the value is computed again.
-    - `layout_version` grows when rows move, or when labels, taints or hardware of a node change. All values
-      cached by row number are then invalid.
+    - `layout_version` grows when row numbers change, or when labels, taints or hardware of a node change. All
+      values cached by row number are then invalid.
     - `change_count` is the number of row changes so far. `changed_since(count)` returns the rows that have
       changed since then, or None if the log of changes does not reach back so far; then all rows must be read
       again.
@@ -186,20 +188,20 @@ class Nodes:
     def __init__(self) -> None:
         self.by_name: dict[str, Node] = {}
         self.removed: set[str] = set()
-        """Names of removed nodes. Reports of their agents are ignored."""
+        """The names of removed nodes. Reports from their agents are ignored."""
         self.layout_version = 0
         self.change_count = 0
         self.room_version = 0
         self.value_version = 0
         self.status_version = 0
         self.claims_to_check: set[int] = set()
-        """Nominated jobs that may be able to start now, because a node of the nomination has changed since
-        the last cycle.
+        """Nominated jobs that the next cycle must check. They may be able to start, because one of their kept
+        nodes has changed since the last cycle.
         """
         self.never_connected = 0
-        """The number of nodes that have never connected."""
+        """The number of known nodes that have never connected."""
         self.demand = DemandStats()
-        """The counts of the requests submitted so far."""
+        """Counts how often each request was submitted."""
         self.gpu_counts = GpuCounts()
         self._placements = 0
         self.datasets = DatasetReads()
@@ -216,7 +218,7 @@ class Nodes:
         self._idle: NodeTable | None = None
         self._max_free = (0, 0)
         self._max_free_gpus: tuple[int, int] | None = None
-        """The most free CPU, memory, whole GPUs and thousandths of one GPU that a node may have."""
+        """Upper bounds of what any node has free: CPU, memory, whole GPUs, and thousandths of one GPU."""
         self._max_free_at = (-1, -1)
 
     def __iter__(self) -> Iterator[Node]:
@@ -243,7 +245,7 @@ class Nodes:
         return self.by_name.get(name)
 
     def copy(self) -> Nodes:
-        """Return a copy with all allocations and nominations. Callers try placements on the copy."""
+        """Return a copy with all allocations and nominations, on which callers can try placements."""
         other = Nodes()
         other._rows = [node.copy() for node in self.rows]
         other.by_name = {node.name: node for node in other._rows}
@@ -251,7 +253,7 @@ class Nodes:
         other._placements, other.gpu_counts = self._placements, GpuCounts(self.gpu_counts.by_model)
         other.datasets, other.demand = self.datasets, self.demand
         other.job_affinity = self.job_affinity.copy()
-        # Copy the node table as well. To compute the table again would take most of the time of the copy.
+        # Copy the node table as well. Computing it again would take most of the time of the copy.
         other._columns = self.columns.copy()
         other._bind_columns()
         other.layout_version = self.layout_version
@@ -347,25 +349,26 @@ class Nodes:
         self.room_version += 1
 
     def claim(self, job: int, allocation: Allocation, victims: Iterable[int]) -> None:
-        """Keep these resources for the job until its victims (the jobs preempted for it) have left, and
+        """Keep these resources for the job until its victims (the jobs preempted for it) have left. Also
         record which jobs are its victims.
         """
         node = self.by_name[allocation.node]
         node.claims[job] = allocation
         for victim in victims:
             if victim in node.held:
-                # Do not overwrite an entry. A job that is being moved is its own victim here, and its old
-                # resources may already be kept for the job that needs them.
+                # Do not overwrite an entry. A job that is being moved is its own victim here. Its old
+                # resources may already be kept for the waiting job that needs them.
                 node.leaving.setdefault(victim, job)
         self.claims_to_check.add(job)
         self._rewrite(node)
 
     def unclaim(self, job: int, name: str, heirs: Mapping[int, int] = NO_HEIRS) -> None:
-        """Withdraw the nomination of the job on this node: the node's resources are no longer kept for the
+        """Withdraw the nomination of the job on this node. The node's resources are no longer kept for the
         job.
 
-        `heirs` has, by the id of a victim (a job that was preempted for this job), the id of another
-        nominated job. The resources that this victim still holds are kept for the other job from now on.
+        A victim (a job that was preempted for this job) may still hold some of the resources. `heirs` names
+        another nominated job for each such victim, by the victim's id. From now on, these resources are kept
+        for the other job.
         """
         node = self.by_name[name]
         del node.claims[job]
@@ -388,11 +391,11 @@ class Nodes:
         self.status_version += 1
 
     def _shift(self, nodes: Sequence[Node], allocations: Sequence[Allocation], sign: int) -> None:
-        """Add allocations to the free resources in the node table (`sign` 1), or subtract them (-1). There is
-        one allocation for each node, and no node may occur twice.
+        """Add allocations to the free resources in the node table (`sign` 1), or subtract them (`sign` -1).
+        There is one allocation for each node, and each node occurs at most once.
         """
         if self._stale:
-            # Write nothing now: at its next access the node table is rebuilt, and then it includes these
+            # Write nothing now. The node table is rebuilt at its next access, and then includes these
             # allocations.
             return
         cpu, memory, gpus = self._columns.cpu_free, self._columns.memory_free, self._columns.gpu_free
@@ -413,7 +416,7 @@ class Nodes:
                 if slot is not None and gpus[node.row, slot] != ABSENT:
                     gpus[node.row, slot] += sign * gpu.milli
             if node.claims:
-                self._write_free(node)  # What is free also depends on the nominations.
+                self._write_free(node)  # The free resources also depend on the nominations.
         self._log_changes(rows)
 
     def _log_changes(self, rows: Sequence[int]) -> None:
@@ -428,7 +431,7 @@ class Nodes:
 
     def changed_since(self, changes: int) -> list[int] | None:
         """Return the row numbers of the nodes that have changed since `change_count` had the value `changes`,
-        oldest change first.
+        the oldest change first.
 
         Return None if the log of changes does not reach back so far.
         """
@@ -456,7 +459,7 @@ class Nodes:
         self._stale = False
 
     def _bind_columns(self) -> None:
-        """Let the node table read the other values that plugins may use from these nodes."""
+        """Give the node table access to the other values of these nodes that plugins may read."""
         self._columns.gpu_value = self.gpu_value
         self._columns.gpu_topology = self.gpu_topology
         self._columns.job_affinity = lambda: self.job_affinity
@@ -499,13 +502,13 @@ class Nodes:
         self._write_free(node)
 
     def _write_free(self, node: Node) -> None:
-        """Write the free resources of the node. The rest of its row must be up to date: the total resources,
-        and in `gpu_free` which GPUs are ABSENT.
+        """Write the free resources of the node. Its other values in the row must already be up to date. These
+        are the total resources, and the GPUs that are marked ABSENT in `gpu_free`.
         """
         columns, row, slots = self._columns, node.row, node.slots
         cpu_milli, memory_mib = columns.cpu_total.item(row), columns.memory_total.item(row)
         scratch_mib = columns.scratch_total.item(row)
-        # A list, because reading and writing one element of an array takes ten times as long.
+        # Use a list, because reading or writing one element of a numpy array takes ten times as long.
         gpus = [ABSENT if free == ABSENT else WHOLE_GPU for free in columns.gpu_free[row].tolist()]
         for allocation in node.unavailable():
             cpu_milli -= allocation.cpu_milli
@@ -552,9 +555,10 @@ class Nodes:
         """Return False if no node has enough free resources for the request. True means that a node may have
         enough.
 
-        The request is compared with upper bounds of the free resources of all nodes. Free resources only
-        shrink while `room_version` stays the same, so old bounds stay true. They are computed again when
-        `room_version` grows, and, to make them tighter, after changes to an eighth of the nodes.
+        The request is compared with upper bounds of the free resources of all nodes. While `room_version`
+        stays the same, free resources only shrink, so the bounds stay correct. The bounds are computed again
+        when `room_version` grows. They are also computed again after changes to an eighth of the nodes,
+        because they may have become too high.
         """
         gains, seen = self._max_free_at
         columns = self.columns
@@ -576,8 +580,8 @@ class Nodes:
 
     @property
     def idle(self) -> NodeTable:
-        """The node table as if no job ran, all nodes were up and all GPUs healthy. From it, Corral finds out
-        whether the cluster can ever hold a request.
+        """The node table in an ideal case: no job runs, all nodes are up, and all GPUs are healthy. A request
+        that does not fit here can never start on the cluster.
         """
         if self._idle is None:
             columns = self.columns

@@ -17,9 +17,9 @@ class TopologyDomains:
 
     A job's topology demands that its nodes are divided evenly over a number of domains (`Topology.split`).
 
-    Example: a gang needs 4 nodes in one rack; rack a has 5 free nodes, rack b has 3. `choose` returns the 4
-    best nodes of rack a. `spare_rows` returns 1: after the loss of any one free node, rack a still has 4.
-    After the loss of two nodes of rack a, no rack has 4.
+    Example: a gang needs 4 nodes in one rack. Rack a has 5 free nodes, rack b has 3. `choose` returns the 4
+    best nodes of rack a. `spare_rows` returns 1: rack a still has 4 nodes after the loss of one node, but not
+    after the loss of two.
     """
 
     def __init__(self, topology: Topology, labels: Sequence[dict[str, str]]) -> None:
@@ -30,10 +30,10 @@ class TopologyDomains:
         self._code = [-1 if value is None else codes[value] for value in values]
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
-        """Return the row numbers of the best `nodes` nodes in `rows` that together satisfy the topology, in
-        ascending order. Empty if too few nodes do.
+        """Choose the best `nodes` nodes in `rows` that together satisfy the topology. Return their row
+        numbers in ascending order. Return an empty result if this is not possible.
 
-        1. In each domain, take the best nodes: as many as the gang needs in one domain.
+        1. In each domain, take the best nodes. Their number is the number that the gang needs in one domain.
         2. Take the domains with the greatest sum of scores; without scores, the first by name.
         """
         split = self._topology.split(nodes)
@@ -55,8 +55,8 @@ class TopologyDomains:
         return sorted(row for _, found in full[:domains] for row in found)
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many nodes of `rows` can be lost in the worst case without excluding a gang of `nodes`
-        nodes. Negative if the gang does not fit now.
+        """Return how many nodes of `rows` can be lost, in the worst case, before a gang of `nodes` nodes no
+        longer fits. The result is negative if the gang does not fit now.
         """
         split = self._topology.split(nodes)
         if split is None:
@@ -68,7 +68,8 @@ class TopologyDomains:
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
         """Return those of `rows` whose domains have enough nodes for a gang of `nodes` nodes.
 
-        A domain has enough nodes if `rows` has at least as many of its nodes as the gang needs in one domain.
+        The gang needs a certain number of nodes in one domain. A domain has enough if at least this many of
+        its nodes are in `rows`.
         """
         known, split = set(rows), self._topology.split(nodes)
         each = split[1] if split is not None else 0
@@ -76,7 +77,7 @@ class TopologyDomains:
         return {row for row in known if self._code[row] in full}
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return a part of a sentence that names the domain with the most nodes of `rows`."""
+        """Return a phrase for a sentence: it names the domain with the most nodes of `rows`."""
         counts = self._counts(rows)
         label = self._topology.label
         if not counts:

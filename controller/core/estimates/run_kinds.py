@@ -16,10 +16,11 @@ LONGEST_STEM = 80
 ANY_SIZE = ""
 
 RunKind = tuple[str, ...]
-"""A set of runs that are alike. It is written to the store. The first item is always the user:
+"""One group of similar earlier runs (a kind). The tuple is the key of the group in the store. Its first item
+is always the user:
 
 - (user, "", id of the array): the elements of one array;
-- (user, name, size, command): jobs with the same command, without its numbers;
+- (user, name, size, command): jobs with the same command, apart from numbers in it;
 - (user, name, size): jobs of one size whose names differ only in the number at the end;
 - (user, name, ANY_SIZE): the same with any size.
 """
@@ -29,15 +30,15 @@ _NUMBER = re.compile(
     r"(?:(?<![A-Za-z\d.])|(?<=seed))[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![A-Za-z\d])"
     r"|\b(?=[a-f]*\d)[0-9a-f]{8,}\b"
 )
-"""Matches a number that stands alone, such as 3, 1e-4 or the 7 in run_7; the number of a seed, as in seed42;
-and a hash of 8 or more hexadecimal digits. It does not match a number in a word, as in resnet50, because such
-a number often names another program.
+"""A pattern for the numbers to ignore in a command. It matches a separate number, such as 3, 1e-4 or the 7 in
+run_7, the number of a seed (seed42), and a hash of 8 or more hexadecimal digits. It does not match a number
+in a word, as in resnet50, because this number often names another program.
 """
 
 
 def kinds_of(job: Job) -> tuple[RunKind, ...]:
-    """Return the kinds of the job. The jobs of the first kind are the most similar to this job, those of the
-    last kind the least similar.
+    """Return the kinds of the job: groups of similar earlier jobs from which its run time may be predicted.
+    The groups are sorted from the most similar to the least similar.
     """
     user, stem, size = job.user, stem_of(job.name), size_of(job.spec)
     kinds = (user, stem, size, command_key(job.spec.command)), (user, stem, size), (user, stem, ANY_SIZE)
@@ -46,14 +47,16 @@ def kinds_of(job: Job) -> tuple[RunKind, ...]:
 
 @lru_cache(4_096)
 def stem_of(name: str) -> str:
-    """Return the name without a number at its end: jobs such as `train-07` and `train-08` usually run the
+    """Return the name without a number at its end. Jobs such as `train-07` and `train-08` usually run the
     same program.
     """
     return _NUMBER_AT_END.sub("", name)[:LONGEST_STEM] or name[:LONGEST_STEM]
 
 
 def size_of(spec: JobSpec) -> str:
-    """Return the size of a job as a text: its GPUs, such as `8g`; without GPUs its CPUs, such as `4c`."""
+    """Return the size of a job as a text: the number of its GPUs, such as `8g`. For a job without GPUs,
+    return the number of its CPUs, such as `4c`.
+    """
     if spec.gpus:
         return f"{gpus_text(spec.gpus)}g"
     return f"{spec.cpu_milli * (spec.nodes or 1) / WHOLE_GPU:g}c"
@@ -63,8 +66,8 @@ def size_of(spec: JobSpec) -> str:
 def command_key(command: tuple[str, ...]) -> str:
     """Return a hash of the command. Commands that differ only in numbers, such as seeds, have the same hash.
 
-    All arguments count, also the text of a script. A hash is stored because a command may contain a whole
-    script.
+    All arguments count, including the text of a script. A hash is stored because a command may contain a
+    whole script.
     """
     text = _NUMBER.sub("#", "\n".join(command))
     return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""Predicts how long jobs will run, from the run times of earlier jobs of the same kind."""
+"""Predicts how long jobs will run, from the run times of similar earlier jobs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from controller.core.model.start_estimates import StartScore
 from wire.names import JobState, Reason
 
 MAX_RUNS = 32
-"""The most runs kept of one kind of job. Older runs are dropped, because they predict the next run badly."""
+"""The most run times that are kept for one kind (group of similar jobs). Older ones are dropped, because they
+predict the next run badly.
+"""
 MAX_KINDS = 20_000
-"""The most kinds that are kept. Beyond that, the kind with the oldest last run is dropped."""
+"""The most kinds (groups of similar jobs) that are kept. When there are more, the kind with the oldest last
+run is dropped.
+"""
 MAX_RUNS_OF_ARRAY = 3
-"""The most runs of one array that another kind than the array itself keeps. The elements of an array are
-alike, so many runs of few arrays would show too little of the differences between arrays.
+"""The most runs of one array in a kind (group of similar jobs), except in the kind of the array itself.
+Elements of one array are alike. Many runs of few arrays would hide the differences between arrays.
 """
 SHORTEST_S = 1.0
 
@@ -27,7 +31,9 @@ Run = tuple[float, int | None]
 """The run time of a job in seconds, and the id of its array; None if it belongs to no array."""
 
 _LEARNT_ENDS = (Reason.NONE, Reason.EXIT_NONZERO, Reason.SIGNAL, Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY)
-"""Reasons of an end by the program itself or by its limits. The next run will probably take as long."""
+"""Reasons for an end by the program itself or by a limit of the job. The next run will probably take equally
+long.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +41,21 @@ class PredictionConfig:
     """The settings for run time predictions: whether backfill uses them, and how they are computed."""
 
     predicted: bool = False
-    """True: backfill uses predictions. False: it uses time limits, and predictions are only scored."""
+    """True: backfill uses predictions. False: backfill uses time limits, and only the accuracy of predictions
+    is recorded.
+    """
     quantile: float = 0.9
-    """The fraction of the kept runs (0 to 1) that did not take longer than the prediction."""
+    """A fraction from 0 to 1. The prediction is the run time that this fraction of the kept runs did not
+    exceed.
+    """
     least: int = 5
     """The least number of runs for a prediction."""
     default_s: float = NEVER
-    """The run time that plans assume for jobs without a time limit and without a prediction; NEVER: none."""
+    """The run time in seconds that plans assume for jobs without a time limit and without a prediction.
+    NEVER: they assume no end.
+    """
     replaces_limits: bool = field(init=False)
-    """True if plans assume another run time than the time limit for some jobs."""
+    """True if scheduling plans assume a run time other than the time limit for some jobs."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "replaces_limits", self.predicted or self.default_s < NEVER)
@@ -54,20 +66,22 @@ NO_PREDICTION = PredictionConfig()
 
 @dataclass(slots=True)
 class PredictionScore:
-    """How well the predictions for one user's ended jobs matched their run times. Fields that end in `_s` are
-    sums of seconds over these jobs.
+    """The accuracy of the run time predictions for one user's ended jobs. Fields that end in `_s` are sums of
+    seconds over these jobs.
     """
 
     jobs: int = 0
     run_s: float = 0.0
     bias_s: float = 0.0
-    """The sum of run time minus prediction: above 0 if jobs ran longer than predicted."""
+    """The sum of (run time - prediction). It is positive if jobs ran longer than predicted on average."""
     error_s: float = 0.0
     """The sum of the absolute differences between run time and prediction."""
     outlived: int = 0
     """The number of jobs that ran longer than predicted."""
     limited: int = 0
-    """The number of jobs with a time limit. `limit_error_s` sums the differences of limit and run time."""
+    """The number of jobs with a time limit. `limit_error_s` sums the differences between limit and run
+    time.
+    """
     limit_error_s: float = 0.0
 
     def add(self, run_s: float, predicted_s: float, limit_s: float) -> None:
@@ -89,16 +103,16 @@ class PredictionScore:
 
 
 class RunHistory:
-    """The run times, in seconds, of the last jobs of one kind: `recent` in the order in which the jobs ended,
-    `sorted` in ascending order. `arrays` has, in the order of `recent`, the id of the array of each job; None
-    for a job without an array.
+    """The run times, in seconds, of the last jobs of one kind (group of similar jobs). `recent` has them in
+    the order in which the jobs ended, `sorted` in ascending order. `arrays` has the id of the array of each
+    job in `recent`, or None.
     """
 
     __slots__ = ("arrays", "at", "recent", "sorted")
 
     def __init__(self, at: float = 0.0, recent: Iterable[Run] = ()) -> None:
         self.at = at
-        """The end of the last run."""
+        """The time at which the last run ended."""
         runs = list(recent)
         self.recent = [run_s for run_s, _ in runs]
         self.arrays = [array for _, array in runs]
@@ -124,8 +138,8 @@ class RunHistory:
         self.sorted = tuple(sorted(self.recent))
 
     def quantile(self, part: float) -> float:
-        """Return a run time in seconds that the next run exceeds with a probability of at most 1 - `part`. It
-        is one of the stored run times. If there are too few of them for this probability, it is the longest.
+        """Return a stored run time, in seconds, that the next run exceeds with a probability of at most 1 -
+        `part`. If there are too few runs for this probability, return the longest run time.
 
         If the order of the run times is random, the next run takes longer than the k-th shortest of n runs
         with the probability 1 - k / (n + 1).
@@ -135,7 +149,7 @@ class RunHistory:
 
     def reaches(self, part: float) -> bool:
         """Return whether there are enough runs for `quantile(part)`. With fewer runs, the next run may exceed
-        its result with a greater probability than 1 - `part`. MAX_RUNS runs always count as enough.
+        its result with a probability greater than 1 - `part`. MAX_RUNS runs always count as enough.
         """
         count = len(self.sorted)
         return count >= MAX_RUNS or part * (count + 1) <= count
@@ -144,14 +158,15 @@ class RunHistory:
 class RuntimePredictor:
     """Predicts run times, and records how accurate predictions were. Only events of the journal change it.
 
-    A job has several kinds (see RunKind): its array, its command, its name and size, and its name alone.
+    A kind is a group of similar earlier jobs. A job has several kinds (see RunKind): the jobs of its array,
+    those with its command, those with its name and size, and those with its name alone.
 
     1. `learn`: when a job has exited or reached a limit, add its run time to all its kinds. Cancelled jobs,
        and attempts that continued from a checkpoint, are left out.
     2. `predict`: take the first kind of the job that has at least `PredictionConfig.least` runs. Predict the
-       run time that the configured fraction of these runs (`quantile`) did not exceed, at most the job's time
-       limit. The array of the job is used as a kind only when enough of its elements have ended for the
-       quantile (`RunHistory.reaches`). Otherwise the prediction would be too short, because short elements
+       run time that the configured fraction of these runs (`quantile`) did not exceed, but at most the job's
+       time limit. The job's array is used only when enough of its elements have ended for the quantile
+       (`RunHistory.reaches`). With fewer elements the prediction would be too short, because short elements
        end first.
     3. Each kind keeps its last MAX_RUNS runs. At most MAX_RUNS_OF_ARRAY of them are of the same array.
 
@@ -161,33 +176,33 @@ class RuntimePredictor:
 
     def __init__(self, known: RuntimePredictor | None = None) -> None:
         self.runs: OrderedDict[RunKind, RunHistory] = OrderedDict() if known is None else known.runs
-        """The runs by kind. The kind with the latest run is last."""
+        """The runs of each kind (group of similar jobs). The kind with the latest run is last."""
         self.scores: dict[str, PredictionScore] = {}
         """The accuracy of run time predictions, by user."""
         self.changed: dict[RunKind, None] = {}
-        """The kinds to write to the store next."""
+        """The kinds (groups of similar jobs) that the next commit must write to the store."""
         self.starts: dict[str, StartScore] = {} if known is None else known.starts
-        """The accuracy of start estimates, by kind of estimate."""
+        """The accuracy of estimated starts, by kind of estimate."""
         self.rescored: dict[str, None] = {}
-        """The kinds of start estimates to write to the store next."""
+        """The kinds of estimated starts whose accuracy the next commit must write to the store."""
         self._learns = known is None
 
     def read_only(self) -> RuntimePredictor:
-        """Return a predictor with the same history for a copy of the cluster state. Ends of jobs in the copy
-        are simulated, so its `learn` does nothing.
+        """Return a predictor with the same history for a copy of the cluster state. Job ends in the copy are
+        only simulated, so its `learn` does nothing.
         """
         return RuntimePredictor(self)
 
     def predict(self, job: Job, rules: PredictionConfig) -> float | None:
-        """Return the predicted run time in seconds, at most the time limit; None if too few similar jobs have
-        ended.
+        """Return the predicted run time in seconds, but at most the time limit. Return None if too few
+        similar jobs have ended.
         """
         usual = self.usual_run_s(job, rules)
         return None if usual is None else min(usual, job.limit)
 
     def usual_run_s(self, job: Job, rules: PredictionConfig) -> float | None:
-        """Return the run time in seconds that the quantile of similar jobs did not exceed, whatever the time
-        limit of the job is; None if too few similar jobs have ended.
+        """Return the run time in seconds that the quantile of similar jobs did not exceed. It may be longer
+        than the job's time limit. Return None if too few similar jobs have ended.
         """
         if not self.runs:
             return None
@@ -201,10 +216,10 @@ class RuntimePredictor:
         return None
 
     def planned(self, job: Job, rules: PredictionConfig) -> float | None:
-        """Return the run time in seconds that the scheduler assumes for the job when it plans later starts.
-        None means that it assumes the job's time limit plus its grace.
+        """Return the run time in seconds that the scheduler assumes for the job in its plans. None means that
+        the scheduler assumes the job's time limit plus its grace.
 
-        1. If the configuration has `estimate = "predicted"`: the prediction, if there is one.
+        1. With `estimate = "predicted"` in the configuration: the prediction, if there is one.
         2. Otherwise the time limit, if the job has one.
         3. For a job without a time limit: the prediction, if there is one, otherwise the setting
            `default_time_limit_s`.
@@ -223,7 +238,7 @@ class RuntimePredictor:
         ):
             return
         if job.attempt > 1 and job.checkpoint is not None:
-            # The attempt continued from a checkpoint, so its run time is only a part of a run.
+            # The attempt continued from a checkpoint, so its run time is only a part of the whole run time.
             return
         run_s = at - job.started_at
         if job.predicted_s is not None:
@@ -236,7 +251,7 @@ class RuntimePredictor:
             self._add_run(kind, run_s, at, job.array)
 
     def score_starts(self, job: Job, at: float) -> None:
-        """Record the errors of the start estimates of a job that has started at the time `at`."""
+        """Record how far the start estimates of a job were from its real start at the time `at`."""
         for each in job.foreseen if self._learns else ():
             self.starts.setdefault(each.kind, StartScore()).add(each, at)
             self.rescored[each.kind] = None
@@ -253,7 +268,8 @@ class RuntimePredictor:
         self.changed[kind] = None
 
     def load_runs(self, kind: RunKind, at: float, recent: Iterable[Run]) -> None:
-        """Load the run times of one kind from the store. `at` is the end of the last of these jobs.
+        """Load the run times of one kind (group of similar jobs) from the store. `at` is the time at which
+        the last of these jobs ended.
 
         Call this for all kinds in ascending order of `at`, because `runs` is sorted by the last end.
         """
@@ -261,8 +277,8 @@ class RuntimePredictor:
 
 
 def extended_estimate(elapsed_s: float, limit_s: float) -> float | None:
-    """Return a longer prediction, in seconds, for a job that has run longer than predicted; None if the
-    longer prediction would reach the time limit. `elapsed_s` is how long the job has run.
+    """Return a longer prediction, in seconds, for a job that has already run for `elapsed_s` seconds, longer
+    than predicted. Return None if the longer prediction would reach the time limit.
     """
     longer = max(2 * elapsed_s, elapsed_s + SHORTEST_S)
     return longer if longer < limit_s else None

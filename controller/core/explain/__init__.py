@@ -1,1 +1,1 @@
-"""Explains why a job waits."""
+"""Explains to users why a job waits."""

@@ -1,4 +1,6 @@
-"""Finds what blocks a job that fits on the nodes: quotas, shares, licences, reservations, deadlines."""
+"""Finds the reason why a job that fits on the nodes does not start: a quota, share, licence, reservation or
+deadline.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
     """Return whether a waiting job that fits on free nodes will start in the next pass of its profile if
     nothing else changes before that pass.
 
-    `placer`: a placer to use in place of the profile's placer. Callers between two passes give one, because
-    the profile's placer must not compute scores at that time.
+    `placer` replaces the profile's placer, which chooses nodes for jobs. Callers between two passes need
+    this, because the profile's placer must not compute scores at that time.
     """
     state, queue, head = cycle.state, cycle.queue, cycle.head
     if cycle.backfill.reserves is Reserves.ALL_JOBS:
@@ -63,9 +65,8 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
 
 
 def limit_blocker(cycle: Cycle, job: Job, now: float) -> tuple[Reason, str] | None:
-    """Return the pending reason and a sentence if a quota or share limit keeps the job from starting.
-
-    None if no limit keeps it from starting.
+    """Return the pending reason and a sentence if a quota or share limit keeps the job from starting;
+    otherwise None.
     """
     state = cycle.state
     allowance = StartLimits(state, cycle.placer, cycle.shared)
@@ -80,8 +81,8 @@ def limit_blocker(cycle: Cycle, job: Job, now: float) -> tuple[Reason, str] | No
 
 
 def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
-    """Return a sentence about the quota of a GPU model that keeps the job off free nodes; empty if there is
-    none.
+    """Return a sentence about the quota of a GPU model that keeps the job from using free nodes. Return an
+    empty text if there is none.
     """
     full, shape = state.nodes_at_model_quota(job), placer.shape(job.ask)
     if full is None or shape is None or placer.find(job.ask, full) is not None:
@@ -90,7 +91,7 @@ def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
 
 
 def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
-    """Return the time at which jobs of the share `stopped`, which is at its hard limit, may start again.
+    """Return the time at which jobs of a share at its hard limit (`stopped`) may start again.
 
     The running jobs of the share are assumed to end at their time limits.
     """
@@ -105,8 +106,8 @@ def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
 
 
 def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
-    """Return a sentence that says that the hard limit of the share `stopped` keeps its jobs from starting,
-    and until when.
+    """Return a sentence about the share `stopped`: its hard limit keeps its jobs from starting until some
+    time.
     """
     at = share_free_at(state, stopped, now)
     if at < NEVER:
@@ -117,8 +118,8 @@ def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
 
 
 def fewer_nodes_text(job: Job, now: float) -> str:
-    """Return a part of a sentence with the least number of nodes on which the job may start, and with the
-    time from which it may start on fewer nodes than it requests. Empty without `--min-nodes`.
+    """Return a phrase about a job with `--min-nodes`: the least number of nodes on which it may start, and
+    the time from which it may start on fewer nodes than it requests. Return an empty text for any other job.
     """
     if job.ask.least is None:
         return ""
@@ -127,9 +128,8 @@ def fewer_nodes_text(job: Job, now: float) -> str:
 
 
 def licence_blocker(state: State, job: Job) -> str:
-    """Return a text with the licences that a job lacks and the jobs that hold them.
-
-    Empty if enough of all licences are free.
+    """Return a text with the licences that a job lacks and the jobs that hold them. Return an empty text if
+    enough of all licences are free.
     """
     return "; ".join(_lack_text(state, lack) for lack in state.licences.shortages(job.ask.licences))
 
@@ -153,16 +153,17 @@ def licence_holders(state: State, name: str) -> list[Job]:
 def reservation_blocker(
     state: State, placer: Placer, part: PerNodeRequest, need: int, job: Job, now: float
 ) -> str:
-    """Return a sentence about the operator's reservation that keeps the job off free nodes.
+    """Return a sentence about the operator's reservation that keeps the job from using free nodes. Return an
+    empty text if there is none.
 
-    Empty if there is none. `part` is the request per node, and `need` the number of nodes.
+    `part` is the request for each node, and `need` the number of nodes.
     """
     barred = state.reserved_nodes(job, now)
     if barred is None:
         return ""
     fits = placer.ranking(part).fits
     left, lost = int(np.count_nonzero(fits & ~barred)), fits & barred
-    # There may be enough unreserved nodes but still no placement, because the job may need one GPU model or
+    # Even with enough unreserved nodes there may be no placement, because the job may need one GPU model or
     # one topology domain. Only `find` checks this.
     if not lost.any() or (left >= need and placer.find(job.ask, barred) is not None):
         return ""
@@ -184,9 +185,8 @@ def reservation_blocker(
 
 
 def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
-    """Return a sentence about the job whose deadline keeps this job off free nodes.
-
-    Empty if no deadline of another job keeps this job off free nodes.
+    """Return a sentence about the job whose deadline keeps this job from using free nodes. Return an empty
+    text if there is none.
     """
     shape = placer.shape(job.ask)
     if placer.pipeline.deadlines is DeadlinePolicy.NONE or shape is None:
@@ -206,7 +206,7 @@ def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
 def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[str]:
     """Return texts about the job's deadline; an empty list without a deadline.
 
-    The texts name the time by which the job must start, and warn if it will probably start later.
+    The texts name the time by which the job must start. They warn if the job will probably start later.
     """
     if job.latest_start == NEVER:
         return []
@@ -223,7 +223,7 @@ def other_profile_blocker(
     state: State, placer: Placer, common: SharedReservations, job: Job, now: float
 ) -> str:
     """Return a sentence about nodes or licences that this job could use, but that are reserved for a job of
-    another profile. Empty if no such reservation keeps this job from starting.
+    another profile. Return an empty text if no such reservation keeps this job from starting.
 
     `common` has the reservations on nodes that several profiles use.
     """

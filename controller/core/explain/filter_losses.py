@@ -1,7 +1,6 @@
-"""Counts the nodes that each filter rejects for a job, and finds the filters that prevent the start of the
-job.
+"""Counts the nodes that each filter rejects for a job. Finds the filters that prevent the start of the job.
 
-A filter is called binding if it now rejects nodes that could hold the job if they were idle.
+A filter is binding if it now rejects nodes that could hold the job if they were idle.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ MAX_EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class BindingFilters:
-    """How many nodes could hold the request if they were idle, and how many of these nodes each filter
-    rejects now.
+    """How many nodes could hold the request if they were idle, and how many of them each filter rejects
+    now.
     """
 
     suitable: int
@@ -48,8 +47,8 @@ def filter_losses(
 ) -> tuple[tuple[FilterLoss, ...], int]:
     """Return how many nodes each filter rejects, and how many nodes all filters accept.
 
-    A node counts only for the first filter that rejects it. There are two counts for each filter. The first
-    has the nodes that it would reject even if they were idle ("no B200 GPU"), the second the nodes that it
+    A node counts only for the first filter that rejects it. Each filter has two counts. The first counts
+    nodes that the filter would reject even if they were idle ("no B200 GPU"). The second counts nodes that it
     rejects only because of other jobs ("no free B200 GPU").
     """
     left = np.ones(columns.height, dtype=np.bool_)
@@ -73,11 +72,11 @@ def filter_losses(
 def _static_losses(
     placer: Placer, plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
 ) -> Iterator[FilterLoss]:
-    """Count the nodes in `lost`. The filter `plugin` rejects these nodes because of their labels, taints,
-    hardware or state.
+    """Count the nodes in `lost` by the reason for their rejection. The filter `plugin` rejects them because
+    of their labels, taints, hardware or state.
 
-    If the filter has a method `apart`, which divides a request into several conditions, count the nodes for
-    each condition.
+    A filter may have a method `apart`, which divides a request into several conditions. Then count the nodes
+    for each condition.
     """
     apart = getattr(plugin, "apart", None)
     left = lost
@@ -91,7 +90,8 @@ def binding_filters(placer: Placer, part: PerNodeRequest) -> BindingFilters:
     """Return the filters that now reject nodes which could hold the request if these nodes were idle.
 
     Example: 99 of 100 nodes lack a label that the job requires, and the CPUs of the last node are in use. The
-    CPUs are the reason, and not the label, because the user has excluded the 99 nodes on purpose.
+    binding filter is the one for CPUs and not the one for labels, because the user has excluded the 99 nodes
+    on purpose.
     """
     columns, suitable = placer.nodes.columns, placer.possible(part)
     left, found = suitable.copy(), []
@@ -107,7 +107,7 @@ def _gpus_first(filters: Iterable[Filter]) -> list[Filter]:
     """Return the filters with `gpu` moved before `capacity`, so that missing GPUs are named first.
 
     By default, a job gets CPU and memory in proportion to its GPUs, so a node without free GPUs usually lacks
-    CPU and memory as well. The GPUs are then the better explanation.
+    CPU and memory as well. Missing GPUs are then the better explanation.
     """
     found = list(filters)
     names = [each.name for each in found]
@@ -123,11 +123,11 @@ def _loss(placer: Placer, plugin: Filter, lost: Bools, message: str) -> list[Fil
 
 
 def _message(plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools, *, idle: bool) -> str:
-    """Return the reason why the filter `plugin` rejects the nodes in `lost`. `idle` is True if it would
-    reject them even without running jobs.
+    """Return the reason why the filter `plugin` rejects the nodes in `lost`. `idle` is True if the filter
+    would reject them even without running jobs.
 
-    A filter with a method `shortage` describes these nodes in particular. Otherwise its `explain` gives a
-    general reason.
+    If the filter has a method `shortage`, the reason is about these nodes in particular. Otherwise its method
+    `explain` returns a general reason.
     """
     shortage = getattr(plugin, "shortage", None)
     rows = np.flatnonzero(lost)
@@ -137,9 +137,10 @@ def _message(plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Boo
 
 
 def uneven_gpus_hint(gpus: int, nodes: int, largest: int) -> str:
-    """Return a hint for the user if this number of GPUs cannot be divided evenly over nodes.
+    """Return a hint for the user if this number of GPUs cannot be divided evenly over nodes. Return an empty
+    text if it can.
 
-    `largest` is the number of GPUs of the node with the most GPUs. Empty if the GPUs can be divided.
+    `largest` is the number of GPUs of the node with the most GPUs.
     """
 
     def fits(number: int) -> bool:

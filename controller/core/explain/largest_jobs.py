@@ -16,8 +16,8 @@ SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class LargestJob:
-    """The largest number of GPUs of one model, or of any model, that a job can get with the same number of
-    GPUs on each of its nodes.
+    """The largest number of GPUs that a job can get, for one model or for any model. Each of its nodes has
+    the same number of GPUs.
     """
 
     gpus: int
@@ -31,8 +31,8 @@ class LargestJob:
 
 
 def too_many_gpus_hint(columns: NodeTable, ask: ResourceRequest) -> str:
-    """Return a hint with the largest number of GPUs that a job can get. Empty if the request is not larger,
-    or if no node has a GPU of a requested model.
+    """Return a hint with the largest number of GPUs that a job can get. Return an empty text if the request
+    is not larger than that, or if no node has a GPU of a requested model.
 
     Example: "A job can get at most 32 GPUs: 32 H100 on 4 nodes, 16 A100 on 2 nodes; with --mixed-models 48 on
     6 nodes. Ask for at most 32 GPUs, or add --mixed-models."
@@ -65,7 +65,9 @@ def too_many_gpus_hint(columns: NodeTable, ask: ResourceRequest) -> str:
 
 
 def _largest(counts: Ints, nodes: int | None, model: str = "") -> LargestJob:
-    """Return the largest job on nodes with these numbers of GPUs, on `nodes` nodes unless this is None."""
+    """Return the largest job on nodes with these numbers of GPUs. If `nodes` is not None, the job has this
+    many nodes.
+    """
     descending = np.sort(counts)[::-1]
     sizes = [
         LargestJob(int(each) * number, number, model)

@@ -1,4 +1,4 @@
-"""Shows how the scorers rate nodes for a waiting job, and which nodes of a gang are near each other."""
+"""Shows how the scorers rate nodes for a waiting job, and how near the nodes of a gang are to each other."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from wire.api.reasons import NodeScore, Points
 from wire.text import printable
 
 NAMED = 5
-"""The most nodes of which the scores are shown."""
+"""The scores of at most this many nodes are shown."""
 
 
 def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
     """Return the best nodes for a waiting job with the points of each scorer, the best node first.
 
-    The nodes are those on which the request fits now. If it fits on none, they are those that could hold it
-    if no job ran on them; their scores are those for the resources that are free now. Scorers that rate all
-    nodes equally for this job are left out.
+    The nodes are those on which the request fits now. If there are none, the nodes are those that could hold
+    the request if no job ran on them. The scores always use the resources that are free now. Scorers that
+    rate all nodes equally for this job are left out.
     """
     shape = placer.shape(job.ask)
     part = job.ask.part if shape is None else shape.part
@@ -51,8 +51,8 @@ def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
 
 
 def nearness_note(placer: Placer, job: Job) -> Iterator[str]:
-    """Yield a text that names the nodes that a waiting gang would get now, and how near they are. Yield
-    nothing if the gang does not fit, or without [topology].
+    """Yield a text about the nodes that a waiting gang would get now: their names, and how near they are to
+    each other. Yield nothing if the gang does not fit, or without [topology].
     """
     shape = placer.shape(job.ask)
     near = None if shape is None else placer.nearness_of(shape)
@@ -68,8 +68,8 @@ def nearness_note(placer: Placer, job: Job) -> Iterator[str]:
 
 
 def common_switch_text(placer: Placer, job: Job) -> str:
-    """Return the end of a sentence, which names the switch that the nodes of a running gang have in common.
-    Empty for a job on one node, and without [topology].
+    """Return the end of a sentence: it names the switch that is above all nodes of a running gang. Return an
+    empty text for a job on one node, or without [topology].
     """
     near, nodes = placer.network, [member.allocation.node for member in job.running]
     if near is None or len(nodes) < 2:

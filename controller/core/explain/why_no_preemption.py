@@ -17,7 +17,7 @@ from wire.names import Reason
 from wire.text import counted, duration, printable
 
 _LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s", "spare_ending_s")
-"""The guards of [preemption], in the order in which they are removed one at a time to find the one that
+"""The guards (limits of [preemption]) in a fixed order. Each guard is removed alone, to find the one that
 prevents the preemption.
 """
 
@@ -27,23 +27,23 @@ _LIMITS = {
     Reason.KEPT_FREE: "the free GPUs are kept for another queue",
     Reason.RESOURCES: "the next GPUs that become free are kept for another queue",
 }
-"""The limits that are no quota, share or budget."""
+"""The limits of a job that are no quota, share limit or budget."""
 
 
 def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
     """Return a sentence about what prevents preemption for a waiting job. Empty if preemption is not
     configured.
 
-    A guard is a limit of [preemption] in scheduler.toml, such as the cooldown. The search for victims
-    (running jobs to preempt) is the one that the scheduling pass uses.
+    A guard is a limit of [preemption] in scheduler.toml, such as the cooldown. The function searches for
+    victims (running jobs to preempt) in the same way as the scheduling pass.
 
-    1. If preemption is never tried for the job, say why: the job lacks licences, a limit of its quota, share
-       or queue keeps it from starting, it fits anyway, or it may preempt no job.
+    1. If preemption is never tried for the job, name the cause. The job lacks licences, or a limit of its
+       quota, share or queue keeps it from starting, or it fits without preemption, or it may preempt no job.
     2. Name the jobs that are likely to end soon, if their end is enough for the job to start.
     3. If no victims are found even without guards, say how many running jobs may be preempted for the job,
        and what protects the other running jobs.
-    4. If victims are found with all guards, say that only the first waiting job may preempt, and that this
-       job is not the first.
+    4. If victims are found with all guards, say that only the first waiting job may preempt other jobs, and
+       that this job is not the first.
     5. Otherwise, if victims are found without one of the guards, name this guard.
     6. Otherwise name the guards that must all be removed so that victims are found.
     """
@@ -88,8 +88,8 @@ def _ends_anyway_text(ending: list[Job], at: float, now: float) -> str:
 def _blocking_guards(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> list[str]:
     """Return the names of the guards (limits of [preemption]) that together prevent the preemption.
 
-    First ignore all guards. Then apply them again one by one, except those with which no victims are found.
-    Return the guards that are still ignored.
+    First ignore all guards. Then apply the guards again one by one. If no victims are found with a guard,
+    ignore this guard again. Return the guards that are ignored at the end.
     """
     blocking = [*_LIFTED]
     for name in _LIFTED:
@@ -104,8 +104,8 @@ def _plan(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> Preemptio
 
 
 def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) -> str:
-    """Return a sentence about the guard `name`. The event `plan` has the jobs that would be preempted without
-    this guard.
+    """Return a sentence about the guard `name` (a limit of [preemption]). The event `plan` has the jobs that
+    would be preempted without this guard.
     """
     guards, victims = cycle.preemption.guards, counted(len(plan.victims), "job")
     window = duration(guards.window_s)
@@ -132,7 +132,7 @@ def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) ->
 
 
 def _protected(cycle: Cycle, victims: Collection[int], now: float) -> list[Job]:
-    """Return the jobs of `victims` that a guard (a limit in [preemption]) of their own profile protects."""
+    """Return those of `victims` that a guard (limit of [preemption]) of their own profile protects."""
     jobs, guards_of = [cycle.state.jobs[each] for each in victims], cycle.preemption.guards_of
     return [
         each
@@ -144,7 +144,9 @@ def _protected(cycle: Cycle, victims: Collection[int], now: float) -> list[Job]:
 
 
 def _no_reach_text(cycle: Cycle) -> str:
-    """Return a sentence that says why no preemption strategy lets the waiting job stop any job."""
+    """Return a sentence that says why the waiting job may preempt no running job under any preemption
+    strategy.
+    """
     for strategy in cycle.placer.pipeline.strategies:
         # Only the wrapper of an external plugin (isolation.py) has the attribute `failure`.
         failure = getattr(strategy, "failure", "")
@@ -154,7 +156,9 @@ def _no_reach_text(cycle: Cycle) -> str:
 
 
 def _too_little_text(cycle: Cycle, job: Job, now: float) -> str:
-    """Return a sentence that says why no victims are found for the job even without guards."""
+    """Return a sentence that says why no victims (jobs to preempt) are found for the job even without guards
+    (limits of [preemption]).
+    """
     shape = cycle.placer.shape(job.ask)
     running = [] if shape is None else _jobs_on_usable_nodes(cycle, job, shape, now)
     if not running:
@@ -174,7 +178,7 @@ def _too_little_text(cycle: Cycle, job: Job, now: float) -> str:
 
 
 def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> list[Job]:
-    """Return the running jobs on usable nodes.
+    """Return the running jobs on nodes that are usable for the waiting job.
 
     A node is usable if the waiting job `job` may use it, and if jobs on it may be stopped for this job.
     """
@@ -189,7 +193,8 @@ def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> l
 
 def _protection(cycle: Cycle, job: Job, running: Job, allowed: bool, now: float) -> str:
     """Return a phrase that names what protects the job `running` from preemption for the waiting job `job`.
-    Empty if nothing does. Guards such as the cooldown of [preemption] do not count.
+    Return an empty text if nothing does. Guards (limits of [preemption]), such as the cooldown, are not
+    considered.
 
     `allowed` is True if a preemption strategy allows the preemption.
     """

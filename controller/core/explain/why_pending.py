@@ -1,7 +1,7 @@
 """Explains in a sentence why a job waits, from the filters and limits that keep it from starting.
 
-If a job is held, or waits for a dependency, a start time or the end of preempted jobs, this is the reason.
-For any other job, `_why_waiting` checks the possible reasons in the order of the scheduling pass.
+Four reasons come first: the job is held, or it waits for a dependency, a start time or the end of preempted
+jobs. For any other job, `_why_waiting` checks the possible reasons in the order of the scheduling pass.
 """
 
 from __future__ import annotations
@@ -53,15 +53,17 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
 
 NAMED = 8
-"""The most jobs ahead in the queue, and the most GPUs out of service, that an explanation names."""
+"""The most jobs ahead in the queue, and the most GPUs out of service, that an explanation lists."""
 
 RATIONED = "its user has used more than the part of the project, so backfill tries the job after all others"
 CONSIDERED_NEXT = "fits now: considered in the next pass"
-"""The reason of a job that starts in the next scheduling pass."""
+"""The text for a job that will start in the next scheduling pass."""
 
 
 def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
-    """Return why the job is in its state; for a waiting job also how many nodes each filter rejects."""
+    """Return why the job is in its state. For a waiting job, also return how many nodes each filter
+    rejects.
+    """
     if job.state is not JobState.QUEUED:
         return Why(job.reason, _state_text(state, job, now) + common_switch_text(placer, job))
     if job.held:
@@ -102,7 +104,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
 
 
 def held_text(job: Job) -> str:
-    """Return a sentence that says that the job is held, and which users may release the job."""
+    """Return a sentence that says that the job is held, and who may release the job."""
     if job.operator_hold:
         return f"held by operator {printable(job.operator_hold)}: only an operator can release it"
     return "held: release it to let it start"
@@ -118,8 +120,8 @@ def request_text(job: Job) -> str:
 
 
 def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
-    """Yield further facts about a waiting job, each as a text: limits and budgets that move it back in the
-    queue, a wait that is unusually long, and GPUs of suitable nodes that are out of service.
+    """Yield more facts about a waiting job, each as a text. They are limits and budgets that move the job
+    back in the queue, an unusually long wait, and suitable GPUs that are out of service.
     """
     soft = state.over_soft_quota(job, now)
     if soft is not None:
@@ -169,13 +171,15 @@ def _hours_note(state: State, now: float) -> Iterator[str]:
 
 
 def _tables_text(tables: tuple[str, ...]) -> str:
-    """Return the names of tables [hours.NAME], as written in scheduler.toml; [quota] if there are none."""
+    """Return the names of tables [hours.NAME] as in scheduler.toml. Return [quota] if there are no such
+    tables.
+    """
     return " and ".join(f"[hours.{printable(name)}]" for name in tables) or "[quota]"
 
 
 def _receipt(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """Return how many points each factor, such as age, adds to the job's priority. If the priority is
-    inherited from another job, a note says so.
+    """Return how many points each factor, such as age, adds to the job's priority. A note tells if the
+    priority is inherited from another job.
     """
     found, note = priority_points(state, job, now), inherited_text(state, job)
     return tuple(replace(each, note=note) if each.name == "priority" else each for each in found)
@@ -232,7 +236,7 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
     lack = licence_blocker(state, job)
     besides = f"; besides, it {lack}" if lack else ""
     if limit is not None:
-        # A queue keeps GPUs free, but the job would not fit on the kept GPUs either.
+        # A queue keeps GPUs free, but even these GPUs are not enough for the job.
         besides += f"; besides, {limit[1]}"
     return Why(Reason.RESOURCES, sentence + fewer_nodes_text(job, now) + besides, found, fitting=fitting)
 
@@ -240,13 +244,14 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
 def _nodes_that_can(
     placer: Placer, part: PerNodeRequest, need: int, found: tuple[FilterLoss, ...], fitting: int
 ) -> str:
-    """Return a text that says how many nodes can hold the request now (`fitting`), and what the other nodes
-    lack (`found`). `need` is the number of nodes that the job requests.
+    """Return a text that says how many nodes can hold the request now, and what the other nodes lack.
+    `fitting` is the number of nodes that can hold the request, `found` has the lack of the others, and `need`
+    is the number of nodes that the job requests.
     """
     bound, total = binding_filters(placer, part), len(placer.nodes)
     if bound.suitable < need:
         # Even if all nodes were idle, too few could hold the request, for example because nodes were removed
-        # or tainted after the submit. Therefore name what idle nodes lack.
+        # or tainted after the submit. Therefore the text says what idle nodes lack.
         never, _ = filter_losses(placer, part, placer.nodes.idle)
         return f"{fitting} of {total} can give that now: {BindingFilters(bound.suitable, never or found)}"
     suitable = f"{bound.suitable} suitable nodes" if bound.suitable < total else f"{total}"
@@ -256,7 +261,7 @@ def _nodes_that_can(
 
 
 def reason_of(state: State, job: Job) -> Reason:
-    """Return the pending reason that lists of jobs show, as the last scheduling pass recorded it.
+    """Return the pending reason that the last scheduling pass recorded. Lists of jobs show this reason.
 
     No filter is called, because this function runs for each job of a list.
     """
@@ -288,8 +293,8 @@ def reason_of(state: State, job: Job) -> Reason:
 def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
     """Return a refusal if the nodes could not hold the request even if all were idle; otherwise None.
 
-    Also return None while a node has not connected since the controller started, because its hardware is
-    unknown or may have changed.
+    Also return None while some node has not connected since the controller started. Its hardware is unknown
+    or may have changed.
     """
     if placer.shape(ask) is not None:
         return None
@@ -357,7 +362,9 @@ def _without_gpus(placer: Placer, ask: ResourceRequest) -> Refusal:
 
 
 def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
-    """Return why a job that fits now does not start, usually because it would delay a reserved start."""
+    """Return why a job that fits now does not start. Usually it would delay the reserved start of another
+    job.
+    """
     if starts_next_pass(cycle, job, now):
         return CONSIDERED_NEXT
     own, first_start = cycle.reservations.by_job.get(job.id), cycle.first_reservation(now)
@@ -396,7 +403,7 @@ def _without_reservation(cycle: Cycle) -> str:
 
 
 def _making_room(state: State, job: Job, now: float) -> str:
-    """Return a sentence with the preempted jobs that must end before this job starts."""
+    """Return a sentence that names the preempted jobs that must end before this job starts."""
     victims = sorted(
         {
             victim
@@ -414,7 +421,9 @@ def _making_room(state: State, job: Job, now: float) -> str:
 
 
 def _moving(state: State, job: Job) -> str:
-    """Return a sentence with the nodes to which a job is being moved or, after a failed move, returns."""
+    """Return a sentence that names the nodes to which a job is being moved. After a failed move, these are
+    the nodes to which it returns.
+    """
     last = job.moves[-1]
     if last.undone:
         nodes, why = ", ".join(each.node for each in last.origin), last.undone
@@ -430,8 +439,8 @@ def _running_remarks(state: State, job: Job, now: float) -> tuple[str, ...]:
 
 
 def short_limit_text(job: Job) -> str:
-    """Return a sentence about the time limit of the attempt, if it is shorter than the job requests. Empty
-    otherwise.
+    """Return a sentence about the time limit of the attempt if it is shorter than the job requests; otherwise
+    an empty text.
     """
     if job.short is None:
         return ""
@@ -442,8 +451,8 @@ def short_limit_text(job: Job) -> str:
 
 
 def _drain_text(state: State, job: Job, now: float) -> str:
-    """Return a sentence about the timed drain of a node, if the node must be empty before the running job
-    would end; otherwise an empty text.
+    """Return a sentence about the timed drain of a node if the running job must leave the node before its own
+    end; otherwise an empty text.
     """
     for member in job.running if state.reservations.drains else ():
         node = state.nodes.by_name[member.allocation.node]

@@ -1,1 +1,1 @@
-"""Fair share: decayed usage, the share tree and off-queue usage."""
+"""Fair share: the share tree, use that counts less with age, and GPU use outside of jobs."""

@@ -1,5 +1,5 @@
-"""Counters of used resources in which old use counts less. A counter needs no timer: it is computed when it
-is read and when its rate changes.
+"""Counters of used resources in which old use counts less. A counter needs no timer, because its value is
+computed when it is read and when its rate changes.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Self
 
 HOUR_S = 3600.0
 BUCKETS = 60
-"""The number of parts into which a sliding window is divided."""
+"""A sliding window is divided into this many parts."""
 ROUNDING = 1e-9
-"""A rate of use below this is a rounding error that is left after all charges were subtracted."""
+"""A rate of use below this is a rounding error. It remains after all charges were subtracted."""
 
 
 @dataclass(slots=True)
 class DecayedUsage:
     """A usage counter with a half-life: a unit that was used one half-life ago counts half.
 
-    If the total was `amount` at the time `at`, and the use has had the constant rate r since then, the total
-    at time t is amount * k + r * longest_h * (1 - k). Here k = 2 ** -((t - at) / half-life), and longest_h is
-    the total to which a constant rate of 1 leads in the long run.
+    Let the total be `amount` at the time `at`, with a constant rate of use r since then. The total at time t
+    is then amount * k + r * longest_h * (1 - k). Here k = 2 ** -((t - at) / half-life). longest_h is the
+    total after a very long time at the rate 1.
     """
 
     half_life_s: float
@@ -42,8 +42,8 @@ class DecayedUsage:
         return self.amount * values + self.rate * self.longest_h * (1.0 - values)
 
     def falls_to(self, amount: float, now: float) -> float:
-        """Return the time at which the total falls to `amount` if the rate of use does not change; infinity
-        if it never falls so far.
+        """Return the time at which the total falls to `amount`. The rate of use is assumed to stay the same.
+        Return infinity if the total never falls this far.
         """
         lasting, total = self.rate * self.longest_h, self.total(now)
         if total <= amount:
@@ -68,10 +68,10 @@ class DecayedUsage:
 
 @dataclass(slots=True)
 class WindowedUsage:
-    """A usage counter with a sliding time window: use before the window does not count.
+    """A usage counter with a sliding time window: use that is older than the window does not count.
 
-    The window is divided into BUCKETS equal parts. If only a fraction of the oldest part lies in the window,
-    the same fraction of its use counts.
+    The window is divided into BUCKETS equal parts. If only a fraction of the oldest part is still in the
+    window, the same fraction of its use counts.
     """
 
     window_s: float
@@ -96,8 +96,8 @@ class WindowedUsage:
         return counted + self.rate * max(0.0, min(now - self.at, self.window_s)) / HOUR_S
 
     def falls_to(self, amount: float, now: float) -> float:
-        """Return the time at which the total falls to `amount` if the rate of use does not change; infinity
-        if it never falls so far.
+        """Return the time at which the total falls to `amount`. The rate of use is assumed to stay the same.
+        Return infinity if the total never falls this far.
         """
         width = self.window_s / BUCKETS
         before, total = now, self.total(now)
@@ -108,7 +108,8 @@ class WindowedUsage:
                 return before
             then = self.total(moment)
             if then <= amount:
-                # Interpolate. While no edge of a bucket leaves the window, the total falls linearly.
+                # Interpolate between two moments at which the edge of a bucket (part of the window) leaves
+                # the window. Between such moments, the total falls linearly.
                 return before + (moment - before) * (total - amount) / (total - then)
             before, total = moment, then
         return math.inf
@@ -128,7 +129,7 @@ class WindowedUsage:
             number = int(begin // width)
             end = min(now, (number + 1) * width)
             if end <= begin:
-                # Rounding can put `begin` at the end of its bucket. The use then belongs to the next bucket.
+                # Rounding can put `begin` at the end of its bucket. The use then counts in the next bucket.
                 number, end = number + 1, min(now, (number + 2) * width)
             self._add(number, self.rate * (end - begin) / HOUR_S)
             begin = end

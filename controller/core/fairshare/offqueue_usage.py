@@ -1,5 +1,5 @@
-"""Records the use of GPUs by processes that no job started (off-queue use): the users, the times, and the
-charges to the shares of these users.
+"""Off-queue use: the use of GPUs by processes that belong to no job. Records the users and the times, and
+charges the shares of these users.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSee
 from wire.agent.reports import GpuProcess
 
 MAX_KEPT = 5_000
-"""The greatest number of ended uses that are kept in memory; the journal has all of them."""
+"""The most ended off-queue uses that are kept in memory. The journal has all of them."""
 
 OffQueueKey = tuple[str, str, str]
 """(node, GPU UUID, user)."""
@@ -44,8 +44,8 @@ class OffQueueUse:
 
 @dataclass(slots=True)
 class OffQueueUsage:
-    """The uses of GPUs by processes that no job started: all uses that have not ended, and the last MAX_KEPT
-    uses that have ended. Ended uses are numbered in the order of their ends.
+    """The uses of GPUs by processes that belong to no job. Has all uses that have not ended, and the last
+    MAX_KEPT ended uses. Ended uses are numbered in the order of their ends.
     """
 
     open: dict[OffQueueKey, OffQueueUse] = field(default_factory=dict)
@@ -54,19 +54,19 @@ class OffQueueUsage:
     touched: dict[str, None] = field(default_factory=dict)
     ended: dict[int, None] = field(default_factory=dict)
     charged: dict[SharePath, None] = field(default_factory=dict)
-    """The next commit writes the rows of the nodes in `touched`, the ended uses in `ended` and the shares in
-    `charged`.
+    """The database rows that the next commit must write: nodes in `touched`, ended uses in `ended`, and
+    shares in `charged`.
     """
 
     def begin(self, use: OffQueueUse, shares: ShareTree) -> None:
-        """Record that a user began to use a GPU without a job, and charge the user's share from now on."""
+        """Record that a user began to use a GPU outside of jobs. From now on, charge the user's share."""
         self.open[use.node, use.uuid, use.user] = use
         self.touched[use.node] = None
         self._charge(use, use.rate, use.since, shares)
 
     def end(self, key: OffQueueKey, at: float, shares: ShareTree) -> None:
-        """Record that a user no longer uses a GPU without a job, and stop the charge. Of the ended uses, only
-        the last MAX_KEPT are kept.
+        """Record that a user no longer uses a GPU outside of jobs, and stop the charge. Keep only the last
+        MAX_KEPT ended uses.
         """
         use = self.open.pop(key)
         self.touched[use.node] = None
@@ -86,14 +86,14 @@ class OffQueueUsage:
             self.end(key, at, shares)
 
     def on(self, node: str) -> list[OffQueueKey]:
-        """Return the keys of the off-queue uses (uses of GPUs without a job) on a node that have not
-        ended.
+        """Return the keys of the off-queue uses on a node that have not ended. An off-queue use is the use of
+        a GPU outside of jobs.
         """
         return [key for key in self.open if key[0] == node]
 
     def within(self, since: float, until: float) -> Iterator[OffQueueUse]:
-        """Yield the off-queue uses (uses of GPUs without a job) that overlap the time from `since` to
-        `until`, newest first.
+        """Yield the off-queue uses that overlap the time from `since` to `until`, the newest first. An
+        off-queue use is the use of a GPU outside of jobs.
         """
         for use in (*reversed(self.open.values()), *reversed(self.over.values())):
             if use.since < until and (use.until is None or use.until > since):
@@ -108,8 +108,8 @@ class OffQueueUsage:
 
 
 def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
-    """Return the charge for a GPU that is used without a job, in billing units per hour. 0 if the setting
-    `off_queue` names no project to charge.
+    """Return the charge for a GPU that is used without a job, in billing units per hour. Return 0 if the
+    setting `off_queue` names no project to charge.
     """
     if not sharing.off_queue:
         return 0.0
@@ -120,9 +120,9 @@ def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
 def offqueue_inputs(
     node: str, processes: Sequence[GpuProcess], known: OffQueueUsage
 ) -> Iterator[OffQueueProcessSeen | OffQueueProcessGone]:
-    """Yield an input for each off-queue use (use of a GPU without a job) that began or ended on a node.
-    `processes` are the GPU processes that the agent reports, and `known` has the uses that were recorded
-    before.
+    """Yield an input for each off-queue use that began or ended on a node. An off-queue use is the use of a
+    GPU outside of jobs. `processes` are the GPU processes that the agent reports. `known` has the uses that
+    were recorded before.
     """
     seen = {
         (node, each.uuid, each.user): each

@@ -1,5 +1,5 @@
-"""The share tree: organisations, their projects and the projects' users, each with a weight, limits and its
-use.
+"""The share tree. It has the organisations, their projects and the projects' users, each with a weight,
+limits and its use.
 
 `ShareTree.version` increases with every weight or limit that an operator sets, so that backfill and
 preemption do not use outdated cached results.
@@ -25,13 +25,13 @@ from wire.names import WHOLE_GPU, Reason
 from wire.text import printable
 
 SETTLED_S = 1.0
-"""Seconds added to the computed time at which use falls to a limit, because with rounding errors the use may
-still be above the limit then.
+"""Seconds that are added to the computed time at which use falls to a limit. Because of rounding errors, the
+use may still be just above the limit at the computed time.
 """
 NO_ALLOCATION = Allocation("", 0, 0)
 USERS_COUNT = 0.3
-"""How much a user's part of the use of its project counts in the fair-share factor, relative to the use of
-the project itself.
+"""A factor below 1. The ratio of a user's used amount to its fair use is multiplied by this in the fair-share
+factor. The ratios of projects and organisations count fully.
 """
 Ends = Sequence[tuple[float, float]]
 SharePath = tuple[str, ...]
@@ -44,26 +44,32 @@ class FairshareConfig:
 
     half_life_s: float = 86_400.0
     window_s: float | None = None
-    """If set, replaces the half-life: use within this window counts fully, older use does not count."""
+    """The length of a time window in seconds, used instead of the half-life. Use within the window counts
+    fully, older use does not count. None: the half-life applies.
+    """
     billing: Mapping[str, float] = field(default_factory=lambda: {"gpu": 1.0})
     """Units per hour for a CPU (`cpu`), a GiB (`memory`), a GPU (`gpu`), or a GPU of one model (`gpu.H100`).
 
     The model name must match whole words, as with --gpu-model.
     """
     dominant: bool = False
-    """True: a job is charged only for its most expensive resource, not for the sum of all."""
+    """True: a job is charged only for its most expensive resource. False: a job is charged for the sum of its
+    resources.
+    """
     held_hours: float = 1.0
     """Resources in use count as if they had already been used for this many hours."""
     organisations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The projects of each organisation."""
+    """The names of the projects in each organisation."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weights by organisation, project, or `project/user`; the default is 1."""
     soft: Mapping[str, float] = field(default_factory=dict)
-    """Soft limits: above this many units, the share's jobs come after all others in the queue."""
+    """Soft limits in units. When a share has used more, its jobs come after all others in the queue."""
     hard: Mapping[str, float] = field(default_factory=dict)
-    """Hard limits: from this many units on, no job of the share starts."""
+    """Hard limits in units. When a share has used this much, none of its jobs starts."""
     off_queue: str = ""
-    """The project whose users are charged for GPU use outside the queue; empty: no charge."""
+    """The project that is charged for GPU use outside of jobs, through the shares of its users. Empty: no
+    charge.
+    """
 
     by_model: bool = field(init=False)
     """True if the charge depends on the GPU model."""
@@ -86,8 +92,8 @@ class FairshareConfig:
         """Yield the charge for each allocation, in billing units per hour. `models` returns the GPU models of
         a node by UUID.
 
-        A charge is computed only once for equal allocations without GPUs that follow each other, because a
-        gang may have hundreds of them.
+        A gang may have hundreds of equal allocations in a row. If they have no GPUs, the charge is computed
+        only once.
         """
         last, charge = NO_ALLOCATION, 0.0
         for allocation in allocations:
@@ -114,17 +120,17 @@ class FairshareConfig:
         return max(parts) if self.dominant else sum(parts)
 
     def dearest(self, cpu_milli: int, memory_mib: int, gpu_milli: int, models: Iterable[str]) -> float:
-        """Return the charge for these resources in billing units per hour, if the GPUs are of the most
-        expensive one of `models`.
+        """Return the highest charge for these resources, in billing units per hour. The GPUs are assumed to
+        be of the most expensive model in `models`.
         """
         dearest = max(models, key=self._price, default="") if self.by_model else ""
         hold = GpuHold("", gpu_milli)
         return self.charge(Allocation("", cpu_milli, memory_mib, (hold,)), {"": dearest})
 
     def _price(self, model: str) -> float:
-        """Return the charge for a GPU of this model, in billing units per hour: the value of the most
-        specific key `gpu.MODEL` in `billing` that matches the model. If no such key matches, it is the value
-        of the key `gpu`, or 0.
+        """Return the charge for a GPU of this model, in billing units per hour. The most specific key
+        `gpu.MODEL` in `billing` that matches the model decides. If no key matches, the key `gpu` decides;
+        without it, the charge is 0.
         """
         key = most_specific((name[4:] for name in self.billing if name.startswith("gpu.")), model)
         return self.billing["gpu" if key is None else f"gpu.{key}"] if key or "gpu" in self.billing else 0.0
@@ -164,8 +170,8 @@ class ShareAtLimit:
     used: float
     limit: float
     until: float
-    """The time at which the use falls below the limit if the rate of use does not change; NEVER if it does
-    not fall so far.
+    """The time at which the use falls below the limit, if the rate of use does not change. NEVER if the use
+    does not fall this far.
     """
     reason: ClassVar[Reason] = Reason.SHARE
     only_this_job: ClassVar[bool] = False
@@ -182,16 +188,16 @@ class Share:
     usage: DecayedUsage | WindowedUsage
     weight: float = 1.0
     below: Counter[float] = field(default_factory=Counter)
-    """The number of child shares with each weight."""
+    """The number of child shares with each weight, by weight."""
     jobs: int = field(default=0, compare=False)
-    """The number of jobs that have not ended, of this share and all shares below it."""
+    """The number of jobs that have not ended. Jobs of all shares below this one are included."""
     active: Counter[float] = field(default_factory=Counter, compare=False)
     """The number of child shares with jobs that have not ended, by weight."""
 
     @property
     def weights(self) -> float:
-        """The sum of the weights of the share's children. It is computed with fsum, because the result must
-        not depend on the order of the children.
+        """The sum of the weights of the share's children. The function `fsum` adds them, so the result does
+        not depend on their order.
         """
         return math.fsum(weight * count for weight, count in self.below.items())
 
@@ -200,14 +206,15 @@ class ShareTree:
     """The share tree. A share is identified by its path from the root, for example (organisation, project,
     user).
 
-    1. A share is added with the first job of its tenant and is never removed. When its jobs get or lose
-       resources, the rate of use (billing units per hour) of the share and of all shares above it changes.
-       The used amount decays without timers (decayed_usage.py).
+    1. A share is added with the first job of its tenant and is never removed. When jobs of a share get or
+       lose resources, its rate of use (billing units per hour) changes. The rates of all shares above it
+       change by the same amount. The used amount decays without timers (decayed_usage.py).
     2. `factor`, for the priority, is 2 ** -x. Here x is the sum of used / fair over the organisation and the
        project, plus USERS_COUNT times used / fair of the user. The fair use of an organisation or a project
        is its weight, divided by the sum of the weights of all children of its parent, times the use of the
-       whole cluster. The fair use of a user is its part by weight of what the project has used, so that users
-       of small projects are compared as well as those of large ones (`part_of_project`).
+       whole cluster. The fair use of a user is its part, by weight, of the use of its project
+       (`part_of_project`). So the users of a small project are compared with each other in the same way as
+       those of a large project.
     3. `fairness`, for the order plugin `fair`, compares weight / used, first at the top level and then
        downwards.
     4. No job of a share at its hard limit starts. Jobs of a share above its soft limit come after all other
@@ -215,21 +222,21 @@ class ShareTree:
 
     Cost: O(depth) for each start, end and query; the depth is at most 4.
 
-    Example: projects a (weight 3) and b (weight 1) on a cluster of 8 GPUs with a half-life of one day.
-    Constant use of the whole cluster for a long time counts as 277 GPU-hours; the fair use of a is 208. The
-    only user of a has used 208, which is its fair use, because a has no other user. So used / fair is 1 for a
-    and for the user. The factor is 2 ** -1.3 = 0.41.
+    Example: projects a (weight 3) and b (weight 1) share a cluster of 8 GPUs with a half-life of one day.
+    Constant use of the whole cluster for a long time counts as 277 GPU-hours. The fair use of a is 3/4 of
+    this, 208. The only user of a has used 208, which is the user's fair use, because a has no other user. So
+    used / fair is 1 for a and for the user. The factor is 2 ** -1.3 = 0.41.
     """
 
     def __init__(self, sharing: FairshareConfig) -> None:
         self.sharing = sharing
         self.accounts: dict[SharePath, Share] = {(): Share((), sharing.usage())}
         self.set_weights: dict[str, float] = {}
-        """Weights set by operators, by share name. They override scheduler.toml."""
+        """Weights that operators have set, by share name. They override the weights of scheduler.toml."""
         self.hour_weights: dict[str, float] = {}
         """Weights of the tables [hours.NAME] in force, by share name. They override [fair_share] weights."""
         self.limits: dict[str, tuple[float | None, float | None]] = {}
-        """The (soft, hard) limits that operators set, by share name. None means that the limit of
+        """The limits that operators have set, as (soft, hard) by share name. For None, the limit of
         scheduler.toml applies.
         """
         self.version = 0
@@ -286,7 +293,9 @@ class ShareTree:
                 self.accounts[account.path[:-1]].active[account.weight] -= 1
 
     def _shares_on(self, path: SharePath) -> tuple[Share, ...]:
-        """Return the root of the share tree and each share on the path. A missing share is created."""
+        """Yield the root of the share tree and each share on the path. Create a share that does not exist
+        yet.
+        """
         line = self._above.get(path)
         if line is None:
             self.add(path)
@@ -294,8 +303,8 @@ class ShareTree:
         return line
 
     def fair_rate(self, path: SharePath, capacity: float) -> float:
-        """Return the part of `capacity` (billing units per hour) to which the share is entitled. Shares
-        without waiting or running jobs are left out of the division.
+        """Return the part of `capacity` (billing units per hour) to which the share is entitled. Only shares
+        with waiting or running jobs get a part.
         """
         part = capacity
         for depth in range(1, len(path) + 1):
@@ -326,7 +335,7 @@ class ShareTree:
             self._reweigh(names)
 
     def _reweigh(self, names: Container[str]) -> None:
-        """Give all shares with these names the weight that is in effect now."""
+        """Give all shares with these names the weight that applies to them now."""
         for path, account in self.accounts.items():
             if path and self.name(path) in names:
                 above, weight = self.accounts[path[:-1]], self._weight(path)
@@ -337,7 +346,9 @@ class ShareTree:
         self.version += 1
 
     def set_limits(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set the limits of a share, which override scheduler.toml. None leaves a limit unchanged."""
+        """Set the limits of a share. They override the limits of scheduler.toml. None leaves a limit
+        unchanged.
+        """
         was = self.limits.get(name, (None, None))
         soft, hard = was[0] if soft is None else soft, was[1] if hard is None else hard
         self.limits[name] = soft, hard
@@ -349,22 +360,24 @@ class ShareTree:
         self.version += 1
 
     def projects_set_live(self) -> set[str]:
-        """Return the projects that have a weight or limit set by an operator, or a user with such a weight or
-        limit.
+        """Return the projects for which operators have set a weight or limit, or for one of whose users they
+        have.
         """
         named = {name.partition("/")[0] for name in (*self.set_weights, *self.limits)}
         return named - self.sharing.organisations.keys()
 
     def used(self, path: SharePath, now: float) -> float:
-        """Return the use of a share in billing units: the decayed use, plus the use in the next `held_hours`
-        hours at the present rate. Because of the second part, running jobs count from their start on.
+        """Return the use of a share in billing units. It is the decayed use, plus the use in the next
+        `held_hours` hours at the present rate. The second part makes running jobs count as soon as they
+        start.
         """
         usage = self.accounts[path].usage
         return usage.total(now) + self.sharing.held_hours * usage.rate
 
     def above_share(self, name: str, now: float) -> bool:
-        """Return whether a top-level share (an organisation, or a project without one) has used more than its
-        fair part of what all top-level shares have used. Shares without waiting or running jobs are left out.
+        """Return whether a top-level share has used more than its fair part of the use of all top-level
+        shares. A top-level share is an organisation, or a project without an organisation. Shares without
+        waiting or running jobs are left out.
         """
         active = [share for path, share in self.accounts.items() if len(path) == 1 and share.jobs]
         used = {share.path[0]: self.used(share.path, now) for share in active}
@@ -374,8 +387,8 @@ class ShareTree:
         return used[name] * math.fsum(weights.values()) > weights[name] * math.fsum(used.values())
 
     def fairness(self, path: SharePath, now: float) -> tuple[float, ...]:
-        """Return weight / (used + 1) of each share on the path, top level first. Jobs of shares with higher
-        values start first.
+        """Return weight / (used + 1) of each share on the path, the top level first. Jobs of shares with
+        greater values start first.
         """
         return tuple(
             self.accounts[path[:depth]].weight / (self.used(path[:depth], now) + 1.0)
@@ -383,8 +396,8 @@ class ShareTree:
         )
 
     def factor(self, path: SharePath, capacity: float, now: float) -> float:
-        """Return the fair-share factor of a job's priority: 1 without use, and less the more the share has
-        used (the formula is in ShareTree, step 2).
+        """Return the fair-share factor of a job's priority. It is 1 without use, and decreases as the share
+        uses more. Step 2 in the docstring of ShareTree has the formula.
 
         `capacity` is the charge for the whole cluster in billing units per hour.
         """
@@ -399,8 +412,8 @@ class ShareTree:
         return math.exp2(-shares_used)
 
     def part_of_project(self, path: SharePath, capacity: float, now: float) -> float:
-        """Return how much the user of the path has used, divided by the user's fair part of what the project
-        has used: 1 if the user has used exactly this part.
+        """Return the use of the user at the end of the path, divided by the user's fair part of the use of
+        its project. The result is 1 if the user has used exactly its fair part.
 
         Only users with jobs count for the parts. One hour of the whole cluster is added to the use of the
         project, so that the first jobs of a project count little.
@@ -420,8 +433,8 @@ class ShareTree:
         )
 
     def at_hard_limit(self, path: SharePath, now: float) -> ShareAtLimit | None:
-        """Return the hard limit that this share or a share above it has reached; None if there is none. Of
-        several limits, return the one that stays reached the longest.
+        """Return the hard limit that this share or a share above it has reached; None if there is none. If
+        there are several, return the limit that will be reached for the longest time.
         """
         found = None
         for depth in range(1, len(path) + 1) if self.hard else ():
@@ -437,8 +450,8 @@ class ShareTree:
         """Return the time at which the use of the share falls below `limit`; NEVER if it stays at or above
         `limit`.
 
-        `ends` has the expected end of each running job and its rate of use (billing units per hour), the
-        earliest end first. It is assumed that no job starts.
+        `ends` has (expected end, rate of use in billing units per hour) of each running job, the earliest end
+        first. It is assumed that no job starts.
         """
         usage, moment = copy.deepcopy(self.accounts[path].usage), now
         for end, rate in ends:
@@ -450,8 +463,8 @@ class ShareTree:
         return self._below(usage, limit, moment)
 
     def _below(self, usage: DecayedUsage | WindowedUsage, limit: float, now: float) -> float:
-        """Return the time at which the total of this counter falls below `limit` if its rate of use does not
-        change; NEVER if it stays at or above `limit`.
+        """Return the time at which the total of this counter falls below `limit`. The rate of use is assumed
+        to stay the same. Return NEVER if the total stays at or above `limit`.
         """
         left = limit - self.sharing.held_hours * usage.rate
         return usage.falls_to(left, now) + SETTLED_S if left > 0 else math.inf

@@ -1,3 +1,3 @@
-"""Finds out when jobs will start, and which small change would start a job now, by simulations on copies of
-the engine.
+"""Forecasts when jobs will start, and finds a small change that would start a job now. Both simulate on
+copies of the engine.
 """

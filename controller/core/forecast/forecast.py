@@ -1,5 +1,5 @@
-"""Forecasts when waiting jobs start, by a simulation of the future on a copy of the engine. Jobs are assumed
-to run until their time limits or predicted ends.
+"""Forecasts when waiting jobs start. Simulates the future on a copy of the engine. Jobs are assumed to run
+until their time limits or predicted ends.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from wire.agent.reports import AttemptStatus
 from wire.names import Reason
 
 HORIZON_S = 10 * 365 * 86_400.0
-"""A forecast ends after this time. Jobs without a time limit may run even longer."""
+"""A forecast looks at most this many seconds ahead. Jobs without a time limit may run even longer."""
 MAX_IDLE_TURNS = 3
-"""The forecast ends when each reservation has begun and ended this many times without a start of a job."""
+"""The forecast ends when no job has started while each reservation has begun and ended this many times."""
 MAX_STEPS = 100_000
-"""The most steps of a forecast, so that it always ends."""
+"""A forecast has at most this many steps, so that it always ends."""
 KeepGoing = Callable[[float, Container[int]], bool]
 """A function that is called before each step with the time of the step and the ids of the jobs started so
 far. If it returns False, the forecast ends.
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class OnCopy(Protocol):
-    """A function that copies an engine, and calls `work` with the copy."""
+    """A function that copies an engine, and calls the function `work` with the copy."""
 
     def __call__(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
         """Return the result of `work`; None if `work` was not finished, for example for lack of time."""
@@ -55,8 +55,8 @@ class ForecastStart:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of `forecast`: the starts of jobs, and the decisions of the engine on the inputs that it got
-    before the simulation.
+    """The result of `forecast`: the starts of jobs. It also has the engine's decisions on the inputs that
+    were given before the simulation.
     """
 
     starts: dict[int, ForecastStart]
@@ -66,16 +66,18 @@ class Forecast:
     plans: tuple[PreemptionPlanned, ...] = ()
     """The preemptions that the forecast assumes."""
     known_until: float = NEVER
-    """Every start before this time is in `starts`; NEVER if the forecast was not cut short."""
+    """All starts before this time are in `starts`. NEVER if the forecast was not stopped early."""
     ends: dict[int, float] = field(default_factory=dict)
-    """The first end of each job that ended in the forecast, by its limit, a preemption or a drain."""
+    """The first end in the forecast of each job that ended: at its limit, by a preemption or because of a
+    drain.
+    """
 
 
 def fork(engine: Engine, pipeline: Pipeline | None = None) -> Engine:
-    """Return a copy of the engine, which makes the same decisions and does not change the original.
+    """Return a copy of the engine. The copy makes the same decisions and does not change the original.
 
-    With `pipeline`, the copy decides as after a restart with that configuration. A plugin that fails in the
-    copy does not count as failed in the original.
+    With `pipeline`, the copy decides as after a restart with that configuration. If a plugin fails in the
+    copy, the failure does not count for the original.
     """
     source, rules = engine.state, pipeline or replace(engine.pipeline, breaker=CircuitBreaker())
     state = state_under(source, rules, source.live(), source.estimates.read_only())
@@ -95,11 +97,11 @@ def on_fork(engine: Engine, work: Callable[[Engine], T]) -> T | None:
 
 
 def with_run_times(ahead: Engine, *, predicted: bool) -> Engine:
-    """Return `ahead`, a copy of the engine, changed so that jobs have other expected ends.
+    """Change the expected ends of jobs in `ahead`, a copy of the engine, and return `ahead`.
 
-    With `predicted`, jobs end after their predicted run times, and a job without a time limit ends after the
-    run time that the scheduler assumes for it. Without `predicted`, jobs end at their time limits, and a job
-    without one never ends.
+    With `predicted`, jobs end after their predicted run times. A job without a time limit ends after the run
+    time that the scheduler assumes for it. Without `predicted`, jobs end at their time limits, and a job
+    without a time limit never ends.
     """
     rules, state = ahead.pipeline.estimating, ahead.state
     if predicted == rules.predicted:
@@ -126,10 +128,11 @@ def forecast(
 
     1. Run a scheduling pass at the simulated time, and record the starts. Jobs that the pass stops end at
        once.
-    2. End the forecast if job `until` has started, if no job waits, or if from now on only recurring
-       reservations would begin and end.
+    2. End the forecast in three cases: job `until` has started, no job waits, or only recurring reservations
+       would still begin and end.
     3. Go to the next end of a job, timer or reservation, and end the jobs whose limit is reached.
-    4. Repeat until `going` returns False, or for `steps` steps. The starts found so far stay valid.
+    4. Repeat until `going` returns False, or for `steps` steps. The starts that were found until then stay
+       valid.
 
     Cost: one scheduling pass for each step.
 
@@ -168,7 +171,7 @@ def forecast(
         any_ends = following == next_end < NEVER or any(_ends(ahead, job) for _, job in ahead.state.releases)
         due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at, ahead.timed_drains.next_at)
         # Count the steps in which only operators' reservations begin or end, or quotas change with the hour.
-        # The forecast ends after a number of such steps, because they never stop.
+        # Such steps never stop, so the forecast ends after a number of them.
         idle_turns += not (any_ends or due < NEVER)
         endless = 2 * MAX_IDLE_TURNS * len(ahead.state.reservations.by_name)
         endless += ahead.state.quotas.rules.timetable.changes_per_week
@@ -190,7 +193,7 @@ def first_in_queue(engine: Engine, now: float, count: int) -> list[int]:
 
 
 def _leave(engine: Engine, job: Job, moment: float) -> None:
-    """Report to the engine that an elastic job has ended on the nodes that it gives up."""
+    """Report to the engine the end of an elastic job on the nodes that the job gives up."""
     leaving = [member.allocation.node for member in job.running if member.leaving]
     over = AttemptStatus(job.id, job.attempt, 0, moment, moment, signal=15, why=SHRUNK)
     engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(leaving, over)), moment)
@@ -208,8 +211,8 @@ def _end_due(engine: Engine, moment: float, ends: dict[int, float]) -> None:
 
 
 def _ends(engine: Engine, number: int, by: float = NEVER) -> bool:
-    """Return whether the running job `number`, whose expected end is not after the time `by`, ends by then in
-    a forecast.
+    """Return whether the running job `number` ends by the time `by` in a forecast. Its expected end is not
+    after `by`, but may be only assumed.
     """
     job = engine.state.jobs[number]
     limited = job.limit < NEVER or (job.stop_by is not None and job.stop_by <= by)
@@ -217,8 +220,8 @@ def _ends(engine: Engine, number: int, by: float = NEVER) -> bool:
 
 
 def _end(engine: Engine, job: Job, moment: float, ends: dict[int, float]) -> None:
-    """Report to the engine that a job has ended on all its nodes, and record the end in `ends` if it is the
-    first one of the job.
+    """Report to the engine that a job has ended on all its nodes. If this is the job's first end in the
+    forecast, record it in `ends`.
     """
     ends.setdefault(job.id, moment)
     why = PREEMPTED if job.stopping is Reason.PREEMPTED and job.stop_by == job.expected_end else ""

@@ -1,4 +1,6 @@
-"""Relaxations: a job's spec with fewer constraints or smaller amounts. smallest_change.py tries them."""
+"""Relaxations: copies of a job's spec that require less, by fewer constraints or smaller amounts.
+smallest_change.py tries them.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,22 @@ from wire.job.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory, printable
 
 MOST_STEPS = 16
-"""The most amounts of one resource that are tried."""
+"""At most this many amounts of one resource are tried."""
 GIB = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A changed spec, and a text about the change, which continues the sentence `it would start now …`."""
+    """A changed spec, and a text about the change. The text continues the sentence `it would start now …`."""
 
     sentence: str
     spec: JobSpec
 
 
 RelaxationScale = Sequence[Relaxation]
-"""Relaxations of one kind, the smallest change first: each requests less than the one before."""
+"""Relaxations (changed specs) of one kind, the smallest change first. Each of them requests less than the one
+before it.
+"""
 
 
 def relaxations(
@@ -39,8 +43,8 @@ def relaxations(
     """Yield lists of relaxations: specs that require less than the user's spec. A list has relaxations of one
     kind, such as less memory, the smallest change first.
 
-    The lists with fewer constraints come before those with smaller amounts. `limits`: the time limits to try,
-    in seconds.
+    The lists with fewer constraints come before those with smaller amounts. `limits` has the time limits to
+    try, in seconds.
     """
     for each in (*_ties(spec), *_terms(spec), *_kinds(spec, placer), *_tolerations(spec, placer)):
         yield (each,)
@@ -115,7 +119,7 @@ def _tolerations(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
 
 
 def _kinds(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
-    """Yield specs that accept more GPUs: one more GPU model, less GPU memory, or an older compute
+    """Yield specs that accept other GPUs as well: one more GPU model, less GPU memory, or an older compute
     capability.
     """
     if spec.gpu_models:
@@ -194,8 +198,8 @@ def _scratch(spec: JobSpec, user: str, placer: Placer) -> RelaxationScale:
 
 
 def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]) -> int:
-    """Return how much of one resource the job could get now on each of its nodes; 0 if too few nodes fit the
-    job.
+    """Return how much of one resource the job could get now on each of its nodes; 0 if the job fits on too
+    few nodes.
 
     `spec` is the job's spec without this resource. `column` has, for each node, how much of the resource is
     free.
@@ -209,8 +213,8 @@ def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]
 
 
 def _less(asked: int, free: int, unit: int) -> list[int]:
-    """Return amounts to try in place of `asked`, the largest first: the free amount, and 7/8, 6/8 … 1/8 of
-    `asked`, in multiples of `unit`.
+    """Return smaller amounts to try in place of `asked`, the largest first. They are the free amount, and
+    7/8, 6/8 … 1/8 of `asked`, in multiples of `unit`.
     """
     amounts = {free, *(asked * part // 8 for part in range(1, 8))}
     return sorted({_even(each, unit) for each in amounts if 0 < each < asked}, reverse=True)

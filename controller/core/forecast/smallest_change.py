@@ -23,11 +23,11 @@ from wire.names import GpuHealth
 from wire.text import printable
 
 MAX_EDITS = 3
-"""The most suggestions that change the job's spec."""
+"""At most this many suggestions change the job's spec."""
 MOST_NODES = 4
-"""The most drained nodes, and the most cordoned GPUs of one node, that are tried."""
+"""At most this many drained nodes, and this many cordoned GPUs of one node, are tried."""
 MOST_SINGLES = 4
-"""The most running jobs that are tried one by one if a quota or a licence is missing."""
+"""If a quota or a licence is missing, at most this many running jobs are tried one by one."""
 ACTOR = "root"
 
 
@@ -49,16 +49,16 @@ class Suggestion:
 
 
 def suggestions(ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) -> tuple[Suggestion, ...]:
-    """Return the changes that would start the job now, the smallest first.
-
-    Empty if the job starts without a change, or if no change helps.
+    """Return the changes that would start the job now, the smallest first. Return none if the job starts
+    without a change, or if no change helps.
 
     1. For a held job, suggest only its release.
-    2. Change one field of its spec; of each kind of change take the smallest, at most MAX_EDITS in all.
+    2. Change one field of its spec. Take the smallest change of each kind, and at most MAX_EDITS changes in
+       all.
     3. Resume a drained node or cordoned GPUs.
     4. Preempt running jobs.
-    5. If no single change of the spec helps, try the spec without any constraints, and then also with one
-       amount reduced.
+    5. If no single change of the spec helps, try the spec without any constraints. If this does not help
+       either, also reduce one amount.
 
     Each change is tried alone (StartTrial) on a copy of `ahead` made by `on_copy`. `ahead` is not changed.
     """
@@ -111,8 +111,8 @@ class EditSearch:
     def _least(self, scale: RelaxationScale) -> Relaxation | None:
         """Return the smallest change in `scale` that starts the job; None if no change in `scale` starts it.
 
-        `scale` has changes of one kind, the smallest first. If a change helps, all larger ones do. Therefore
-        try the smallest, then the largest, then halve the range between them.
+        `scale` has changes of one kind, the smallest first. If a change helps, all larger changes also help.
+        Therefore try the smallest, then the largest, and then halve the range between them.
         """
         fitting = [each for each in scale if self._fits_now(each.spec)]
         low, high = 0, len(fitting) - 1
@@ -140,7 +140,7 @@ class EditSearch:
     def _fits_now(self, spec: JobSpec) -> bool:
         """Return whether a job with this spec fits on free nodes now and exceeds no limit.
 
-        This saves trials on a copy of the engine, because a job that does not fit cannot start.
+        A job that does not fit cannot start, so this check saves trials on a copy of the engine.
         """
         if spec_problems(spec):
             return False
@@ -180,7 +180,7 @@ def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
 def _preempted(trial: StartTrial) -> Iterator[Suggestion]:
     """Yield suggestions to preempt running jobs.
 
-    The preempted jobs are also held if they would otherwise start again before the waiting job.
+    If the preempted jobs would start again before the waiting job, they are also held.
     """
     for victims in _candidates(trial):
         for hold in (False, True):
@@ -200,9 +200,10 @@ def _preempted_text(trial: StartTrial, victims: Sequence[int], hold: bool) -> st
 
 
 def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
-    """Yield sets of running jobs to preempt: first the jobs in `Engine.preemption_plan`, then single jobs.
+    """Yield sets of running jobs to preempt: first the set of `Engine.preemption_plan`, then sets of one job
+    each.
 
-    Each single job uses quota, or holds a licence, that the waiting job lacks.
+    Each of these single jobs uses quota, or holds a licence, that the waiting job lacks.
     """
     job, state, now = trial.job, trial.ahead.state, trial.now
     plan, _ = trial.ahead.preemption_plan(job, now)
@@ -236,8 +237,8 @@ def suggestion_command(suggestion: Suggestion, label: str, labels: dict[int, str
     """Return the arguments of the `corral` command that carries out a suggestion.
 
     The result is empty if the suggestion changes the spec, because the command line makes the command for
-    such a change itself. `label` is the id of the waiting job as users see it; `labels` has these labels for
-    running jobs, by job id.
+    such a change itself. `label` is the id of the waiting job as users see it. `labels` has the same for each
+    running job, by job id.
     """
     if suggestion.release:
         return ("job", "release", label)

@@ -1,4 +1,6 @@
-"""Sentences about the start that a forecast found for a waiting job, or about why it found none."""
+"""Makes sentences about the start that a forecast found for a waiting job. If it found none, a sentence tells
+why.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from wire.text import duration
 NAMED = 8
 """The most jobs that a sentence names."""
 LAST_AFTER_S = 600.0
-"""A reason why the job still waits just before its start is given only for starts at least this many seconds
-away.
+"""A start is near if it is fewer than this many seconds away. For a near start, the last reason for the wait
+is not given.
 """
 
 
 def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: float) -> str:
-    """Return a sentence about when job `number`, which is held, would start if it were released now. `start`
-    is None if the forecast found no start.
+    """Return a sentence about a held job: when job `number` would start if it were released now. `start` is
+    None if the forecast found no start.
     """
     if start is None:
         return f"it is held; it could not start if released: {why_no_start(ahead, number, now)}"
@@ -32,7 +34,7 @@ def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: f
 
 
 def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator[str]:
-    """Yield texts about the preemptions in the forecast `found` that happen before job `number` starts.
+    """Yield texts about the preemptions that happen before job `number` starts in the forecast `found`.
     Preemptions for job `number` itself are left out.
     """
     others = [plan for plan in found.plans if plan.job != number]
@@ -46,10 +48,10 @@ def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator
 
 
 def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
-    """Return a sentence about why the job still waits just before its start at time `at`.
+    """Return a sentence that says why the job still waits just before its start at the time `at`.
 
-    Empty if the job waits for the same reason then as now, or only for the end of a job at that time.
-    `ahead`, a copy of the engine, cannot be used afterwards.
+    Return an empty text if the reason is the same as now, or if the job only waits for another job that ends
+    at `at`. `ahead`, a copy of the engine, cannot be used afterwards.
     """
     if at - now < LAST_AFTER_S:
         return ""
@@ -68,7 +70,9 @@ def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
 
 
 def why_no_start(ahead: Engine, number: int, now: float) -> str:
-    """Return why a forecast found no start for a job. `ahead`: the engine copy at the end of the forecast."""
+    """Return why a forecast found no start for a job. `ahead` is the copy of the engine at the end of the
+    forecast.
+    """
     job = ahead.state.jobs.get(number)
     if job is None:
         return "it is cancelled before it can start"
@@ -91,7 +95,7 @@ def why_no_start(ahead: Engine, number: int, now: float) -> str:
 def _without_limit(ahead: Engine, job: Job) -> list[Job]:
     """Return the jobs without a time limit that still run at the end of the forecast.
 
-    If some of them run on nodes that could hold the waiting job, only these are returned.
+    If some of these jobs run on nodes that could hold the waiting job, return only those.
     """
     state = ahead.state
     cycle = ahead.profile_cycles.of(job)

@@ -1,4 +1,4 @@
-"""Tests on copies of the engine whether a change starts a waiting job."""
+"""Tests on copies of the engine if a change starts a waiting job."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from wire.agent.reports import AttemptStatus
 from wire.names import JobState
 
 MAX_COPIES = 48
-"""The most copies that one StartTrial makes."""
+"""One StartTrial makes at most this many copies of the engine."""
 T = TypeVar("T")
 
 ALL_ORDERS = 3
-"""If preempted jobs run on at most this many nodes in all, every order of their ends is tried."""
+"""If preempted jobs run on at most this many nodes in total, every order of their ends is tried."""
 
 Leaving = tuple[int, str]
-"""A preempted job, and one of its nodes."""
+"""A preempted job (its id), and one of its nodes."""
 
 
 class StartTrial:
@@ -32,13 +32,13 @@ class StartTrial:
 
     1. Copy the engine, and give the inputs to the copy. If one is refused, the result is False.
     2. Run a scheduling pass.
-    3. If the inputs preempt running jobs, let these jobs end node by node, with a pass after each end. Try
-       every order of these ends if there are at most ALL_ORDERS. If there are more, try only one order and
+    3. If the inputs preempt running jobs, let these jobs end node by node, with a pass after each end. If
+       there are at most ALL_ORDERS ends, try every order of them. If there are more, try only one order and
        its reverse.
     4. The result is True if the job has started in all orders.
 
-    Invariant: the engine `ahead` is never changed. Cost: one copy per order, MAX_COPIES copies in all. When
-    MAX_COPIES copies are used up, every result is False, because a change that was not tried must not be
+    Invariant: the engine `ahead` is never changed. Cost: one copy for each order, at most MAX_COPIES copies
+    in all. After MAX_COPIES copies, every result is False, because a change that was not tried must not be
     suggested.
     """
 
@@ -50,8 +50,8 @@ class StartTrial:
         self._on_copy = on_copy
 
     def after_pass(self, work: Callable[[Engine, Job, float], T]) -> T | None:
-        """Run a scheduling pass on a copy of the engine, and return the result of `work` on this copy; None
-        if the pass starts the job.
+        """Run a scheduling pass on a copy of the engine, and return the result of `work` on this copy. Return
+        None if the pass starts the job.
         """
 
         def after(copy: Engine) -> T | None:

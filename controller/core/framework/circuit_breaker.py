@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 MAX_FAILED_CYCLES = 3
-"""After failures in this number of cycles, a plugin is no longer called."""
+"""A plugin that has failed in this many cycles is no longer called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,15 @@ class PluginFault:
 
     @property
     def given_up(self) -> bool:
-        """True if the plugin has failed so often that it is not called until the controller restarts."""
+        """True if the plugin has failed so often that it is not called again until the controller
+        restarts.
+        """
         return self.times >= MAX_FAILED_CYCLES
 
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Records failures of plugins, and decides whether a plugin may be called.
+    """Records failures of plugins, and decides if a plugin may be called.
 
     1. A plugin that fails is not called again in the same scheduling cycle. A fixed result is used instead:
        for example, a failing filter rejects all nodes, unless it has `on_error = "pass"`.
@@ -40,11 +42,13 @@ class CircuitBreaker:
     cycle: int = 0
     """The number of the current cycle."""
     faults: list[PluginFault] = field(default_factory=list)
-    """Failures that take_faults() has not returned yet."""
+    """Failures that `take_faults` has not returned yet."""
     failed: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    """By (kind, name): the number of cycles with failures, and the number of the last such cycle."""
+    """The failures of each plugin, by (kind, name): the number of cycles with failures, and the number of the
+    last such cycle.
+    """
     _why: dict[tuple[str, str], str] = field(default_factory=dict)
-    """The last error by (kind, name)."""
+    """The last error of each plugin, by (kind, name)."""
 
     def allows(self, kind: str, name: str) -> bool:
         """Return whether the plugin may be called in this scheduling cycle."""

@@ -1,4 +1,4 @@
-"""The interfaces of plugins. A plugin is a frozen dataclass; its fields are its options in scheduler.toml."""
+"""The interfaces of plugins. A plugin is a frozen dataclass. Its fields are its options in scheduler.toml."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Filter(Protocol):
     """Decides which nodes can hold a request. A filter must be deterministic and must not change anything.
 
     A filter with `static: ClassVar[bool] = True` depends only on labels, taints and the hardware of nodes.
-    Its results are cached for all jobs with equal requests until labels, taints or hardware change. It is not
-    called again because a job starts or ends.
+    Its results are cached for all jobs with equal requests until labels, taints or hardware change. Starts
+    and ends of jobs do not call it again.
     """
 
     name: ClassVar[str]
@@ -33,15 +33,16 @@ class Filter(Protocol):
         ...
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return whether this filter has anything to check for the request. If not, `keep` is not called."""
+        """Return whether this filter can reject any node for the request. If it cannot, `keep` is not
+        called.
+        """
         ...
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the general reason for which this filter rejects nodes, such as `fewer than 8 free GPUs`.
+        """Return the general reason why this filter rejects nodes, such as `fewer than 8 free GPUs`.
 
-        A filter may also have a method `shortage(part, nodes, rows, *, idle)`, which returns the reason for
-        the nodes in `rows` only. `idle` is True if the filter would reject these nodes even without running
-        jobs.
+        A filter may also have a method `shortage(part, nodes, rows, *, idle)`. It returns the reason for the
+        nodes in `rows` only. `idle` is True if the filter would reject these nodes even without running jobs.
         """
         ...
 
@@ -50,17 +51,15 @@ class Scorer(Protocol):
     """Rates how well nodes suit a request, from 0 to 1. The node with the highest weighted sum of scores is
     used.
 
-    If a scorer has a method `concerns(part, nodes)` and it returns False, the scorer is not called, because
-    it rates all nodes equally. The scores of a scorer with `wide: ClassVar[bool] = True` also depend on other
-    nodes, so it is called for all nodes when one node has changed.
+    A scorer may have a method `concerns(part, nodes)`. If it returns False, the scorer rates all nodes
+    equally and is not called. The scores of a scorer with `wide: ClassVar[bool] = True` also depend on other
+    nodes. This scorer is called for all nodes when one node has changed.
     """
 
     name: ClassVar[str]
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return one score per node of `rows`. The method is called only for nodes that every filter has
-        accepted.
-        """
+        """Return one score for each node of `rows`. All filters have already accepted these nodes."""
         ...
 
 
@@ -70,7 +69,7 @@ class Picker(Protocol):
     name: ClassVar[str]
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return one of `slots`: the index of the chosen GPU. `slots` are the GPUs of the node with enough
+        """Return the slot (index on the node) of the chosen GPU. `slots` are the slots of GPUs with enough
         free capacity for the request, in ascending order.
         """
         ...
@@ -86,14 +85,14 @@ class Strategy(Protocol):
     name: ClassVar[str]
 
     def standing(self, job: Job) -> float:
-        """Return the rank of a running job against preemption: the higher, the better the job is protected.
-        The rank may change only when the job is edited or inherits another priority.
+        """Return how well a running job is protected against preemption. The greater the number, the better
+        the protection. The number may change only when the job is edited or inherits another priority.
         """
         ...
 
     def reach(self, job: Job) -> float | None:
-        """Return the highest `standing` of running jobs that the waiting job may preempt; None if it may
-        preempt no job.
+        """Return the highest `standing` (protection) of running jobs that the waiting job may preempt. Return
+        None if it may preempt no job.
         """
         ...
 
@@ -118,29 +117,31 @@ class PreemptionGuards:
 
 
 class Reserves(enum.Enum):
-    """The waiting jobs that get a backfill reservation (a planned start that other jobs must not delay)."""
+    """The waiting jobs that get a backfill reservation: a planned start that other jobs must not delay."""
 
     NO_JOB = "none"
     FIRST_JOB = "first"
     """The first job in queue order that cannot start."""
     ALL_JOBS = "all"
-    """All waiting jobs, up to the first `Backfill.depth` in queue order."""
+    """The first waiting jobs in queue order, at most `Backfill.depth` of them."""
 
 
 class Backfill(Protocol):
-    """Decides which jobs may start although an earlier job in the queue has to wait."""
+    """A kind of backfill. Decides which jobs may start although an earlier job in the queue must wait."""
 
     name: ClassVar[str]
     reserves: ClassVar[Reserves]
     starts_behind: ClassVar[bool]
-    """True if jobs behind the first waiting job may start at all."""
+    """True if jobs behind the first waiting job may start."""
     in_queue_order: ClassVar[bool]
-    """True if candidates are tried in queue order; `candidate_key` is then not called."""
+    """True if candidates (jobs that may be backfilled) are tried in queue order. `candidate_key` is then not
+    called.
+    """
 
     @property
     def max_delay_s(self) -> float | None:
-        """The most seconds by which backfilled jobs may delay the first waiting job in total; None if no
-        delay is allowed.
+        """The greatest total delay, in seconds, that backfilled jobs may cause for the first waiting job.
+        None if no delay is allowed.
         """
         ...
 
@@ -152,22 +153,25 @@ class Backfill(Protocol):
         ...
 
     def candidate_key(self, runtime_s: float) -> float:
-        """Return the sort key of a backfill candidate with this expected run time. The candidate with the
-        lowest key is tried first; on a tie, the first in queue order.
+        """Return the sort key of a backfill candidate with this expected run time in seconds. Candidates are
+        tried in the order of their keys, the lowest first. Of equal keys, the first in queue order comes
+        first.
         """
         ...
 
 
 class DeadlinePolicy(enum.Enum):
-    """What the scheduler does for waiting jobs with a deadline (`[backfill] deadlines`)."""
+    """The treatment of waiting jobs with a deadline (`[backfill] deadlines`)."""
 
     NONE = "none"
     """Jobs with a deadline are treated like all other jobs."""
     GUARD = "guard"
-    """Backfilled jobs must leave free the nodes that a job with a deadline needs at its latest start."""
+    """A job with a deadline needs certain nodes at its latest start. Backfilled jobs must leave these nodes
+    free.
+    """
     LIFT = "lift"
-    """As GUARD, and jobs before this job in the queue must leave these nodes free too. At its latest start
-    the job is tried before all others.
+    """As GUARD. Jobs before this job in the queue must also leave its nodes free. At its latest start, the
+    job is tried before all others.
     """
 
 
@@ -187,13 +191,15 @@ class SchedulingPolicy:
     picker: Picker
     backfill: Backfill
     deadlines: DeadlinePolicy = DeadlinePolicy.NONE
-    """How waiting jobs with a deadline are treated (`[backfill] deadlines`)."""
+    """The treatment of waiting jobs with a deadline (`[backfill] deadlines`)."""
     estimating: PredictionConfig = NO_PREDICTION
-    """Whether backfill uses time limits or predicted run times."""
+    """The settings that choose between time limits and predicted run times in backfill."""
     strategies: tuple[Strategy, ...] = ()
-    """Preemption strategies, tried in this order. Without one, no job is preempted."""
+    """The preemption strategies in the order in which they are tried. Without a strategy, no job is
+    preempted.
+    """
     guards: PreemptionGuards = PreemptionGuards()
     network: NetworkTopology | None = None
-    """The switches above the nodes ([topology]); None if nearness does not count."""
+    """The switches above the nodes ([topology]). None if the nearness of nodes does not count."""
     profiles: tuple[Profile, ...] = ()
-    """The profiles; the last one takes every job. Without profiles, this policy applies to all jobs."""
+    """The profiles. The last profile accepts every job. Without profiles, this policy applies to all jobs."""

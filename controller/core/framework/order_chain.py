@@ -1,4 +1,4 @@
-"""Chains of two queue orders: the second order sorts the jobs that are equal under the first."""
+"""Chains of two queue orders: the second order sorts the jobs that are equal in the first order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from wire.api.reasons import Points
 
 @dataclass(frozen=True, slots=True)
 class StaticOrderChain:
-    """A chain of two orders under which the queue position of a job does not change while it waits."""
+    """A chain of two static orders. Under it, the queue position of a job does not change while the job
+    waits.
+    """
 
     name: ClassVar[str] = "ranked"
 
@@ -27,8 +29,8 @@ class StaticOrderChain:
 
 @dataclass(frozen=True, slots=True)
 class DynamicOrderChain:
-    """A chain of two queue orders, of which at least one changes queue positions as time passes or tenants
-    use resources.
+    """A chain of two queue orders. At least one of them changes queue positions as time passes or tenants use
+    resources.
 
     The queue keeps jobs with equal requests and equal `group` in one list (lane). The group contains the rank
     under a static order, so a static order ranks all jobs of a lane equally.
@@ -41,7 +43,7 @@ class DynamicOrderChain:
 
     @property
     def weighs_queues(self) -> bool:
-        """True if one of the two orders uses the priority of queues as a factor."""
+        """True if one of the two orders uses the priority of the job's queue as a factor."""
         return weighs_queues(self.first) or weighs_queues(self.second)
 
     @property
@@ -57,8 +59,8 @@ class DynamicOrderChain:
         return tuple(each for order in moving for each in order.rank(job))
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the key of the list (lane) in which the queue keeps the job. The order of jobs with equal
-        keys never changes while they wait, because neither of the two orders changes it.
+        """Return the key of the lane (list of equal jobs) in which the queue keeps the job. Neither order
+        changes the order of jobs within a lane while they wait.
         """
         return *_group(self.first, job, tenant), *_group(self.second, job, tenant)
 
@@ -66,8 +68,8 @@ class DynamicOrderChain:
         return *_place(self.first, job, view), *_place(self.second, job, view)
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
-        """Return the priority points of the job under the first of the two orders that uses points; empty if
-        neither order uses points.
+        """Return the priority points of the job. They come from the first of the two orders that uses points.
+        Return an empty result if neither order uses points.
         """
         for order in (self.first, self.second):
             receipt = getattr(order, "receipt", None)

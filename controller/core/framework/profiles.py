@@ -1,5 +1,5 @@
-"""Profiles: scheduling policies that each apply to some jobs and some nodes, like partitions with their own
-settings.
+"""Profiles: scheduling policies. Each profile applies to some jobs and some nodes, like a partition with its
+own settings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from controller.core.framework.interfaces import SchedulingPolicy
 
 DEFAULT_PROFILE = "default"
-"""The profile of jobs that no other profile takes. Without profiles, the profile of a job is empty."""
+"""The profile of jobs that no other profile accepts. If no profiles are configured, the profile of a job is
+empty.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +92,11 @@ class Profile:
 
 
 def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
-    """Return the name of a job's profile: the requested profile if it accepts the job, otherwise the first
-    profile that accepts the job.
+    """Return the name of a job's profile. This is the requested profile if it accepts the job, otherwise the
+    first profile that accepts the job.
 
-    The profile is computed from the job and the configuration. So if the configuration changes, the profile
-    of a waiting job may change.
+    The profile depends on the job and the configuration. A change of the configuration may therefore change
+    the profile of a waiting job.
     """
     fitting = [each.name for each in profiles if each.refused(spec, user) is None]
     if not fitting:
@@ -103,7 +105,9 @@ def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
 
 
 def may_change_profile(before: JobSpec, after: JobSpec) -> bool:
-    """Return whether the edit of a job's spec from `before` to `after` may change the profile of the job."""
+    """Return whether an edit of a job's spec may change the job's profile. The spec changes from `before` to
+    `after`.
+    """
     return (before.profile, before.queue, before.project) != (after.profile, after.queue, after.project)
 
 

@@ -18,21 +18,21 @@ _EXIT_FIELDS = tuple(field.name for field in fields(Exit))
 
 
 def only_starts_or_ends(status: AttemptStatus) -> bool:
-    """Return whether an agent's report shows nothing but a start or an end: neither the gang barrier nor a
-    checkpoint nor steps.
+    """Return True if an agent's report shows only a start or an end. It then has no gang barrier, no
+    checkpoint and no steps.
     """
     waits = status.ready and status.started_at is None
     return not waits and not status.steps and (status.checkpoint is None or status.ended_at is not None)
 
 
 def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> CheckpointSaved | None:
-    """Return the event for a saved checkpoint if the report has a newer checkpoint than the job has;
+    """Return the event for a saved checkpoint if the checkpoint in the report is newer than that of the job;
     otherwise None.
     """
     if status.checkpoint is None or status.ended_at is not None:
         return None
-    # Limit the time of the checkpoint to the controller's present time, because the clock of the host may be
-    # ahead.
+    # Use at most the controller's present time as the time of the checkpoint, because the clock of the host
+    # may be ahead.
     found = replace(status.checkpoint, at=min(status.checkpoint.at, now))
     if job.checkpoint is not None and job.checkpoint.at >= found.at:
         return None
@@ -44,7 +44,7 @@ def steps_recorded(job: Job, node: str, status: AttemptStatus, now: float) -> St
     if not status.steps:
         return None
     known = {step.number: step for step in status.steps[:MAX_STEPS]}
-    # Limit the times to the controller's present time, because the clock of the host may be ahead.
+    # Use at most the controller's present time for all times, because the clock of the host may be ahead.
     steps = tuple(
         replace(step, started_at=min(step.started_at, now), ended_at=min(step.ended_at or now, now))
         for step in known.values()
@@ -84,12 +84,12 @@ def exit_fields(how: Exit) -> tuple[Any, ...]:
 
 
 def merge_member_reports(taken: Iterable[tuple[Input, A | None]]) -> Iterator[tuple[Input, A | None]]:
-    """Yield the inputs, but merge reports about members of one attempt into one input, so that the engine
-    handles a large gang at once.
+    """Yield the inputs. Merge reports about members of one attempt into one input, so that the engine handles
+    a large gang at once.
 
-    Only reports that follow each other are merged. Reports about different attempts may change their order,
-    because they do not depend on each other. Two reports of one node about the same attempt are never merged,
-    because the second replaces the first.
+    Reports are merged only if no input of another type is between them. Reports about different attempts may
+    change their order, because they do not depend on each other. Two reports of one node about the same
+    attempt are never merged, because the second replaces the first.
     """
     pending: dict[tuple[int, int], dict[str, AgentReported]] = {}
     for given, answer in taken:

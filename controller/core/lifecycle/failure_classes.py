@@ -4,10 +4,9 @@ lines.
 1. Take the rules of the site in their order, then the rules of Corral.
 2. Find the last line of the log that looks like the end of a Python exception. If a rule matches this line,
    the attempt has the class of the first such rule.
-3. Otherwise try all lines of the log. If there is such an exception, leave out the rules that are not
-   `anywhere`: a line that mentions a refused connection says little if the program ended with another
-   exception.
-4. Otherwise a program that ended with a failure of its own has the class `user_code`.
+3. Otherwise try all lines of the log. If the log has a Python exception, use only rules with `anywhere`. For
+   example, a line about a refused connection says little if the program ended with another exception.
+4. If no rule matches and the program itself failed, the class is `user_code`.
 
 A rule matches if all of its conditions hold. Cost: one search of each pattern in at most 8 KiB.
 
@@ -31,11 +30,12 @@ _LONGEST_LINE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class FailureRule:
-    """One class of failures: how an attempt of this class is found, and what its user can do.
+    """One class of failures: how to recognise an attempt of this class, and advice for its user.
 
-    `patterns` are regular expressions for one line of the log. `exit_codes` are the codes of a shell: 128
-    plus the number for a signal. `reasons` are words such as `out_of_memory` with which Corral ended the
-    attempt. Empty conditions always hold, but a rule needs one.
+    `patterns` are regular expressions for one line of the log. `exit_codes` are exit codes as in a shell,
+    where a signal counts as 128 plus its number. `reasons` are words such as `out_of_memory`: the reason for
+    which Corral ended the attempt. An empty condition always holds, but a rule needs at least one that is not
+    empty.
     """
 
     name: str
@@ -170,8 +170,8 @@ RULES = (
 
 
 def classified(status: AttemptStatus, site_rules: Iterable[FailureRule]) -> AttemptStatus:
-    """Return the status of an attempt with its failure class, and without the lines of its log. The status
-    of an attempt that runs or has succeeded is returned unchanged.
+    """Return the status of an attempt with its failure class, and without the lines of its log. Return it
+    unchanged if the attempt still runs or has succeeded.
     """
     if status.ended_at is None or not (status.code or status.signal or status.why):
         return status
@@ -179,15 +179,15 @@ def classified(status: AttemptStatus, site_rules: Iterable[FailureRule]) -> Atte
 
 
 def failure_class(status: AttemptStatus, site_rules: Iterable[FailureRule]) -> str:
-    """Return the name of the class of a failed attempt; empty if Corral or a user ended the attempt and no
-    rule matches.
+    """Return the name of the class of a failed attempt. Return an empty text if Corral or a user ended the
+    attempt and no rule matches.
     """
     code = status.code if status.signal is None else 128 + status.signal
     reason = status.why.partition(":")[0]
     lines = [line.strip()[:_LONGEST_LINE] for line in status.tail.splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if _EXCEPTION.match(line)), None)
     rules = [rule for rule in (*site_rules, *RULES) if rule.ends_with(code, reason)]
-    # Corral ended the attempt, so lines of its log are not the cause. Only rules that name the reason apply.
+    # Corral ended the attempt, so lines of its log are not the cause. Use only rules that name the reason.
     if reason:
         return next((rule.name for rule in rules if rule.reasons and _log_fits(rule, lines)), "")
     for rule in _by_line(rules, [] if last is None else [last]):
@@ -207,7 +207,7 @@ def _log_fits(rule: FailureRule, lines: list[str]) -> bool:
 
 
 def rule_of(name: str, site_rules: Iterable[FailureRule]) -> FailureRule | None:
-    """Return the rule of a class, whose sentence and remedy are shown; None if a site has removed its
+    """Return the rule of a class, with its explanation and its advice. Return None if a site has removed the
     rule.
     """
     return next((rule for rule in (*site_rules, *RULES, USER_CODE) if rule.name == name), None)

@@ -15,8 +15,8 @@ from wire.agent.reports import AttemptStatus
 
 
 def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> MemberReady | None:
-    """Return the event MemberReady if `status`, the agent's report, shows that the gang member on `node` has
-    reached the start barrier. None if it does not, or if the event was recorded before.
+    """Return the event MemberReady if the gang member on `node` has just reached the start barrier. `status`
+    is the agent's report. Return None if the member is not ready, or if the event was recorded before.
     """
     member = job.members[node]
     if status.ready and not member.ready and member.started_at is None:
@@ -28,8 +28,8 @@ def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
     """Yield a start order for each waiting member of the gang. Yield nothing unless `status` reports that a
     member waits at the start barrier, and all other members are ready too.
 
-    A member that did not get its start order sends its report again. So all waiting members then get the
-    order again.
+    A member that did not get its start order sends its report again. Then all waiting members get the order
+    again.
     """
     if not status.ready or status.started_at is not None or status.ended_at is not None or job.stopping:
         return
@@ -47,7 +47,7 @@ def go_orders(job: Job) -> Iterator[SendToNode]:
 
 
 def accepts_fewer_from(job: Job) -> float:
-    """Return the time from which a gang with `min_nodes` may start on fewer nodes than it asks for."""
+    """Return the time from which a gang with `min_nodes` may start on fewer nodes than it requests."""
     return job.ready_at + job.spec.gang.assembly_s
 
 

@@ -21,23 +21,23 @@ from wire.names import GpuHealth, TroubleKind
 from wire.text import counted
 
 _RECORDED_FOR_JOBS = (TroubleKind.XID, TroubleKind.LOST, TroubleKind.ECC_UNCORRECTED)
-"""The GPU faults that may be the reason why a job on the GPU fails."""
+"""The GPU faults that can make a job on the GPU fail. They are recorded for the jobs on the GPU."""
 
 
 class GpuHealthHandler:
     """Handles reports and commands about the health of GPUs.
 
-    1. An agent reports a fault (`on_fault`). The policy decides whether the GPU goes out of service. The
-       fault is stored with the jobs on the GPU. If such a job fails, the fault is shown as the reason.
+    1. An agent reports a fault (`on_fault`). The policy decides if the GPU goes out of service. The fault is
+       stored with the jobs on the GPU. If such a job fails, the fault is shown as the reason.
     2. Some seconds after a GPU went out of service, its agent is ordered to check it. After enough passed
        checks (`on_check`) the GPU is in service again; a failed check keeps it out of service.
     3. A GPU that needs a reset is reset (`on_reset`) when no job holds any part of it, because a reset would
        end all jobs on it.
     4. Operators can take GPUs out of service and bring them back (`cordon`, `resume`).
 
-    Invariant: a GPU that is out of service and needs no reset, reboot or resume has one pending check order
-    at its agent. The order is sent again when the agent connects, because the agent may have lost it. The
-    rules for changes of health are in cluster/gpus/gpu_health.py.
+    Invariant: if a GPU is out of service and needs no reset, reboot or resume, its agent has one pending
+    order to check it. The order is sent again when the agent connects, because the agent may have lost the
+    order. The rules for changes of health are in cluster/gpus/gpu_health.py.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_offqueue_end(self, name: str, uuid: str, now: float) -> None:
-        """Order a check of a GPU now, because the last off-queue process (one outside of any job) on the GPU
-        has ended.
+        """Order a check of a GPU now. The last off-queue process (process outside of any job) on the GPU has
+        ended.
         """
         node, gpu = self._find(name, uuid)
         if node is not None and gpu is not None:
@@ -103,8 +103,8 @@ class GpuHealthHandler:
             self._change(node, gpu, old, gpu_health.check_now(old, now), now)
 
     def on_reset(self, given: inputs.GpuWasReset, now: float) -> Reply:
-        """Handle the result of a reset that was ordered. After a success, the GPU still has to pass checks
-        before it takes jobs.
+        """Handle the result of a reset that was ordered. After a successful reset, the GPU must still pass
+        checks before it takes jobs.
         """
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:
@@ -118,8 +118,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_gpus_freed(self, node: Node, allocation: Allocation, now: float) -> None:
-        """Order the resets for which GPUs of `allocation` have waited. A job has just given this allocation
-        back, and a GPU cannot be reset while a job holds it.
+        """Order resets of GPUs of `allocation`. A job has just released this allocation. The resets have
+        waited, because a GPU cannot be reset while a job holds it.
         """
         held = {hold.uuid for hold in allocation.gpus}
         for gpu in node.facts.gpus if held & node.health.keys() else ():
@@ -127,8 +127,8 @@ class GpuHealthHandler:
                 self._order_reset(node, gpu, node.condition(gpu), now)
 
     def on_report(self, given: inputs.GpuReported, now: float) -> Reply:
-        """Set the health of a GPU to the health that a replayed journal has recorded. Do nothing if the GPU
-        already has this health.
+        """Set the health of a GPU to the health in a replayed journal. Do nothing if the GPU already has this
+        health.
         """
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:
@@ -139,10 +139,10 @@ class GpuHealthHandler:
         return DONE
 
     def on_agent_hello(self, node: Node, before: dict[str, GpuFacts], rebooted: bool, now: float) -> None:
-        """Compare the GPUs that an agent reports when it connects with those recorded before, and send check
-        and reset orders again.
+        """An agent reports its GPUs when it connects. Compare these GPUs with the recorded ones, and send
+        check and reset orders again.
 
-        A reboot of the host counts as the reset or reboot for which a GPU waits.
+        If the host was rebooted, no GPU needs a reset or a reboot any more.
         """
         there = {gpu.uuid for gpu in node.facts.gpus}
         for uuid, gone in before.items():
@@ -171,7 +171,7 @@ class GpuHealthHandler:
         return DONE
 
     def resume(self, given: inputs.ResumeGpu, now: float) -> Reply:
-        """Bring a GPU back into service for an operator, after one more passed check."""
+        """Return a GPU to service for an operator. The GPU must first pass one more check."""
         node, gpu, refusal = self._named(given.node, given.gpu)
         if node is None or gpu is None:
             return refusal
@@ -225,7 +225,7 @@ class GpuHealthHandler:
             self._order(SendToNode(node.name, CheckGpu(gpu.uuid, max(0.0, seen.due - now))))
 
     def _order_reset(self, node: Node, gpu: GpuFacts, seen: GpuCondition, now: float) -> None:
-        """Order a reset if the GPU needs one and no job holds a part of the GPU. A reset would end the jobs
+        """Order a reset of the GPU if it needs one and no job holds a part of it. A reset would end the jobs
         on the GPU.
         """
         if seen.needs != "reset" or not self._policy.reset or gpu.mig:
@@ -237,8 +237,8 @@ class GpuHealthHandler:
             self._order(SendToNode(node.name, ResetGpu(gpu.uuid, self._policy.reset, wait)))
 
     def _note_fault_for_jobs(self, node: Node, gpu: GpuFacts, why: str, own: bool, now: float) -> None:
-        """Record the fault for each job that holds a part of the GPU. If the job fails, the fault is given as
-        the reason.
+        """Record the fault for each job that holds a part of the GPU. If the job then fails, the fault is
+        shown as the reason.
 
         `own` is True if the job caused the fault itself.
         """
@@ -250,7 +250,7 @@ class GpuHealthHandler:
 
 
 def out_of_service_text(condition: GpuCondition) -> str:
-    """Return a sentence with the reason why the GPU is out of service, and what has to happen next."""
+    """Return a sentence that says why the GPU is out of service and what has to happen next."""
     waits = {
         "reset": "needs a reset when no job is on it; if reset by hand, run 'corral nodes resume NODE:GPU'",
         "reboot": "needs a reboot",

@@ -1,4 +1,4 @@
-"""Flags jobs whose GPUs are idle, warns in the logs of these jobs, and ends the jobs if the configuration
+"""Flags jobs whose GPUs are idle, and writes a warning to their logs. Ends these jobs if the configuration
 says so.
 """
 
@@ -21,9 +21,7 @@ from wire.text import duration
 
 
 class IdleAction(enum.Enum):
-    """What happens to a job when its GPUs are still idle at the end of the grace time that follows the idle
-    flag.
-    """
+    """The treatment of a job whose GPUs stay idle. The action follows a grace time after the idle flag."""
 
     FLAG = "flag"
     """The job is only flagged and goes on."""
@@ -35,8 +33,8 @@ class IdleAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class IdlePolicy:
-    """When the GPUs of a job count as idle, and what happens to the job then: the settings in `[gpus]`, and
-    those of queues that have their own.
+    """The settings for jobs with idle GPUs, from `[gpus]` and from the queues that have their own settings.
+    They say when GPUs count as idle, and what happens to the job.
     """
 
     after_s: float = 1_800.0
@@ -44,7 +42,7 @@ class IdlePolicy:
     grace_s: float = 600.0
     """Seconds between the flag and the end of the job."""
     of_queues: Mapping[str, IdlePolicy] = field(default_factory=dict)
-    """The settings of the queues that have their own, by queue."""
+    """The settings of each queue that has its own settings."""
 
     def of(self, queue: str) -> IdlePolicy:
         """Return the settings for the jobs in a queue."""
@@ -62,8 +60,8 @@ DEFAULT_IDLE_POLICY: IdlePolicy = IdlePolicy()
 
 
 class IdleGpuHandler:
-    """Flags and ends jobs with idle GPUs. Another part of the controller measures the idle time and sends it
-    as inputs.
+    """Flags and ends jobs with idle GPUs. The idle time is measured outside of the engine and arrives as
+    inputs.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class IdleGpuHandler:
         self._stop = stop
 
     def on_idle(self, given: inputs.GpusIdle, now: float) -> None:
-        """Flag the job as idle, or stop it if its grace time is over. The input is repeated as long as the
+        """Flag the job as idle. If its grace time is over, stop the job. This input is repeated while the
         GPUs stay idle.
         """
         job = self._running(given.job, given.attempt)
@@ -89,7 +87,7 @@ class IdleGpuHandler:
             return
         if job.idle_since is None:
             idling = self._idling.of(job.spec.queue)
-            # A replica of a service is never ended, because its GPUs are idle whenever it has no requests.
+            # Never end a replica of a service, because its GPUs are idle whenever it gets no requests.
             ends = idling.reclaim is not IdleAction.FLAG and job.replica is None
             until = now + idling.grace_s if ends else None
             self._record(IdleNoted(job.id, now, job.attempt, given.since, until))
@@ -109,8 +107,8 @@ class IdleGpuHandler:
             self._record(IdleEnded(job.id, now, job.attempt))
 
     def on_node_away(self, node: Node, now: float) -> None:
-        """Remove the idle flags of the jobs on a node that has disconnected, because GPU readings of the node
-        are missing now.
+        """Remove the idle flags of the jobs on a disconnected node, because GPU readings of the node are now
+        missing.
 
         When the node connects again, the idle time of its jobs starts at 0.
         """
@@ -125,8 +123,8 @@ class IdleGpuHandler:
 
 
 def idle_text(job: Job, now: float) -> str:
-    """Return a sentence about how long the job's GPUs have been idle, and when the job will be ended for it.
-    Empty if the GPUs are not idle.
+    """Return a sentence that says how long the job's GPUs have been idle and when the job will be ended
+    because of this. Return an empty text if the GPUs are not idle.
     """
     if job.idle_since is None:
         return ""

@@ -1,7 +1,7 @@
-"""Keeps resources for a replica of a service until the replica starts. They are the resources of its last
-attempt, or of the older replica that it replaces.
+"""Keeps resources for a replica of a service until the replica starts. These are the resources of its last
+attempt, or those of the older replica that it replaces.
 
-The replica is nominated for the nodes, like a job that waits for its victims to end.
+The replica is nominated for the nodes. A nomination keeps nodes for a job that cannot start on them yet.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from controller.core.state.state import State
 from wire.names import JobState, Reason
 
 KEPT_ROOM = "kept-room"
-"""The name of the strategy in the event that nominates a replica while it waits for its restart."""
+"""The strategy name in the event that nominates a replica during its wait for a restart."""
 SUCCESSOR = "service"
-"""The name of the strategy in the event that nominates a replica for the resources of the replica that it
+"""The strategy name in the event that nominates a replica for the resources of the replica that it
 replaces.
 """
 _NOT_THERE = (*HARDWARE_ENDS, Reason.GPU_HELD, Reason.NODE_UNFIT, Reason.PREEMPTED, Reason.EVICTED)
-"""Reasons for the end of an attempt after which the next attempt must not, or need not, run on the same
-node.
+"""Reasons for the end of an attempt. After these reasons, the next attempt must not, or need not, run on the
+same node.
 """
 
 
@@ -35,8 +35,8 @@ def keep_for_restart(
     `requeued` is the event that queued the replica again, and `allocations` are the replica's former
     resources.
 
-    Yield nothing if these nodes take no jobs. Also yield nothing if the next attempt should run elsewhere,
-    for example after a hardware failure.
+    Yield nothing if these nodes take no jobs. Also yield nothing if the next attempt should run on other
+    nodes, for example after a hardware failure.
     """
     if job.replica is None or not requeued.restart or requeued.reason in _NOT_THERE or job.held:
         return
@@ -48,13 +48,13 @@ def keep_for_restart(
 def keep_for_successor(
     state: State, job: Job, before: Job, until: float, now: float
 ) -> Iterator[PreemptionPlanned]:
-    """Yield the nomination that gives the replica `job` the resources of `before`, the replica that it
-    replaces and that is being ended. The nomination lasts until the time `until`.
+    """Yield the nomination that gives the replica `job` the resources of `before`, the older replica that is
+    being ended. The nomination lasts until the time `until`.
 
     Yield nothing if the two requests differ, or if the nodes take no jobs.
 
-    If `before` does not run yet but is only nominated for these resources, the victims of its nomination
-    become the victims of the new nomination.
+    If `before` is not running but only nominated for these resources, the new nomination takes over its
+    victims.
     """
     held = tuple(member.allocation for member in before.running) or before.claim
     if before.ask == job.ask and can_stay(state, held):
@@ -65,6 +65,8 @@ def keep_for_successor(
 
 
 def can_stay(state: State, allocations: tuple[Allocation, ...]) -> bool:
-    """Return whether all nodes of these allocations are up and take jobs; False without allocations."""
+    """Return whether all nodes of these allocations are up and take jobs. Return False if there are no
+    allocations.
+    """
     nodes = [state.nodes.get(each.node) for each in allocations]
     return bool(nodes) and all(node is not None and node.up and not node.drained for node in nodes)

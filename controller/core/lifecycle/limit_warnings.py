@@ -1,4 +1,6 @@
-"""Warns the owners of running jobs before their time limits end the jobs, and advises them afterwards."""
+"""Warns the owner of a running job before the time limit ends the job. Advises the owner after the time limit
+has ended a job.
+"""
 
 from __future__ import annotations
 
@@ -19,36 +21,40 @@ from wire.names import JobState, Reason
 from wire.text import duration
 
 MOST_OUTDATED = 10_000
-"""About this many outdated entries stay on the heap."""
+"""The most outdated entries that stay on the heap (a rough limit)."""
 LEAST_LEAD_S = 1.0
-"""No warning is given that would come less than this before the end."""
+"""The least time in seconds between a warning and the end of the job. No warning is given later."""
 
 NO_LIMIT_WARNINGS = TimeLimitRules(warning_s=0.0)
 LONGER = 1.2
-"""A suggested time limit is this many times as long as similar jobs ran."""
+"""A suggested time limit is the run time of similar jobs times this factor."""
 LONGEST_S = 10 * 365 * 86_400.0
-"""The longest time limit of a job."""
+"""The longest time limit that a job can have, in seconds."""
 NEAR = 0.95
-"""Similar jobs that ran at least this part of the limit count as jobs that needed more time."""
+"""A fraction of the time limit. If similar jobs ran at least this long, the advice assumes that the job
+needed more time.
+"""
 
 PLANS_WARNING = (AttemptStarted, MembersStarted, JobEdited)
-"""The events after which a warning is planned."""
+"""The events after which a warning is planned for the job."""
 
 
 class LimitWarnings:
     """Records a warning before the time limit ends a running job, and writes it to the job's stderr and its
     terminals.
 
-    1. When a job starts to run, or when its time limit is extended, push the time of its warning on a heap:
-       `warning_s` seconds before the end at the limit, but at most WARNING_PART of the limit before it.
-    2. When that time has come, record EndWarned for the end that the limit gives now. An entry that is
-       outdated because the job has ended, or has another limit, is skipped.
+    1. When a job starts to run, or when its time limit is extended, push the time of its warning on a heap.
+       The warning comes `warning_s` seconds before the end of the limit, but at most WARNING_PART of the
+       limit before this end.
+    2. When this time has come, record EndWarned with the present end of the limit. Skip an entry if it is
+       outdated because the job has ended or has another limit.
 
-    3. With `ends_backfilled`, warn in the same way before the predicted end of a job, if a job waits that
-       was in the queue before this one was placed: it may then be preempted (preemption strategy `window`).
+    3. With `ends_backfilled`, the preemption strategy `window` may preempt a job after its predicted end for
+       a job that waited before it was placed. If such a job waits, warn in the same way before the predicted
+       end.
 
-    Invariant: each end at a time limit is warned of at most once (`Job.warned_end`), also after a restart.
-    Cost: O(log jobs) for each start of a job and for each warning.
+    Invariant: there is at most one warning for each end at a time limit (`Job.warned_end`), even after a
+    restart of the controller. Cost: O(log jobs) for each start of a job and for each warning.
 
     Example: with `warning_s` = 600, a job with a limit of 1 h is warned 6 minutes before its end, and a job
     with a limit of 8 h 10 minutes before.
@@ -66,12 +72,12 @@ class LimitWarnings:
         self._record = record
         self._order = order
         self.planned: list[tuple[float, int]] = []
-        """A heap of (time of the warning, job)."""
+        """A heap of (time of the warning, job id)."""
         for job in state.live():
             self._plan(job)
 
     def clear(self) -> None:
-        """Give no warnings from now on."""
+        """Remove all planned warnings, and give no warnings from now on."""
         self._rules = NO_LIMIT_WARNINGS
         self.planned.clear()
 
@@ -93,12 +99,12 @@ class LimitWarnings:
             if at < NEVER:
                 heapq.heappush(self.planned, (at, job.id))
         if len(self.planned) > MOST_OUTDATED + 2 * len(self._state.releases):
-            # Most entries are of jobs that have ended long before their limits.
+            # Most entries on the heap belong to jobs that have ended long before their limits.
             self.planned = [each for each in self.planned if self._is_due(*each)]
             heapq.heapify(self.planned)
 
     def _times(self, job: Job) -> tuple[float, ...]:
-        """Return the times of the next warnings of a job; NEVER for none."""
+        """Return the times of the next warnings of a job. A time is NEVER if there is no such warning."""
         limit = warns_at(job, self._rules)
         return (limit, window_warns_at(job, self._rules)) if self._rules.ends_backfilled else (limit,)
 
@@ -117,7 +123,7 @@ class LimitWarnings:
                 self._warn_of_window(job, now)
 
     def on_recorded(self, given: inputs.WarnOfLimit, now: float) -> None:
-        """Repeat a warning of a journal that is replayed, if the same attempt runs."""
+        """Repeat a warning from a journal that is replayed. Do nothing unless the same attempt still runs."""
         job = self._state.jobs.get(given.job)
         if job is None or job.attempt != given.attempt:
             return
@@ -142,7 +148,7 @@ class LimitWarnings:
             self._order(SendToNode(member.allocation.node, Note(job.id, job.attempt, text)))
 
     def _is_waited_for(self, job: Job) -> bool:
-        """Return whether a job is in the queue that was there when this job was placed."""
+        """Return whether some job is in the queue that already waited when this job was placed."""
         jobs, placed_at = self._state.jobs, job.placed_at or 0.0
         firsts = (next(iter(lane), None) for lane in self._state.queue)
         return any(first is not None and jobs[first[1]].ready_at < placed_at for first in firsts)
@@ -154,15 +160,17 @@ class LimitWarnings:
 
 
 def limit_end(job: Job) -> float:
-    """Return the time at which the time limit ends the running job; NEVER if it does not."""
+    """Return the time at which the time limit ends the running job. Return NEVER if it will not end the
+    job.
+    """
     if job.state is not JobState.RUNNING or job.started_at is None or job.stopping is not None:
         return NEVER
     return job.started_at + job.limit
 
 
 def warns_at(job: Job, rules: TimeLimitRules) -> float:
-    """Return the time at which the owner is warned of the job's end at its time limit; NEVER if the owner was
-    warned of this end already, or is not warned.
+    """Return the time at which the owner is warned of the job's end at its time limit. Return NEVER if the
+    owner was already warned of this end, or gets no warning.
     """
     end = limit_end(job)
     lead = rules.lead_s(job.limit)
@@ -170,8 +178,9 @@ def warns_at(job: Job, rules: TimeLimitRules) -> float:
 
 
 def window_end(job: Job) -> float:
-    """Return the predicted end of a running job, from which on the strategy `window` may stop it. NEVER if
-    nothing was predicted, or the job was warned of an end or has outlived the prediction already.
+    """Return the predicted end of a running job. After this time the strategy `window` may preempt the job.
+    Return NEVER if nothing was predicted, if the owner was already warned of an end, or if the job has run
+    longer than predicted.
     """
     if job.state is not JobState.RUNNING or job.started_at is None or job.placed_at is None:
         return NEVER
@@ -181,15 +190,17 @@ def window_end(job: Job) -> float:
 
 
 def window_warns_at(job: Job, rules: TimeLimitRules) -> float:
-    """Return the time at which the owner is warned that the job's window closes; NEVER if there is none."""
+    """Return the time at which the owner is warned that the job may be preempted after its predicted end.
+    Return NEVER if there is no such warning.
+    """
     end = window_end(job)
     lead = rules.lead_s(job.planned_s or 0.0)
     return NEVER if end == NEVER or lead < LEAST_LEAD_S else end - lead
 
 
 def limit_warning_text(job: Job, now: float) -> str:
-    """Return a sentence about the end of the job at its time limit, of which its owner was warned. Empty if
-    the owner was not warned.
+    """Return a sentence about the coming end of the job at its time limit. Return an empty text if the owner
+    was not warned of this end.
     """
     end = limit_end(job)
     if job.warned_end is None or job.warned_end != end or end <= now:
@@ -198,8 +209,8 @@ def limit_warning_text(job: Job, now: float) -> str:
 
 
 def advice_after_limit(job: Job, usual_s: float | None) -> str:
-    """Return what the owner of a job that its time limit has ended can do: a longer limit, checkpoints,
-    `--time-min`. `usual_s` is the run time in seconds of similar jobs; None if it is not known.
+    """Return advice for the owner of a job that its time limit has ended: a longer limit, checkpoints or
+    `--time-min`. `usual_s` is the run time in seconds of similar jobs. It is None if it is not known.
 
     Example: "it ran its whole limit of 1h00m; similar jobs ran up to 1h50m: submit it again with --time 130m;
     with checkpoints (--checkpoint-signal, --checkpoint-dir) the next run could continue from the last one".

@@ -1,5 +1,5 @@
-"""Undoes a move of a running job to other nodes: the job returns to its old nodes if they are free, otherwise
-to the queue.
+"""Undoes a move of a running job to other nodes. The job returns to its old nodes if they are free; otherwise
+it returns to the queue.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def undo_move(
     """Yield the events that undo the move of a job to other nodes. The caller must apply each event before it
     takes the next.
 
-    1. The job gets its old nodes again if the caller allows this (`back` is True), the nodes take jobs, and
-       the job's old allocations are still free. If the job was moved to make room for another job that has
-       not started yet, the other job loses its nomination and waits in the queue again.
+    1. The job gets its old nodes again under three conditions: the caller allows it (`back` is True), the
+       nodes take jobs, and the job's old allocations are still free. The job may have been moved for another
+       job that has not started yet. The other job then loses its nomination and waits in the queue again.
     2. Otherwise the job waits in the queue.
     """
     move = job.move
@@ -38,9 +38,9 @@ def undo_move(
 
 
 def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
-    """Return the waiting job that gets the nodes from which this job was moved away.
+    """Return the waiting job for which this job was moved away from its nodes.
 
-    None if this job was moved for another reason, or if the waiting job has started since.
+    Return None if this job was moved for another reason, or if the waiting job has started since.
     """
     other = state.jobs.get(move.for_job or 0)
     if other is None or not other.claim:
@@ -50,8 +50,7 @@ def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
 
 
 def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) -> bool:
-    """Return whether the old nodes of a moved job take jobs, admit this job and still have the GPUs that it
-    held.
+    """Return whether the old nodes of a moved job take jobs, admit this job and still have its former GPUs.
 
     The GPUs may be in use by other jobs.
     """
@@ -69,8 +68,8 @@ def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) 
 
 
 def _has_room(state: State, waiting: Job | None, allocations: tuple[Allocation, ...]) -> bool:
-    """Return whether the allocations are free. Resources kept for `waiting`, the job for which the moved job
-    had to leave, count as free.
+    """Return whether the allocations are free. The job had to leave for the job `waiting`. Resources that are
+    kept for `waiting` count as free.
     """
     nodes = state.nodes
     if waiting is not None:

@@ -1,10 +1,10 @@
 """Decides when a job on a silent node (one without messages to the controller) counts as lost.
 
-A job counts as lost when its supervisor (the process on the host that runs it) has certainly ended it. Each
+A job counts as lost when its supervisor (the process on the host that starts it) has certainly ended it. Each
 message from the controller renews the lease of the job on its host. So the lease ends at most `lease_s`
-seconds after the last message that the controller received from the host. The supervisor then ends the job
-within its grace time. After that the controller waits `margin_s` more seconds, because clocks run at
-different speeds and the kernel needs time to end a process.
+seconds after the controller has received the last message from the host. The supervisor then ends the job
+within its grace time. The controller then waits `margin_s` more seconds, because clocks run at different
+speeds and the kernel needs time to end a process.
 
 Example: lease 300 s, grace 30 s, margin 30 s: the job is lost after 360 s of silence.
 """
@@ -36,8 +36,8 @@ DEFAULT_NODE_LOSS = NodeLossPolicy()
 
 
 def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
-    """Return the spec with the configured policy for lost nodes copied into it. A later change of the
-    configuration then does not change the policy of the job.
+    """Return the spec with the configured policy for lost nodes written into it. A later change of the
+    configuration then does not affect the job.
     """
     policy = spec.on_node_lost or losses.policy
     lease_s = losses.lease_s if policy is OnNodeLost.REQUEUE else None
@@ -83,8 +83,8 @@ def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float
 
 
 def silent_node_text(job: Job, node: Node) -> str:
-    """Return a part of a sentence about a job on a silent node. It says that the job waits for the node, or
-    when the job will be queued again.
+    """Return a phrase about a job on a silent node. It says that the job waits for the node, or when the job
+    will be queued again.
     """
     if job.spec.lease_s is not None:
         return f"is queued again {duration(job.spec.lease_s)} after it was lost, if {node.name} stays silent"

@@ -1,4 +1,4 @@
-"""Decides whether a job whose attempt has ended is queued again."""
+"""Decides if a job is queued again after the end of an attempt."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from wire.names import JobState, Reason
 from wire.text import duration
 
 HARDWARE_ENDS = (Reason.NODE_LOST, Reason.SUPERVISOR_LOST, Reason.GPU_FAILED)
-"""Reasons for the end of an attempt that lie outside the program. A restart policy then ignores the exit
-code.
+"""Reasons for the end of an attempt that have nothing to do with the program. After them, a restart policy
+ignores the exit code.
 """
 _MOVE_FAILURES = (*HARDWARE_ENDS, Reason.LAUNCH_FAILED, Reason.MEMBER_FAILED)
 _CAN_REQUEUE = (OnNodeLost.REQUEUE, OnNodeLost.MANUAL)
 
 
 def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued:
-    """Return the event that is recorded at the end of an attempt: a requeue, an end with another reason, or
+    """Return the event to record at the end of an attempt. It is a requeue, an end with another reason, or
     the event `ended` unchanged.
 
     The first of these rules that applies decides.
@@ -40,7 +40,8 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
        is queued again.
 
     Only a requeue by rule 4 or 7 counts against the job's limit of restarts. Every requeue records whether
-    the attempt was healthy, because a healthy attempt shortens the next backoff to its first value.
+    the attempt was healthy. After a healthy attempt, the wait before the next restart (backoff) has its
+    shortest value again.
     """
     event = (
         _stopped_to_requeue(job, ended)
@@ -56,8 +57,9 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
 
 
 def was_healthy(job: Job, at: float) -> bool:
-    """Return whether the attempt that ended at `at` ran long enough to reset the backoff of the job. It must
-    have run for at least ten times the delay before its start, and for at least HEALTHY_RUN_S seconds.
+    """Return whether the attempt that ended at `at` ran long enough to reset the job's backoff (the delay
+    before a restart). It must have run for at least ten times the delay before its start, and for at least
+    HEALTHY_RUN_S seconds.
 
     Example: the first restart is delayed by 1 minute, and the delay doubles with each restart. So the attempt
     after the fourth restart began after 8 minutes, and is healthy if it ran for at least 80 minutes. The next
@@ -69,7 +71,7 @@ def was_healthy(job: Job, at: float) -> bool:
 
 
 def _backoff_steps(job: Job) -> int:
-    """Return the number of restarts since the last healthy attempt that has ended."""
+    """Return the number of restarts since the end of the last healthy attempt."""
     return job.wait.restarts - job.wait.backoff_from
 
 
@@ -93,8 +95,8 @@ def _lost_while_stopping(job: Job, ended: JobEnded) -> JobRequeued | None:
     """Return the requeue of a job whose hardware failed while it was being preempted, evicted or requeued;
     otherwise None.
 
-    The job needs no restart policy for this. A job that completed just before its node was lost also runs
-    once more, because its agent could not report the end.
+    This requeue does not need a restart policy. A job that completed just before its node was lost also runs
+    once more, because the controller has received no report of its end.
     """
     stopping = job.stopping
     if (
@@ -110,7 +112,7 @@ def _node_lost(job: Job, ended: JobEnded) -> JobRequeued | None:
     if ended.reason is not Reason.NODE_LOST or job.spec.on_node_lost not in _CAN_REQUEUE:
         return None
     if job.stopping not in (None, Reason.MEMBER_FAILED, Reason.UNHEALTHY):
-        return None  # A user or operator has cancelled the job, so it is not queued again.
+        return None  # A user or operator cancelled the job.
     limit = job.spec.restart.limit
     if limit is not None and job.wait.restarts >= limit:
         return None
@@ -133,10 +135,10 @@ def _failed_move(job: Job, ended: JobEnded) -> JobRequeued | None:
 
 
 def _idle_gpus(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued | None:
-    """Return the event for a job that was stopped because its GPUs were idle: a requeue or an end, as the
-    settings of `[gpus]` or of its queue say. None if the job was stopped for another reason.
+    """Return the event for a job that was stopped because its GPUs were idle. The settings of `[gpus]` or of
+    its queue choose between a requeue and an end. Return None if the job was stopped for another reason.
 
-    The event is the same if the job's node was lost before the job had stopped.
+    The event is the same if the job's node was lost before the stop was complete.
     """
     if job.stopping is not Reason.IDLE or ended.state is not JobState.FAILED:
         return None
@@ -184,7 +186,7 @@ def _applies(job: Job, ended: JobEnded) -> bool:
     policy, as_gang = job.spec.restart, _restarts_as_gang(job)
     if policy.when is RestartWhen.ON_HARDWARE and not (as_gang and ended.state is JobState.FAILED):
         # With the restart policy ON_HARDWARE, only a failed GPU is a reason to restart. The new attempt gets
-        # other GPUs, because the failed GPU takes no jobs now.
+        # other GPUs, because a failed GPU takes no jobs.
         return ended.reason is Reason.GPU_FAILED
     if ended.state is JobState.COMPLETED:
         return policy.when is RestartWhen.ALWAYS
@@ -195,5 +197,5 @@ def _applies(job: Job, ended: JobEnded) -> bool:
 
 
 def _restarts_as_gang(job: Job) -> bool:
-    """Return whether the failure of one member restarts all members of the gang."""
+    """Return whether the failure of one member restarts the whole gang."""
     return len(job.members) > 1 and job.spec.gang.on_failure is MemberFailure.RESTART

@@ -24,8 +24,8 @@ from wire.names import Reason
 
 
 class ProfileLookup(Protocol):
-    """Returns the settings and the placer of a job's profile (its scheduling policy). Both are needed to stop
-    jobs.
+    """Returns the settings and the placer of a job's profile. A profile is a scheduling policy, and a placer
+    chooses nodes for jobs.
     """
 
     def guards_of(self, job: Job) -> PreemptionGuards:
@@ -38,7 +38,7 @@ class ProfileLookup(Protocol):
 
 
 class Stopper:
-    """Stops jobs. The grace time, and whether a job may save a checkpoint, depend on the reason."""
+    """Stops jobs. The reason for the stop decides the grace time, and if the job may save a checkpoint."""
 
     def __init__(
         self,
@@ -53,15 +53,15 @@ class Stopper:
         self._order = order
 
     def stop(self, job: Job, reason: Reason, by: str, now: float, until: float | None = None) -> None:
-        """Order all processes of a job to end. `by` names the user, job or cause. `until` is the time at
-        which the job has ended at the latest; None if it is not known yet.
+        """Order all processes of a job to end. `by` names the user, job or cause. `until` is the latest time
+        at which the job ends; None if it is not known yet.
         """
         self._record(StopRequested(job.id, now, reason, by, until))
         for member in job.running:
             self.send_stop(job, member.allocation.node)
 
     def send_stop(self, job: Job, node: str) -> None:
-        """Order the job's processes on one node to end, for the reason in `job.stopping`."""
+        """Order the job's processes on one node to end. The reason is in `job.stopping`."""
         grace, saving, why = job.spec.grace_s, 0.0, "cancelled"
         if job.stopping is Reason.MEMBER_FAILED:
             why = "member_failed"
@@ -80,18 +80,19 @@ class Stopper:
             self._order(SendToNode(member.allocation.node, frame))
 
     def send_leave(self, job: Job, node: str) -> None:
-        """Order a job's processes on one node to end because the job shrinks; its processes on other nodes
-        continue.
+        """Order a job's processes on one node to end, because an elastic job gives up this node. Its
+        processes on other nodes continue.
         """
         grace = max(job.spec.grace_s, self._schedulers.guards_of(job).grace_s)
         saving = job.spec.checkpoint_s if job.spec.saves else 0.0
         self._order(SendToNode(node, Stop(job.id, job.attempt, grace, SHRUNK, saving)))
 
     def unclaim(self, job: Job, why: str, now: float, lost: str = "") -> None:
-        """Withdraw the nomination of a job: the nodes that a preemption or a move keeps for the job.
+        """Withdraw the nomination of a job. The nodes that a preemption or a move kept for the job are
+        released.
 
-        A job that is being moved to other nodes returns to its old nodes only if a node was lost. `lost`
-        names that node; otherwise it is empty.
+        A job that is being moved returns to its old nodes only if a node was lost. `lost` is the name of the
+        lost node, or empty.
         """
         if job.move is not None:
             back = lost != "" and all(each.node != lost for each in job.move.origin)

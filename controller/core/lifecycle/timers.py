@@ -1,5 +1,5 @@
-"""Acts on jobs at their due times: opens gates, raises priorities, and ends jobs that have waited too long or
-can no longer meet their deadline.
+"""Acts on jobs at their due times. Opens gates (reasons that keep jobs out of the queue), raises priorities,
+and ends jobs that have waited too long or can no longer meet their deadline.
 """
 
 from __future__ import annotations
@@ -38,25 +38,27 @@ from wire.workload.spec import OnFailure
 
 PLACED_STATES = (JobState.SCHEDULED, JobState.RUNNING)
 _OF_MEMBERS = (AttemptStarted, AttemptExited, MembersStarted, MembersExited)
-"""Events about gang members that change no due time. They are skipped, because a gang has many of them."""
+"""Events about gang members that change no due time. They are skipped, because a large gang causes many of
+them.
+"""
 
 
 class Timers:
-    """Acts on jobs at their due times: opens gates (begin times, restart delays), raises priorities and ends
+    """Acts on jobs at their due times. Opens gates (begin times, restart delays), raises priorities and ends
     jobs.
 
-    1. After each event about a job, `on_event` calculates the job's next due time and pushes it on a heap.
-       Outdated entries of the heap are skipped when they are at the top.
+    1. After each event about a job, `on_event` calculates the job's next due time and pushes it on a heap. An
+       outdated entry is skipped when it reaches the top of the heap.
     2. `on_event` also updates the dependency index, the array limits and the inherited priorities. Each of
-       these lists the jobs or arrays for which something has to be decided.
-    3. `settle` makes these decisions until none is left, because the events of one decision can make other
-       decisions necessary.
+       these keeps a list of the jobs or arrays that need a decision.
+    3. `settle` makes these decisions. It repeats this until no decision is left, because one decision can
+       make others necessary.
     4. Before a scheduling pass, `open_due` acts on the jobs that are due. A job for which this pass is the
        last chance to start stays on the heap. If it has not started, `end_due` ends it after the pass.
 
     Invariant: a new Timers object made from the state has the same due times, dependencies and array slots
-    (tests/engine_harness.py compares them after each input).
-    Cost: O(log jobs) for an event about a job; nothing while a job waits.
+    (tests/engine_harness.py compares them after each input). Cost: O(log jobs) for an event about a job;
+    nothing while a job waits.
 
     Example: job 7 may begin at 10:00, has a limit of one hour and a deadline at 12:00. At 10:00 its gate
     opens. Its next due time is 11:00, the latest start that meets the deadline. If the pass at 11:00 does not
@@ -77,9 +79,13 @@ class Timers:
         self.throttles = Throttles(ARRAYS, state)
         self.workload_throttles = Throttles(WORKLOADS, state)
         self.failures: dict[int, int] = {}
-        """The failed job of each workload whose waiting jobs must be cancelled because of it."""
+        """Workloads that stop after a failure: the failed job of each workload whose waiting jobs must be
+        cancelled.
+        """
         self.changed: list[int] = []
-        """Ids of jobs with a new event on whose state a dependency of other jobs may depend."""
+        """Ids of jobs with a new event. A dependency of another job may depend on the new state of these
+        jobs.
+        """
         self.due_times: dict[int, float] = {}
         """The next due time of each job that has one."""
         self._heap: list[tuple[float, int]] = []
@@ -97,7 +103,7 @@ class Timers:
         return heap[0][0] if heap else NEVER
 
     def on_event(self, event: Event) -> None:
-        """Update the due time of a job after an event about it, and also the dependencies, array slots and
+        """After an event about a job, update its due time. Also update the dependencies, array slots and
         inherited priorities that depend on the job.
         """
         if not isinstance(event, JobEvent):
@@ -121,9 +127,11 @@ class Timers:
                 self.failures[job.workload] = job.id
 
     def settle(self, now: float) -> None:
-        """Cancel the waiting jobs of workloads that stop at a failure. Record which dependencies are met or
-        can never be met, which jobs get slots of their array or workload, and which priorities jobs inherit.
-        Repeat this until nothing changes any more.
+        """Make all decisions that are due. Repeat this until nothing changes any more.
+
+        1. Cancel the waiting jobs of workloads that stop after a failure.
+        2. Record which dependencies are met or can never be met.
+        3. Record which jobs get a slot of their array or workload, and which priorities jobs inherit.
         """
         while (
             self.failures
@@ -135,7 +143,7 @@ class Timers:
             while self.failures:
                 self._cancel_waiting(*self.failures.popitem(), now)
             for number in self.changed:
-                # The list `changed` grows during the loop, because each decision causes events about further
+                # The list `changed` grows during the loop, because each decision causes events about other
                 # jobs.
                 job = self._state.jobs[number]
                 for target in self.dependencies.targets(job):
@@ -183,8 +191,8 @@ class Timers:
                 self._end(job, Reason.DEPENDENCY, detail, now, JobState.CANCELLED)
 
     def open_due(self, now: float) -> None:
-        """Before a scheduling pass, carry out the due actions of all jobs. Leave out a job for which this
-        pass is the last chance to start.
+        """Carry out the due actions of all jobs before a scheduling pass. Leave out a job for which this pass
+        is the last chance to start; `end_due` handles it after the pass.
         """
         last_chances = []
         while self.next_at <= now:
@@ -198,7 +206,7 @@ class Timers:
             heapq.heappush(self._heap, each)
 
     def end_due(self, now: float) -> None:
-        """End the jobs whose last chance to start was this scheduling pass, and that have not started."""
+        """End the jobs that had their last chance to start in this scheduling pass and have not started."""
         while self.next_at <= now:
             self._act(self._state.jobs[heapq.heappop(self._heap)[1]], now)
 
@@ -226,8 +234,8 @@ class Timers:
         return max(job.ready_at, job.wait.promoted_at or 0.0) + after_s
 
     def _act(self, job: Job, now: float) -> None:
-        """Carry out the first action that is due for the job. The action records an event about the job, and
-        this event sets the job's next due time.
+        """Carry out the first due action for the job. The action records an event about the job, and this
+        event sets the job's next due time.
         """
         del self.due_times[job.id]
         if job.state in PLACED_STATES:
@@ -282,8 +290,8 @@ def _gives_up_at(job: Job) -> float:
 
 
 def _relaxes_at(job: Job) -> float:
-    """Return the time at which a job in the queue drops the constraints that `--relax` names; NEVER if it has
-    none or has dropped them already.
+    """Return the time at which a job in the queue drops the constraints that `--relax` names. Return NEVER if
+    there are none, or if the job has already dropped them.
     """
     return job.ready_at + job.spec.relax_after_s if job.spec.relax and not job.wait.relaxed else NEVER
 

@@ -25,7 +25,7 @@ class GpuCounts:
         """Increases with every change of a count."""
 
     def change(self, before: Sequence[GpuFacts], after: Sequence[GpuFacts]) -> None:
-        """Count the GPUs `after` of a node in place of the GPUs `before`."""
+        """Replace the GPUs `before` of a node by the GPUs `after` in the counts."""
         if [gpu.model for gpu in before] == [gpu.model for gpu in after]:
             return
         for gpus, sign in ((before, -1), (after, 1)):

@@ -1,16 +1,16 @@
 """The health state machine of one GPU. Each function returns the new condition of the GPU and changes
 nothing.
 
-1. A fault makes an OK GPU SUSPECT, CORDONED or LOST. The configured action for the fault decides which state.
-   A fault is an Xid (an error number of the NVIDIA driver) or a reading, such as the number of ECC errors,
-   that reaches its threshold.
+1. A fault makes an OK GPU SUSPECT, CORDONED or LOST, depending on the configured action for the fault. A
+   fault is an Xid (an error number of the NVIDIA driver) or a reading, such as the number of ECC errors, that
+   reaches its threshold.
 2. The agent checks the GPU at the time `due`. One passed check makes a SUSPECT GPU OK. A CORDONED GPU becomes
    PROBING with the first passed check, and OK after `checks` passed checks in a row. A failed check makes a
    GPU CORDONED, unless it is LOST.
 3. The first check comes `check_s` seconds after the first fault. Each further fault doubles this wait, up to
    `check_most_s`. After a day in state OK, the wait starts at `check_s` again.
-4. If `needs` is "reset", "reboot" or "resume", the GPU is not checked until it was reset, its host was
-   rebooted or an operator resumed it.
+4. If `needs` is "reset", "reboot" or "resume", the GPU is not checked yet. Before the next check it must be
+   reset, its host must be rebooted, or an operator must resume it.
 
 New jobs start only on OK GPUs. Agents report faults; this module decides the health state that follows.
 
@@ -28,14 +28,12 @@ from types import MappingProxyType
 from wire.names import GpuHealth, TroubleKind
 
 FORGET_FAULTS_AFTER_S = 86_400.0
-"""When a GPU has been OK for this many seconds, its earlier faults no longer lengthen the wait before its
-first check.
-"""
+"""After a GPU was OK for this many seconds, its earlier faults no longer lengthen the wait before a check."""
 
 
 class HealthAction(enum.Enum):
-    """How the controller reacts to an Xid (an error number of the NVIDIA driver), or to a GPU reading that
-    has reached its threshold, such as the number of ECC errors.
+    """The controller's reaction to a GPU fault. A fault is an Xid (an error number of the NVIDIA driver), or
+    a reading that has reached its threshold, such as the number of ECC errors.
     """
 
     IGNORE = "ignore"
@@ -91,9 +89,7 @@ them.
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """The thresholds in `[gpus.rules]`. A GPU reading that reaches its threshold counts as a fault of the
-    GPU.
-    """
+    """The thresholds in `[gpus.rules]`. A GPU reading that reaches its threshold counts as a GPU fault."""
 
     corrected_per_hour: int = 1_000
     """The number of corrected ECC errors within an hour that counts as a fault."""
@@ -112,7 +108,7 @@ class GpuHealthPolicy:
     check_most_s: float = 3_600.0
     """The longest wait before a check, in seconds."""
     checks: int = 3
-    """The number of checks in a row that a cordoned GPU must pass."""
+    """A cordoned GPU must pass this many checks in a row before it takes jobs again."""
     xids: Mapping[int, HealthAction] = field(default_factory=dict)
     """Actions by Xid (an error number of the NVIDIA driver), which override XID_ACTIONS."""
     rules: Mapping[TroubleKind, HealthAction] = field(default_factory=lambda: READING_ACTIONS)
@@ -138,15 +134,15 @@ DEFAULT_HEALTH_POLICY = GpuHealthPolicy()
 
 @dataclass(frozen=True, slots=True)
 class GpuCondition:
-    """The health of one GPU. `needs` is the reset, reboot or resume that must come before the next check, or
-    empty. `due` is the time of the next check; it is unused while `needs` is set.
+    """The health of one GPU. `needs` is "reset", "reboot" or "resume" if this must happen before the next
+    check; otherwise it is empty. `due` is the time of the next check; it is unused while `needs` is set.
     """
 
     health: GpuHealth = GpuHealth.OK
     why: str = ""
     needs: str = ""
     falls: int = 0
-    """The number of faults since the GPU was last OK for FORGET_FAULTS_AFTER_S seconds."""
+    """The number of faults. It starts at 0 again when the GPU was OK for FORGET_FAULTS_AFTER_S seconds."""
     good: int = 0
     """The number of checks passed in a row."""
     since: float = 0.0
@@ -171,8 +167,8 @@ _FALLS = {
 def after_fault(
     old: GpuCondition, action: HealthAction, why: str, now: float, policy: GpuHealthPolicy
 ) -> GpuCondition:
-    """Return the condition of a GPU after a fault. `action` is the configured reaction to the fault. If the
-    GPU is already in the state that `action` demands, or in a worse one, the condition stays as it is.
+    """Return the condition of a GPU after a fault. `action` is the configured reaction to the fault, and
+    demands a state. If the GPU is already in this state or a worse one, its condition stays the same.
     """
     health, needs = _FALLS[action]
     if _GRAVITY.index(health) < _GRAVITY.index(old.health) or (
@@ -184,7 +180,7 @@ def after_fault(
 
 def occupy(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
     """Return the condition of a GPU that is in use by a process outside of any job. The GPU becomes SUSPECT,
-    unless its condition is already worse. This does not count as a fault.
+    unless its condition is already worse. The use does not count as a fault.
     """
     if _GRAVITY.index(old.health) > _GRAVITY.index(GpuHealth.SUSPECT) or old.needs:
         return old
@@ -205,7 +201,7 @@ def still_waits(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy
 
 def check_now(old: GpuCondition, now: float) -> GpuCondition:
     """Return the condition of a GPU with the next check due now. Call this when the cause of the fault may
-    have ended. A GPU that is OK, or that needs a reset, reboot or resume, is unchanged.
+    have ended. The condition does not change if the GPU is OK or needs a reset, reboot or resume.
     """
     return old if old.ok or old.needs else replace(old, due=now)
 
@@ -219,8 +215,8 @@ def after_driver_loss(old: GpuCondition, why: str, now: float, policy: GpuHealth
 
 
 def after_check(old: GpuCondition, ok: bool, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition of a GPU after a check with the result `ok`. A GPU that is OK, or that needs a
-    reset, reboot or resume, is unchanged.
+    """Return the condition of a GPU after a check with the result `ok`. The condition does not change if the
+    GPU is OK or needs a reset, reboot or resume.
     """
     if old.ok or old.needs:
         return old
@@ -249,7 +245,7 @@ def after_failed_reset(old: GpuCondition, why: str, now: float, policy: GpuHealt
 
 
 def probing(old: GpuCondition, now: float) -> GpuCondition:
-    """Return the condition of a GPU after it got the reset, reboot or resume that it needed: PROBING, with a
+    """Return the condition of a GPU after the reset, reboot or resume that it needed. It is PROBING, with a
     check due now.
     """
     return replace(old, health=GpuHealth.PROBING, needs="", good=0, since=now, due=now)
@@ -270,7 +266,7 @@ def _fallen(
 
 
 def resumed_by_operator(restored: GpuCondition, policy: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition after an operator resumed the GPU: after one more passed check the GPU is OK.
-    `restored` is the condition that `probing` returned for the GPU.
+    """Return the condition after an operator resumed the GPU. It is OK after one more passed check.
+    `restored` is the result of `probing` for the GPU.
     """
     return replace(restored, good=max(0, policy.checks - 1), falls=max(1, restored.falls))

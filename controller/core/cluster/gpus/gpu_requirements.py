@@ -1,4 +1,4 @@
-"""Computes which GPU types suit a request, and how many thousandths of a GPU of each type the request
+"""Finds the GPU types that suit a request. Computes how many thousandths of a GPU of each type the request
 takes.
 """
 
@@ -16,9 +16,7 @@ from wire.names import WHOLE_GPU
 
 MAX_CACHED = 4_096
 UNSUITABLE = WHOLE_GPU + 1
-"""The value in `milli_by_type` for a type that does not suit the request. It is more than any GPU can have
-free.
-"""
+"""The value in `milli_by_type` for an unsuitable GPU type. It is more than any GPU can have free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +35,11 @@ class GpuType:
 class GpuNeeds:
     """The GPUs that a request needs on one node: `count` GPUs that are all in one of `groups`.
 
-    Milli are thousandths of a GPU. `milli_by_type` has, by GPU type, how many milli of a GPU the request
-    takes. It is None if all GPU types are suitable; the request then takes `milli_each` of each GPU that it
-    gets.
+    Milli are thousandths of a GPU. `milli_by_type` has the milli that the request takes of one GPU of each
+    type. It is None if all types are suitable. The request then takes `milli_each` of each GPU that it gets.
 
-    `groups` has sets of GPU slots (indices on one node). The GPUs of a set are on one NUMA node, or linked by
-    NVLink, as the request requires. It is None if the request requires neither.
+    `groups` has sets of GPU slots (indices on one node). The GPUs of a set are on one NUMA node, or are
+    linked by NVLink, as the request requires. `groups` is None if the request requires neither.
     """
 
     count: int
@@ -50,15 +47,15 @@ class GpuNeeds:
     milli_by_type: tuple[int, ...] | None
     groups: Bools | None
     max_milli: int = 0
-    """The most thousandths of GPUs that the request can take on one node, all GPUs together."""
+    """The most thousandths of GPUs that the request can take on one node, summed over its GPUs."""
 
     def milli_of(self, kind: int) -> int:
         """Return the thousandths that the request takes of a GPU of the type with this code."""
         return self.milli_each if self.milli_by_type is None else self.milli_by_type[kind]
 
     def fitting_slots(self, free: Sequence[int], kinds: Sequence[int]) -> list[int]:
-        """Return the slots (indices on one node) of the GPUs that are of a suitable type and have enough free
-        thousandths.
+        """Return the slots (indices on one node) of suitable GPUs. A suitable GPU has a suitable type and
+        enough free thousandths.
         """
         if self.milli_by_type is None:
             return [slot for slot, left in enumerate(free) if left >= self.milli_each]
@@ -71,7 +68,7 @@ class GpuNeeds:
 
     def met_by(self, free: Sequence[int], kinds: Sequence[int], row: int) -> bool:
         """Return whether the GPUs of the node in table row `row` are enough for the request. `free` has the
-        free thousandths and `kinds` the type code of each GPU.
+        free thousandths of each GPU. `kinds` has the type of each GPU, as an index.
         """
         if not self.count:
             return True
@@ -92,7 +89,8 @@ class GpuNeeds:
         free = columns.gpu_free[rows]
         if self.milli_by_type is None:
             return free >= self.milli_each, self.milli_each
-        # Append UNSUITABLE for slots without a GPU: their type is ABSENT (-1), which selects the last entry.
+        # Add UNSUITABLE as the last entry. A slot without a GPU has the type ABSENT (-1), and index -1
+        # selects this entry.
         milli = np.array([*self.milli_by_type, UNSUITABLE], dtype=np.int64)
         needed = milli[columns.gpu_model[rows]]
         return free >= needed, needed
@@ -120,8 +118,8 @@ def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
 
 
 def milli_by_model(part: PerNodeRequest, columns: NodeTable) -> dict[str, int]:
-    """Return, by GPU model that suits the request, the greatest amount of this model that the request can
-    take on one node, in thousandths of a GPU. Empty for a request without GPUs.
+    """Return the GPU models that suit the request, each with the most thousandths of GPUs that the request
+    can take on one node. Return an empty result for a request without GPUs.
 
     Example: a request for 2 whole GPUs that accepts only H100 takes 2,000 thousandths of H100.
     """
@@ -137,8 +135,8 @@ def milli_by_model(part: PerNodeRequest, columns: NodeTable) -> dict[str, int]:
 def milli_of_models(
     part: PerNodeRequest, columns: NodeTable, names: Sequence[str], nodes: int
 ) -> tuple[int, ...]:
-    """Return, for each GPU model in `names`, how many thousandths of GPUs of this model the request takes for
-    certain on `nodes` nodes. This is 0 if GPUs of another model suit the request too.
+    """Return how many thousandths of GPUs of each model in `names` the request takes in any case on `nodes`
+    nodes. The amount is 0 if GPUs of another model also suit the request.
     """
     suited = milli_by_model(part, columns) if names else {}
     most = max(suited.values(), default=0) * nodes

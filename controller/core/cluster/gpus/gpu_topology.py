@@ -15,7 +15,7 @@ Group = frozenset[int]
 
 class GpuTopology:
     """The groups of GPUs of every host: GPUs on one NUMA node, GPUs linked by NVLink, or GPUs with both
-    properties. A GPU is named by its slot, its index on the host.
+    properties. A GPU is identified by its slot (its index on the host).
 
     An NVLink group is a set of GPUs in which each pair is linked, and to which no other GPU can be added.
     """
@@ -27,11 +27,11 @@ class GpuTopology:
         self._made: dict[tuple[bool, bool], Bools] = {}
 
     def groups(self, numa: bool, linked: bool) -> Bools:
-        """Return, for each host, group and GPU, whether the GPU is in the group. With `numa`, the GPUs of a
-        group are on one NUMA node; with `linked`, all are linked by NVLink.
+        """Return an array by host, group and GPU. It is True if the GPU is in the group. With `numa`, the
+        GPUs of a group are on one NUMA node. With `linked`, all of them are linked by NVLink.
 
-        The result has equally many groups for each host: hosts with fewer groups have empty groups at the
-        end.
+        All hosts have the same number of groups in the result. Hosts with fewer groups have empty groups at
+        the end.
         """
         found = self._made.get((numa, linked))
         if found is None:

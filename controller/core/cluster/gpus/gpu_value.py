@@ -1,4 +1,5 @@
-"""Computes the value of a node's free GPUs: how much of these GPUs the usual requests of users could use.
+"""Computes the value of a node's free GPUs. The value says how much of these GPUs the usual requests of users
+could use.
 
 The model. A free GPU is worth nothing without the CPU and memory for a job on it, or if no submitted request
 can use it. In this module, milli are thousandths of a GPU. A request k asks for n GPUs with m milli of each,
@@ -38,10 +39,12 @@ from controller.core.model.request import PerNodeRequest
 from wire.names import WHOLE_GPU
 
 SCARCITY_FLOOR = 0.02
-"""Added to the fraction of the cluster's GPUs that a request can use, so that no weight becomes infinite."""
+"""A small number that is added to the fraction of the cluster's GPUs that a request can use. Without it, a
+weight could be infinite.
+"""
 GRID = 2_048
 MAX_REQUESTS = 512
-"""Only this many of the most frequent requests are used; the others are too rare to matter."""
+"""Only this many requests, the most frequent ones, are used. All others are too rare to matter."""
 
 HALVE_AT = 20_000
 """When this many jobs are counted, all counts are halved, so that old requests count less."""
@@ -60,8 +63,8 @@ def request_size(part: PerNodeRequest) -> Size:
 
 
 class DemandStats:
-    """Counts how often each request was submitted. `version` grows when the counts have changed so much that
-    the values of GPUs (GpuValue) must be computed again.
+    """Counts how often each request was submitted. `version` grows when the counts have changed enough to
+    compute the values of GPUs (GpuValue) again.
     """
 
     def __init__(self) -> None:
@@ -75,8 +78,8 @@ class DemandStats:
         self.version, self._due = other.version, other._due
 
     def add(self, part: PerNodeRequest) -> bool:
-        """Count one job with this request. Return True if `self.version` has grown: whenever the total count
-        has doubled, and later after every REVALUE_EVERY jobs.
+        """Count one job with this request. Return True if `self.version` has grown. It grows when the total
+        count has doubled, and later after every REVALUE_EVERY jobs.
         """
         self.counts[part] = self.counts.get(part, 0.0) + 1.0
         self.total += 1.0
@@ -117,7 +120,7 @@ class GpuValue:
         self._count, self._room = self._offer(slice(None))
         self._curves = self._curves_of(asked)
         self._starts = np.arange(self._curves[..., 0].size).reshape(self._curves.shape[:3]) * (GRID + 1)
-        """The index in the flattened array of curves at which each curve begins, by resource, model and
+        """The index at which each curve begins in the flattened array of curves, by resource, model and
         size.
         """
         self._value = np.zeros(columns.height)
@@ -156,16 +159,16 @@ class GpuValue:
 
     def _offer(self, rows: Any) -> tuple[Floats, Floats]:
         """Return two values for each node and request size: the number of GPUs of which enough is free for
-        this size, and the sum of the free thousandths of these GPUs. They are G and B in the formula at the
-        top of this module.
+        this size, and the sum of the free thousandths of these GPUs. The two values are G and B in the
+        formula at the top of this module.
         """
         free = np.maximum(self._columns.gpu_free[rows], 0)
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
 
     def _curves_of(self, asked: dict[PerNodeRequest, float]) -> Floats:
-        """Return, by resource, GPU model, request size and grid point, the fraction of the free GPUs that the
-        submitted requests could use with that much free CPU or memory. The docstring of the module describes
-        these curves.
+        """Return which fraction of the free GPUs the submitted requests could use with a given amount of free
+        CPU or memory. The result is an array by resource, GPU model, request size and grid point. The
+        docstring of the module describes these curves.
         """
         columns = self._columns
         models = max(1, len(columns.models))
@@ -192,10 +195,10 @@ class GpuValue:
         return curves / (scale or 1.0)
 
     def _value_of(self, rows: Indices, cpu: Ints, memory: Ints, count: Floats, room: Floats) -> Floats:
-        """Return the value of the free GPUs of each node in `rows` with the free CPU and memory in `cpu` and
-        `memory`.
+        """Return the value of the free GPUs of each node in `rows`. `cpu` and `memory` have the free CPU and
+        memory of these nodes.
 
-        `count` has, by request size, the number of GPUs of which enough is free; `room` has the free
+        For each request size, `count` has the number of GPUs of which enough is free. `room` has the free
         thousandths of these GPUs.
         """
         share = self._number / np.maximum(count, 1)
@@ -213,7 +216,7 @@ class GpuValue:
         self._value[chosen] = self._value_of(chosen, *self._left(EMPTY_PART, chosen), count, room)
 
     def change(self, part: PerNodeRequest, rows: Indices) -> Floats:
-        """Return, for each node in `rows`, its value after a placement of the request minus its value before.
+        """Return how much a placement of the request changes the value of each node in `rows`.
 
         A request for part of a GPU is placed on the GPU with which the node keeps the greatest value.
         """
@@ -222,7 +225,7 @@ class GpuValue:
             return self._after_best_share(part, rows) - before
         count, room = self._count[rows], self._room[rows]
         if part.gpus:
-            # The request takes wholly free GPUs. These could host requests of every size, so subtract them
+            # The request takes wholly free GPUs. Requests of every size could use such GPUs, so subtract them
             # from the counts of all sizes.
             fits = self._can_host[WHOLE_GPU]
             count = np.maximum(count - part.gpus * fits, 0)
@@ -246,8 +249,8 @@ class GpuValue:
         if needs.milli_by_type is None:
             free = np.sort(self._columns.gpu_free[rows], axis=1)
             tried = free >= needs.milli_each
-            # Of several GPUs of a node with the same free part, try only one, because they give the same
-            # value.
+            # If several GPUs of a node have the same free part, try only one of them. The others give the
+            # same value.
             tried[:, 1:] &= free[:, 1:] != free[:, :-1]
             nodes, slots = np.nonzero(tried)
             after = self._after_share(part, rows[nodes], free[nodes, slots], needs.milli_each)
@@ -261,8 +264,8 @@ class GpuValue:
         return best
 
     def _after_share(self, part: PerNodeRequest, rows: Indices, free: Ints, share: Ints | int) -> Floats:
-        """Return, for each node in `rows`, its value after `share` thousandths were taken from a GPU with
-        `free` thousandths free.
+        """Return the value of each node in `rows` after one of its GPUs has lost `share` thousandths. `free`
+        has the thousandths that were free on this GPU before.
         """
         rest = free - share
         count = self._count[rows] + self._can_host[rest] - self._can_host[free]
@@ -270,8 +273,8 @@ class GpuValue:
         return self._value_of(rows, *self._left(part, rows), count, room)
 
     def best_slot(self, part: PerNodeRequest, row: int, slots: Sequence[int]) -> int:
-        """Return the slot of the GPU with which the node loses the least value if the request takes a part of
-        this GPU; on a tie, the first slot.
+        """Return the slot of the best GPU for a request that takes a part of one GPU. The best GPU costs the
+        node the least value. If several cost the same, return the first.
         """
         free = self._columns.gpu_free[row, slots]
         needs = gpu_needs_of(part, self._columns)

@@ -1,1 +1,1 @@
-"""What decides when a waiting job enters the queue: gates, dependencies, array limits, inherited priority."""
+"""Decides when a waiting job enters the queue: gates, dependencies, array limits and inherited priorities."""

@@ -1,5 +1,5 @@
-"""Dependencies between jobs: whether they are met, and which jobs wait for which other jobs. The target of a
-dependency is a job, an array or a path, with the condition that it must meet.
+"""Dependencies between jobs. Finds which dependencies are met, and which jobs wait for which other jobs. The
+target of a dependency is a job, an array or a path, with the condition that it must meet.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _VERBS = {
 Edge = tuple[int, int]
 """(id of the waiting job, index of the dependency in its `spec.after`)."""
 Target = tuple[str, Until]
-"""What a dependency waits for: (label of a job or array, or a path; the condition that must become true)."""
+"""The target of a dependency: (label of a job or array, or a path; the condition that must become true)."""
 
 
 class DependencyIndex:
     """The open dependencies of queued jobs, by target. A dependency is open until it is met or can no longer
     be met. A target is a pair (job label or path, condition).
 
-    A dependency on an array is met when all elements meet the condition, and impossible when one element can
-    no longer meet it. The first call of `outcome` for an array reads all elements. After that, `_pending` has
-    the elements that may still meet the condition.
+    A dependency on an array is met when all elements meet the condition. It is impossible when one element
+    can no longer meet the condition. The first call of `outcome` for an array reads all elements. After that,
+    `_pending` has the elements that may still meet the condition.
 
     Cost: O(dependencies on the job) for each event about a job.
     """
@@ -46,8 +46,8 @@ class DependencyIndex:
         self._state = state
         self.by_target: dict[Target, dict[Edge, None]] = {}
         self._pending: dict[Target, set[int]] = {}
-        """For a target that is an array, the elements that may still meet the condition. The entry is made at
-        the first event about an element.
+        """For each target that is an array, the elements that may still meet the condition. An entry is made
+        at the first event about an element of the array.
         """
         self._waiting: dict[int, tuple[Dependency, ...]] = {}
 
@@ -64,7 +64,9 @@ class DependencyIndex:
         return [path for path, until in self.by_target if until is Until.DATA]
 
     def update(self, job: Job) -> None:
-        """Add the dependencies of a job if the job waits for them. Otherwise remove them."""
+        """Add the dependencies of a job to the index if the job waits for them. Otherwise remove them from
+        the index.
+        """
         waits = job.spec.after if Reason.DEPENDENCY in job.wait.gates and not job.state.terminal else ()
         known = self._waiting.get(job.id, ())
         if waits is known:
@@ -96,15 +98,16 @@ class DependencyIndex:
         return [target for target in targets_of_job(job) if target in self.by_target]
 
     def waiting(self, target: Target) -> list[Edge]:
-        """Return (job id, index of the dependency in the job's spec) for each job that waits for this pair
-        (label or path, condition), sorted.
+        """Return the jobs that wait for this pair (label or path, condition), sorted. Each is a pair (job id,
+        index of the dependency in the job's spec).
         """
         return sorted(self.by_target.get(target, ()))
 
     def outcome(self, target: Target, changed: Job) -> bool | None:
         """Return True if the target (label, condition) is met, False if it can never be met, otherwise None.
 
-        `changed` is the job of the last event: the target itself, or an element of the target array.
+        The last event was about the job `changed`. This job is the target itself, or an element of the target
+        array.
         """
         label, until = target
         if label == changed.label:
@@ -119,8 +122,8 @@ class DependencyIndex:
 
 
 def targets_of_job(job: Job) -> list[Target]:
-    """Return all pairs (label, condition) with which another job can depend on this job: the labels of the
-    job and of its array, each with every condition.
+    """Return all pairs (label, condition) with which another job can depend on this job. The label is that of
+    the job or of its array, and each is combined with every condition.
     """
     labels = (job.label,) if job.array is None else (job.label, str(job.array))
     return [(label, until) for label in labels for until in _VERBS]
@@ -154,15 +157,15 @@ def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobSta
 
 
 def array_elements(state: State, label: str) -> Mapping[int, int] | None:
-    """Return the job id of each element of the array with this label, by index; None if the label is not that
-    of an array in memory.
+    """Return the job id of each element of the array with this label, by index. Return None if no array in
+    memory has this label.
     """
     return None if "_" in label else state.arrays.get(int(label))
 
 
 def canonical(state: State, dependency: Dependency) -> Dependency:
-    """Return the dependency with the label of the other job in place of its id, because dependencies are
-    found by label. For example, the job with the id 7 has the label 5_2 if it is element 2 of array 5.
+    """Return the dependency with the label of the other job instead of its id, because dependencies are found
+    by label. For example, the job with the id 7 has the label 5_2 if it is element 2 of array 5.
     """
     if not dependency.job or array_elements(state, dependency.job) is not None:
         return dependency
@@ -172,7 +175,7 @@ def canonical(state: State, dependency: Dependency) -> Dependency:
 
 def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> bool | None:
     """Return True if the array meets the condition `until`, False if it can never meet it, otherwise None.
-    All elements have to meet the condition; for NOT_OK (a failure), one element is enough.
+    All elements must meet the condition. For NOT_OK (a failure), one element is enough.
 
     `pending` has the elements that may still meet the condition. The function removes elements that have met
     it or can no longer meet it.
@@ -208,8 +211,8 @@ def has_started(job: Job) -> bool:
 
 
 def outcome_from_end(until: Until, ended: JobState) -> bool:
-    """Return whether a job whose final state is `ended` meets the condition `until`. Used for old jobs, of
-    which only the final state is stored.
+    """Return whether a job with the final state `ended` meets the condition `until`. Used for old jobs,
+    because only their final state is stored.
     """
     if until in (Until.OK, Until.CHECKPOINT):
         return ended is JobState.COMPLETED
@@ -226,8 +229,8 @@ def dependency_text(dependency: Dependency) -> str:
 
 
 def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) -> str:
-    """Return a sentence that says why a dependency can never be met. `target` is the job, array or path, and
-    the condition that it must meet.
+    """Return a sentence that says why a dependency can never be met. `target` is (job, array or path; the
+    condition that it must meet).
     """
     label, until = target
     array = array_elements(state, label)
@@ -241,8 +244,8 @@ def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) 
 
 
 def waiting_text(state: State, job: Job, now: float) -> str:
-    """Return a sentence about the dependencies for which a job still waits. It has the state of the other job
-    of each dependency.
+    """Return a sentence about the dependencies for which a job still waits. The sentence also has the state
+    of each job on which it depends.
     """
     spec, decided = job.spec, {*job.wait.met, *job.wait.lost}
     left = [each for index, each in enumerate(spec.after) if index not in decided]
@@ -276,8 +279,8 @@ def _progress(state: State, dependency: Dependency, now: float) -> str:
 
 
 def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[str]:
-    """Return the labels of the jobs that would wait for each other in a cycle if this job got the
-    dependencies `after`. Empty if there would be no cycle.
+    """Return the labels of jobs that would wait for each other in a cycle if this job got the dependencies
+    `after`. Return an empty result if there would be no cycle.
     """
     targets = {job.label, str(job.array)}
     seen: set[str] = set()

@@ -1,5 +1,5 @@
-"""Gates are the reasons that keep a submitted job out of the queue: dependencies, a begin time, a restart
-delay, an array limit.
+"""Gates: the reasons that keep a submitted job out of the queue. They are dependencies, a begin time, a
+restart delay or an array limit.
 
 Gates are like the scheduling gates of pods in Kubernetes: the scheduler considers a job only while all its
 gates are open.
@@ -36,8 +36,8 @@ NOTHING_DECIDED: Mapping[Dependency, bool] = {}
 
 @dataclass(frozen=True, slots=True)
 class AdmittedSpec:
-    """A job spec that has passed all checks, with the gates (reasons that keep the job out of the queue) that
-    are closed at first.
+    """A job spec that has passed all checks, with the gates that are closed at first. A closed gate is a
+    reason that keeps the job out of the queue.
     """
 
     spec: JobSpec
@@ -48,9 +48,9 @@ class AdmittedSpec:
     """Indices in `spec.after` of the dependencies that can no longer be met."""
 
     def gates_of(self, number: int) -> tuple[Reason, ...]:
-        """Return the closed gates of array element `number`. If the array has a limit of running elements
-        (`--array 0-99%5`), the array gate is open for the first elements and closed for the others. If the
-        array is submitted on hold, the array gate is closed for all elements.
+        """Return the closed gates of array element `number`. An array can have a limit of running elements
+        (`--array 0-99%5`). Then the array gate is open for the first elements and closed for the others. If
+        the array is submitted on hold, the array gate is closed for all elements.
         """
         most = None if self.spec.array is None else array_concurrency_limit(self.spec.array)
         if most is None or (number < most and not self.spec.hold):
@@ -70,7 +70,7 @@ def admit(
     closed gate is a reason that keeps the job out of the queue at first.
 
     `known` has the final states of old jobs that are only in the store and not in memory. For an edit,
-    `decided` has the dependencies that are met (True) or impossible (False) already.
+    `decided` has the dependencies that are already met (True) or impossible (False).
     """
     late = _impossible_deadline(spec, now)
     if late is not None:
@@ -162,10 +162,10 @@ def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
 
 
 def opens_at(job: Job, gate: Reason) -> float:
-    """Return the time at which a timer opens a closed gate; NEVER if only an event can open the gate.
+    """Return the time at which a timer opens a closed gate. Return NEVER if no timer opens it.
 
-    For the dependency gate, return the end of the time `after_within_s` for which the job may wait for other
-    jobs. At that time the timer cancels the job.
+    For the dependency gate, return the end of the job's longest wait for other jobs (`after_within_s`). At
+    this time the timer cancels the job.
     """
     if gate is Reason.DEPENDENCY:
         within = job.spec.after_within_s
@@ -175,7 +175,7 @@ def opens_at(job: Job, gate: Reason) -> float:
 
 
 def gates_text(state: State, job: Job, now: float) -> str:
-    """Return one sentence with all reasons that keep the job out of the queue."""
+    """Return one sentence with all reasons (closed gates) that keep the job out of the queue."""
     return "; ".join(_gate_text(state, job, gate, now) for gate in job.wait.gates)
 
 
@@ -196,8 +196,8 @@ def _gate_text(state: State, job: Job, gate: Reason, now: float) -> str:
 
 
 def waiting_effects(state: State, job: Job) -> list[str]:
-    """Return texts about what has changed because the job waits: constraints that no longer apply, a raised
-    or an inherited priority.
+    """Return texts about the effects of a job's long wait: constraints that no longer apply, and a raised or
+    inherited priority.
     """
     effects = []
     if job.wait.relaxed:

@@ -1,8 +1,8 @@
 """Priority inheritance: a job inherits the highest priority of the jobs that wait for it.
 
-A waiting job lends its priority to the jobs that it waits for. It lends the priority of its spec, or the
-inherited priority if that is higher. Points that waiting has added are not lent. Otherwise a job could raise
-other jobs above the highest priority that its user may ask for (quota/ceilings.py).
+A waiting job lends its priority to the jobs for which it waits. It lends the priority of its spec, or its
+inherited priority if that is higher. Points that the job has gained by waiting are not lent. With these
+points, a job could raise other jobs above the highest priority that its user may request (quota/ceilings.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class PriorityInheritance:
     """Keeps the inherited priority of each job up to date.
 
     1. Each job that waits for other jobs lends its priority to its targets (the jobs and arrays that it waits
-       for). A heap for each target has the lent priorities. An outdated entry is dropped when it reaches the
-       top.
-    2. After an event about a job, `update` compares the priority that the job lends now with the one before.
-       It adds each target whose highest lent priority has changed to `changed`.
+       for). Each target has a heap of the priorities that are lent to it. An outdated entry is dropped when
+       it reaches the top.
+    2. After an event about a job, `update` compares the priority that the job lends now with the priority
+       that it lent before. It then adds to `changed` each target whose highest lent priority has changed.
     3. `settle` yields an event for each job in `changed` whose inherited priority has changed. The priority
        that this job lends may then change too. Therefore the caller applies each event and calls `update`
        before it takes the next event.
@@ -48,11 +48,11 @@ class PriorityInheritance:
         self._best: dict[Target, int] = {}
         """For each target, the highest priority that is lent to it."""
         self.changed: dict[Target | int, None] = {}
-        """Targets and single jobs whose inherited priority may have changed."""
+        """Targets (jobs and arrays) whose inherited priority may have changed."""
 
     def update(self, job: Job) -> None:
-        """After an event about the job, mark the jobs whose inherited priority may have changed: the job
-        itself, and the jobs and arrays that it waits for. `settle` then computes these priorities.
+        """After an event about the job, mark the jobs whose inherited priority may have changed. These are
+        the job itself, and the jobs and arrays for which it waits. `settle` then computes their priorities.
         """
         if self._inherited(job) != job.wait.inherited and not job.state.terminal:
             self.changed[job.id] = None
@@ -78,7 +78,7 @@ class PriorityInheritance:
 
     def settle(self, now: float) -> Iterator[PriorityInherited]:
         """Yield an event for each job that now inherits another priority. The caller must apply each event
-        before it takes the next.
+        before it asks for the next one.
         """
         while self.changed:
             changed = next(iter(self.changed))
@@ -95,8 +95,8 @@ class PriorityInheritance:
         """Return the highest priority lent to the job or its array; 0 if it is not above the priority of the
         job's spec.
 
-        The comparison leaves out points that the job has gained by waiting. Otherwise a job that has waited
-        long would inherit nothing, and would lend less to the jobs that it waits for.
+        The comparison leaves out points that the job has gained by waiting. With these points, a job that has
+        waited long would inherit nothing, and would lend less to the jobs for which it waits.
         """
         best = (
             max((self._best.get(target, 0) for target in targets_of_job(job)), default=0) if self._best else 0
@@ -140,7 +140,8 @@ def lend_targets(job: Job) -> Iterator[Target]:
 def inherited_from(state: State, job: Job, priority: int) -> Job | None:
     """Return the job from which this job has inherited its priority; None if no job is found.
 
-    If there are several such jobs, return the first by job id. The search reads all jobs in memory.
+    If several jobs lend this priority, return the one with the lowest id. The search reads all jobs in
+    memory.
     """
     targets = {*targets_of_job(job)}
     for other in state.jobs.values():

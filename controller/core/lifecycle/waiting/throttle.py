@@ -1,5 +1,5 @@
-"""Limits how many jobs of a group run at a time: elements of an array (`--array 0-99%5`), or jobs of a
-workload (`max_parallel`). The group has this number of slots, and a job needs a slot to start.
+"""Limits how many jobs of a group run at a time. A group is the elements of an array (`--array 0-99%5`), or
+the jobs of a workload (`max_parallel`). It has as many slots as its limit, and a job needs a slot to start.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from wire.names import JobState, Reason
 
 @dataclass(frozen=True, slots=True)
 class ThrottleKind:
-    """Arrays, or workloads: the group of a job and the gate that keeps the job out of the queue until it has
-    a slot. A job with one of the closed gates `before` cannot use a slot.
+    """One kind of group with a limit of running jobs: arrays or workloads. `group` finds the group of a job.
+    `gate` keeps the job out of the queue until it has a slot. A job with one of the closed gates `before`
+    cannot use a slot.
     """
 
     gate: Reason
     group: Callable[[Job], int | None]
     limit: Callable[[State, Job], int | None]
-    """The slots of the job's group; None: no limit."""
+    """Returns the number of slots of the job's group; None means no limit."""
     before: frozenset[Reason]
 
 
@@ -89,12 +90,12 @@ class Throttle:
 class Throttles:
     """The slots of all groups of one kind that have a limit and a job that has not ended.
 
-    1. After each event about a job, `update` records the job's new state. If a slot may now have to go to
-       another job, `update` adds the group to `unsettled`.
+    1. After each event about a job, `update` records the job's new state. If another job may now get a slot,
+       `update` adds the group to `unsettled`.
     2. `settle` takes slots from jobs that cannot use them, then gives free slots to waiting jobs.
 
-    Invariant: after `settle` no slot is free while a job waits for one.
-    Cost: O(log jobs of the group) for each event about a job; nothing without events.
+    Invariant: after `settle` no slot is free while a job waits for one. Cost: O(log jobs of the group) for
+    each event about a job; nothing without events.
     """
 
     def __init__(self, kind: ThrottleKind, state: State) -> None:
@@ -102,13 +103,13 @@ class Throttles:
         self._state = state
         self.by_group: dict[int, Throttle] = {}
         self.unsettled: dict[int, dict[int, None]] = {}
-        """The groups for which `settle` must be called, each with the jobs that have a slot but cannot use
+        """The groups for which `settle` must be called. Each has the jobs that hold a slot but cannot use
         it.
         """
         for job in state.live():
             self.update(job)
         self.by_group = {group: one for group, one in self.by_group.items() if not one.unused}
-        # `settle` has nothing to do: all slots were assigned before these jobs were stored.
+        # `settle` has nothing to do here, because all slots were assigned before these jobs were stored.
         self.unsettled.clear()
 
     def update(self, job: Job) -> None:
@@ -140,14 +141,16 @@ class Throttles:
         while (following := throttle.next_job()) is not None:
             record(GateOpened(following, now, self._kind.gate))
         # Each event recorded above has added the group to `unsettled` again. Remove the group, because all
-        # its slots are given out now.
+        # its slots are now assigned.
         self.unsettled.pop(group, None)
         if throttle.unused:
             del self.by_group[group]
 
 
 def wastes_slot(kind: ThrottleKind, job: Job) -> bool:
-    """Return whether a queued job has a slot that it cannot use: it is held or waits for other jobs."""
+    """Return whether a queued job has a slot that it cannot use, because it is held or waits for other
+    jobs.
+    """
     return _waits_for_others(kind, job) and job.state is JobState.QUEUED and kind.gate not in job.wait.gates
 
 
