@@ -1,4 +1,6 @@
-"""Tries the waiting jobs of one lane (jobs with the same request), one by one, for backfill."""
+"""Tries the waiting jobs of one lane (list of jobs with the same request) for backfill, one after the
+other.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,14 @@ class BackfillCandidates:
 
     1. `advance` goes to the next job of the lane. It skips the whole lane if the request fits on too few
        nodes.
-    2. `take_placement` looks for nodes: any nodes if the job ends before the reserved start of the first
-       waiting job, otherwise nodes that the reservation does not need.
+    2. `take_placement` looks for nodes. If the job ends before the reserved start of the first waiting job,
+       all nodes are tried; otherwise only nodes that the reservation does not need.
     3. If a job that would still run at the reserved start finds no nodes, other jobs of the lane that would
-       still run then are skipped: they have the same request, so they would find none either.
+       still run then are skipped. They have the same request, so they would find no nodes either.
 
-    Example: the reservation starts in 1 h. The lane has jobs of 1 GPU with limits of 3 h, 2 h and 30 min.
-    The first finds no GPU that the reservation can spare, the second is skipped, the third starts.
+    Example: the reservation starts in 1 h. The lane has jobs of 1 GPU with limits of 3 h, 2 h and 30 min. The
+    first job finds no GPU that the reservation can spare. The second job is skipped, and the third job
+    starts.
     """
 
     __slots__ = (
@@ -53,16 +56,16 @@ class BackfillCandidates:
         self._shape = cycle.placer.shape(lane.ask)
         self._entry: QueueEntry = ((), 0)
         self._seen_to_fit = seen_to_fit
-        """`Nodes.change_count` when a job of the lane was last found to fit on enough nodes."""
+        """The value of `Nodes.change_count` when a job of the lane last fitted on enough nodes."""
         self._outlasts = False
-        """Whether the current job may still run when the first waiting job starts."""
+        """True if the current job may still run when the first waiting job starts."""
         self._long_fail = False
-        """Whether a job of the lane that would still run at the reserved start of the first waiting job has
-        found no nodes.
+        """True if the search failed for a job of the lane that would still run at the reserved start of the
+        first waiting job.
         """
         self._too_long_s: float | None = None
-        """A job that runs this many seconds or longer would delay a reservation of another profile, or of
-        quota. None: not known.
+        """A run time in seconds. A job that runs this long or longer would delay a reservation of another
+        profile or of quota. None: this is not known yet.
         """
         head = lane.head() if cycle.rationed else None
         self._rationed = head is not None and cycle.state.tenant(cycle.state.jobs[head[1]]) in cycle.rationed
@@ -81,8 +84,8 @@ class BackfillCandidates:
         return self._cycle.hold_s(self._cycle.state.jobs[entry[1]], self._now)
 
     def advance(self) -> tuple[float, QueueEntry] | None:
-        """Make the next job of this lane (the waiting jobs with one request) the current job, but skip jobs
-        that cannot start now. Return the sort key of the new current job; None if no job is left.
+        """Make the next job of this lane (list of jobs with one request) the current job. Skip jobs that
+        cannot start now. Return the sort key of the new current job, or None if no job is left.
         """
         if self._block_if_full():
             return None
@@ -97,8 +100,8 @@ class BackfillCandidates:
             runtime = cycle.hold_s(jobs[entry[1]], self._now)
             if self._too_long_s is not None and runtime >= self._too_long_s:
                 continue
-            # Add the run time to the present time, and do not subtract the present time from `ends_by`.
-            # `ends_by` was computed as such a sum, and equal sums are rounded equally.
+            # Add the run time to the present time, as in the computation of `ends_by`. Do not subtract times
+            # instead: the rounding would differ.
             self._outlasts = self._now + runtime > ends_by
             if not (self._outlasts and self._long_fail):
                 self._entry = entry
@@ -106,8 +109,8 @@ class BackfillCandidates:
         return None
 
     def _block_if_full(self) -> bool:
-        """Return True if the request of the lane (the waiting jobs with one request) fits on too few nodes
-        now. In this case also block the lane: passes skip its jobs until resources become free.
+        """Return True if the request of the lane (list of jobs with one request) fits on too few nodes now.
+        In this case, also block the lane, so that passes skip its jobs until resources become free.
         """
         if self._lane.fit.blocked_at == self._gains or self._shape is None:
             return True
@@ -121,7 +124,8 @@ class BackfillCandidates:
         return False
 
     def key(self) -> tuple[float, QueueEntry]:
-        """Return the sort key of the current job among all candidates; the lowest is tried first.
+        """Return the sort key of the current job among all candidates. The candidate with the lowest key is
+        tried first.
 
         The key has two parts: a number that the backfill plugin computes from the job's run time, and the
         job's queue position. The position decides if the numbers are equal.
@@ -132,12 +136,11 @@ class BackfillCandidates:
         return backfill.candidate_key(self._runtime(self._entry)), position
 
     def take_placement(self) -> Placement | None:
-        """Return a placement with which the current job can start now; None if there is none.
+        """Return a placement with which the current job can start now. Return None if the job fits on no
+        nodes that it may use, or if it is over a quota or share limit.
 
-        The result is None if the job fits on no nodes that it may use, or is over a quota or share limit.
-
-        If the job gets a placement and would still run at the reserved start of the first waiting job, this
-        reservation can spare less for later candidates. The method records this.
+        A job with a placement may still run at the reserved start of the first waiting job. This reservation
+        can then spare less for later candidates, and the method records this.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():
@@ -149,10 +152,9 @@ class BackfillCandidates:
                 self._lane, number, self._now, for_deadlines=cycle.guards_deadlines
             )
             shared, job = cycle.search.shared, cycle.state.jobs[number]
-            # Skip the jobs of the lane that run longer than this job if a reservation of another job leaves
-            # this job no nodes, because the longer jobs find no nodes either. Deadlines, operators'
-            # reservations and quotas of GPU models are not considered here. They can treat the jobs of a lane
-            # differently.
+            # A reservation of another job may leave this job no nodes. Then skip the jobs of the lane that
+            # run longer, because they find no nodes either. Do not do this for deadlines, operators'
+            # reservations and quotas of GPU models, because they can treat the jobs of a lane differently.
             if placement is None and shared is not None and shared.find(job, None, self._now) is None:
                 self._too_long_s = self._runtime(self._entry)
             return placement
@@ -165,8 +167,8 @@ class BackfillCandidates:
             easy.take(cycle.placer, shape.part, placement)
             easy.take_licences(wanted)
             return placement
-        # Do not skip the longer jobs of the lane if an operator's reservation kept this job off some nodes,
-        # because this reservation may admit their users.
+        # Do not skip the longer jobs of the lane if an operator's reservation kept this job from some nodes,
+        # because the reservation may admit the users of those jobs.
         self._long_fail = barred is None
         if barred is not None and cycle.placer.fits(self._lane.ask):
             cycle.keep_out(number, self._now)
@@ -176,9 +178,9 @@ class BackfillCandidates:
         """Return whether the current job may not start because of a limit, or because it would use quota that
         is reserved for another job.
 
-        If the job is over a limit, the other jobs with the same request are skipped too, unless the limit
-        concerns only this job. If the job would use reserved quota, the jobs with the same request that run
-        at least as long are skipped.
+        If the job is over a limit, also skip the other jobs with the same request, unless the limit concerns
+        only this job. If the job would use reserved quota, also skip the jobs with the same request that run
+        at least as long.
         """
         over = self._cycle.shut_if_over(self._lane, self._entry[1], self._now)
         if isinstance(over, QuotaReserved):

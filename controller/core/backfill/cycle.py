@@ -55,15 +55,16 @@ Apply = Callable[[CycleEvent], None]
 class Cycle:
     """Runs the scheduling passes of one profile, and caches results so that the next pass is cheap.
 
-    A profile is a scheduling policy for some of the jobs. A lane is the waiting jobs with the same resource
-    request (`queue.Lane`).
+    A profile is a scheduling policy for some of the jobs. A lane is a list of waiting jobs with the same
+    resource request (`queue.Lane`).
 
     Validity of the cache. A job that did not fit cannot fit until one of these numbers changes:
     `Nodes.room_version` (resources became free), `Nodes.layout_version` (nodes were added, removed or
     changed), the versions of operators' reservations, quotas and shares, and the edition of the reservation
-    table that profiles share. `_seen` holds these numbers as of the last pass that tried all lanes. While
-    they and the first waiting job stay the same, a pass tries only the jobs submitted since then. `again_at`
-    is the next time at which a job may start although none of these numbers has changed.
+    table that profiles share. `_seen` has these numbers at the time of the last pass that tried all lanes.
+    While the numbers and the first waiting job stay the same, a pass tries only jobs that were submitted
+    after that pass. `again_at` is the next time at which a job may start although none of these numbers has
+    changed.
 
     Cost: O(lanes) for a pass that tries all lanes and starts no job, O(new jobs) for a pass without changes.
     """
@@ -84,18 +85,22 @@ class Cycle:
         self.deadline_guard = DeadlineGuard(state, placer, self.limits, self.queue)
         self.search = StartSearch(state, placer, self.limits, self.deadline_guard)
         self.guards_deadlines = self.search.guards_deadlines
-        """Whether backfilled jobs must leave free the resources that jobs with a deadline need."""
+        """True if backfilled jobs must leave free the resources that jobs with a deadline need."""
         self.lifts_deadlines = pipeline.deadlines is DeadlinePolicy.LIFT
-        """Whether a job that must start now to keep its deadline is tried before all other jobs."""
+        """True if a job that must start now to meet its deadline is tried before all other jobs."""
         self.head: QueueEntry | None = None
         """The first job that could not start in the last full pass; None with conservative backfill."""
         self._own_reservations = QueueReservations(state, placer, self.runtime)
         self.easy = FirstReservation(self)
         self.position_of: PositionKey | None = None
-        """Computes the queue position of an entry in this pass; None if entries are compared without it."""
+        """Computes the queue position of an entry in this pass. None if the entries themselves are
+        compared.
+        """
         self._seen: tuple[int, ...] = ()
         self.partial_start_at = NEVER
-        """The next time at which a gang's assembly time ends, so that it may start on fewer nodes."""
+        """The next time at which a gang may start on fewer nodes, because its wait for all its nodes (the
+        assembly time) ends.
+        """
         self._now = 0.0
         self._conservative = ConservativePass(self)
         self.rationed: frozenset[SharePath] = frozenset()
@@ -104,12 +109,16 @@ class Cycle:
 
     @property
     def shared(self) -> SharedReservations | None:
-        """The reservations on nodes that this profile shares with other profiles; None if it shares none."""
+        """The reservations on nodes that this profile shares with other profiles. None if it shares no
+        nodes.
+        """
         return self.search.shared
 
     @property
     def scavengers(self) -> Scavengers | None:
-        """The scavengers that may run on reserved GPUs until they are preempted; None if none may."""
+        """The scavengers (jobs of the lowest priority) that may run on reserved GPUs until they are
+        preempted. None if there are none.
+        """
         return None if self.shared is None else self.shared.scavengers
 
     @property
@@ -121,7 +130,7 @@ class Cycle:
 
     @property
     def again_at(self) -> float:
-        """The next time at which a waiting job may start although nothing has changed except the time."""
+        """The next time at which a waiting job may start only because time has passed."""
         urgent_at = self.deadline_guard.again_at(self._now) if self.lifts_deadlines else NEVER
         return min(self.preemption.retry_at, self.limits.again_at, self.partial_start_at, urgent_at)
 
@@ -131,27 +140,28 @@ class Cycle:
         """Run one pass over the queue.
 
         1. Start jobs whose preemption victims have ended. Cancel nominations that jobs can no longer use.
-        2. Start waiting jobs in queue order until one does not fit. Look for victims if this job may preempt.
+        2. Start waiting jobs in queue order until one does not fit. Look for victims (jobs to preempt) if
+           this job may preempt others.
         3. Make a reservation for the job that does not fit. On nodes that profiles share, jobs_to_reserve.py
            may choose further jobs for reservations.
         4. Backfill: start later jobs that do not delay the reserved start.
         5. Start jobs that fit only with a shorter time limit (short_starts.py). If no job waits, grow elastic
            jobs.
 
-        With conservative backfill every waiting job has a reservation, and steps 2 to 4 become one: start
-        the jobs whose reserved start has come. If nothing has changed since the last pass, steps 2 and 3
-        are skipped, and step 4 tries only new jobs.
+        With conservative backfill every waiting job has a reservation. Steps 2 to 4 are then replaced by one
+        step: start the jobs whose reserved start has come. If nothing has changed since the last pass, steps
+        2 and 3 are skipped, and step 4 tries only new jobs.
 
-        `overran`: whether a job has run longer than predicted. All reservations are then computed again.
+        `overran` is True if a job has run longer than predicted. All reservations are then computed again.
 
-        Example: two nodes of 8 GPUs, job 1 holds 8 until 10:00. The queue is job 2 (16 GPUs), job 3 (8 GPUs,
-        limit 30 min), job 4 (8 GPUs, limit 2 h). At 9:00 job 2 does not fit and gets a reservation for 10:00;
-        job 3 starts because it ends before 10:00; job 4 waits.
+        Example: there are two nodes of 8 GPUs, and job 1 holds 8 GPUs until 10:00. The queue is job 2 (16
+        GPUs), job 3 (8 GPUs, limit 30 min) and job 4 (8 GPUs, limit 2 h). At 9:00 job 2 does not fit and gets
+        a reservation for 10:00. Job 3 starts, because it ends before 10:00. Job 4 waits.
         """
         state, queue = self.state, self.queue
         self._now = now
-        # Compute the reservations for deadlines again in this pass, because jobs may have started or ended
-        # since the last one.
+        # Compute the deadline reservations again in this pass, because jobs may have started or ended since
+        # the last pass.
         self.deadline_guard.reserved = None
         if state.claims:
             # Start jobs whose victims have ended (step 1 of `run`).
@@ -184,8 +194,8 @@ class Cycle:
             grow_elastic_jobs(state, self.placer, self.limits, queue, now, apply)
 
     def _take_due(self, now: float) -> bool:
-        """Return whether a time has come at which a waiting job may start although nothing else has changed.
-        For example, GPU time that was used long ago no longer counts for a quota on GPU-hours.
+        """Return whether a time has come at which a waiting job may start only because time has passed. For
+        example, old GPU time no longer counts for a quota on GPU-hours.
         """
         due = False
         if self.partial_start_at <= now:
@@ -201,13 +211,13 @@ class Cycle:
     def _only_new_jobs_matter(self, head: QueueEntry, fresh: list[int]) -> bool:
         """Return whether this pass may skip all jobs except the new ones in `fresh`.
 
-        This is so if nothing has changed since the last pass that could let an older job start, and if no new
-        job comes before `head`, the entry of the first waiting job in that pass.
+        There are two conditions. Since the last pass, nothing has changed that could let an older job start.
+        No new job comes before `head`, the entry of the first waiting job in that pass.
         """
         queue = self.queue
         if (
             head[1] not in queue
-            or head[1] in fresh  # The first job was edited, so it may fit now.
+            or head[1] in fresh  # an edit of the first job may have made it fit
             or queue.entry(head[1]) != head
             or self._seen != self.versions()
         ):
@@ -215,8 +225,8 @@ class Cycle:
         if self.position_of is None:
             return all(queue.entry(job) > head for job in fresh)
         position = self.position_of(head)
-        # Compare only the first job of each lane (jobs with the same request), because no new job of the lane
-        # is before it.
+        # Compare only the first job of each lane (list of jobs with the same request), because the lane's new
+        # jobs come after it.
         heads = (first for lane in queue if (first := lane.head()) is not None)
         return all(self.position_of(first) >= position for first in heads)
 
@@ -242,7 +252,7 @@ class Cycle:
         """
         return entry if self.position_of is None else self.position_of(entry)
 
-    # Steps 2 to 4 of `run` for all kinds of backfill except conservative
+    # Steps 2 to 4 of `run`, for every kind of backfill except conservative backfill
 
     def _run_in_order(self, now: float, apply: Apply) -> None:
         self.head = None
@@ -256,8 +266,8 @@ class Cycle:
         # Start jobs in queue order (step 2 of `run`).
         self._start_in_order(now, apply)
         shared = self.search.shared
-        # Reserve nodes for the first waiting job (step 3 of `run`), and for further jobs on nodes that it
-        # cannot use. Do it here only if other profiles use the same nodes. Otherwise `easy`
+        # Reserve nodes for the first waiting job (step 3 of `run`), and for further jobs on nodes that the
+        # first job cannot use. Do this here only if other profiles use the same nodes. Otherwise `easy`
         # computes the reservation when backfill first needs it.
         if shared is not None:
             shared.reserve(jobs_to_reserve(self, now), now)
@@ -289,14 +299,15 @@ class Cycle:
     def _start_in_order(self, now: float, apply: Apply) -> None:
         """Start jobs in queue order until a job neither fits nor can preempt others.
 
-        1. A heap holds the first job of each lane (the waiting jobs with the same request), sorted by queue
-           position. During a pass a job can only move back in the queue, so its position is computed again
-           when the job reaches the top of the heap.
-        2. A job over a quota or share limit starts on fewer nodes if it may. Otherwise it is skipped, usually
-           with its whole lane, and quota is reserved for it (quota_reservations.py). A job that would delay
-           a reservation of quota is skipped with its lane too. Backfill tries the shorter jobs of this lane.
-        3. With `deadlines = "lift"`, a job may take the last nodes that a job with an earlier deadline needs.
-           The job with the deadline is then tried first.
+        1. A heap has the first job of each lane (list of jobs with the same request), sorted by queue
+           position. During a pass a job can only move back in the queue. So its position is computed again
+           when it reaches the top of the heap.
+        2. A job over a quota or share limit starts on fewer nodes if this is allowed. Otherwise it is
+           skipped, usually with its whole lane, and quota is reserved for it (quota_reservations.py). A job
+           that would delay a reservation of quota is also skipped with its lane. Backfill later tries the
+           shorter jobs of this lane.
+        3. With `deadlines = "lift"`, the start of a job could take the last nodes that another job needs to
+           meet its deadline. The other job is then tried first.
         4. If a job does not fit, fewer nodes are tried, then preemption. If both fail, the job is `head`, the
            first waiting job, and the loop ends.
         """
@@ -310,7 +321,7 @@ class Cycle:
         while heads:
             position, head, lane = heads[0]
             number = head[1]
-            # The job was already started or nominated in place of another job, because of its deadline.
+            # This job was already started or nominated before its turn, because of its deadline.
             if self.lifts_deadlines and number not in self.queue:
                 self._next_in_lane(heads, head)
                 continue
@@ -350,11 +361,11 @@ class Cycle:
     def _next_in_lane(
         self, heads: list[tuple[QueueEntry, QueueEntry, Lane]], after: QueueEntry | None
     ) -> None:
-        """Replace the job at the top of the heap `heads` by the next job with the same request (of the same
-        lane).
+        """Replace the job at the top of the heap `heads` by the next job of the same lane (list of jobs with
+        the same request).
 
-        The next job is the one behind `after`. If `after` is None or the last job of the lane, remove the
-        lane from the heap.
+        The next job is the one after `after`. If `after` is None or the last job of the lane, remove the lane
+        from the heap.
         """
         lane = heads[0][2]
         following = lane.after(after) if after is not None and lane.ranks else None
@@ -367,8 +378,8 @@ class Cycle:
     def _turn_of(self, number: int, now: float) -> int:
         """Return the id of the job to try now: `number`, or the id of a job with a deadline.
 
-        If job `number` took the last nodes that another job needs to meet its deadline, that other job is
-        tried first.
+        If a start of job `number` would take the last nodes that another job needs to meet its deadline, the
+        other job is tried first.
         """
         while True:
             job = self.state.jobs[number]
@@ -382,14 +393,16 @@ class Cycle:
             number = broken[0].job
 
     def _block_full_lanes(self, now: float) -> list[BackfillCandidates]:
-        """Block the lanes whose jobs fit on too few nodes now. Return the candidates of the other lanes.
+        """Block the lanes whose jobs fit on too few nodes now. Return the candidates (jobs to backfill) of
+        the other lanes.
 
-        A lane is the waiting jobs with the same request. A blocked lane is skipped until resources are freed.
+        A lane is a list of waiting jobs with the same request. A blocked lane is skipped until resources
+        become free.
         """
         nodes = self.state.nodes
         gains, changes = nodes.room_version, nodes.change_count
         # Keep `part` and `fitting` for the next lane, because the requests of two lanes often differ only in
-        # the number of nodes.
+        # their number of nodes.
         part, fitting = None, 0
         found = []
         for lane in self.queue:
@@ -428,12 +441,12 @@ class Cycle:
     # Helpers of steps 2 to 4 of `run`
 
     def shut_if_over(self, lane: Lane, number: int, now: float) -> StartLimit | QuotaReserved | None:
-        """Return why the job may not start: the quota or share limit that it would exceed, the start hours of
-        its queue, the used-up budget of its project, or the reservation of quota that it would delay. Return
-        None if nothing prevents the start.
+        """Return why the job may not start; None if nothing prevents the start. Possible reasons are a quota
+        or share limit, the start hours of its queue, the used-up budget of its project, and a reservation of
+        quota that it would delay.
 
-        Record this also as the pending reason of the whole lane (all waiting jobs with the same request),
-        because it usually keeps all of them from starting.
+        Also record the reason for the whole lane (list of jobs with the same request), because it usually
+        keeps all of these jobs from starting.
         """
         job = self.state.jobs[number]
         over = self.limits.over(job, now) or self.quota_delay(job, now)
@@ -450,8 +463,8 @@ class Cycle:
     ) -> Placement | None:
         """Return a placement with which the job can start now; None if there is none.
 
-        If nodes or licences are lacking, skip the whole lane (all jobs with the same request) until some
-        become free. If the job fits only on nodes that are kept for others, record this as its pending
+        If too few nodes or licences are free, skip the whole lane (list of jobs with the same request) until
+        more become free. If the job fits only on nodes that are kept for others, record this as its pending
         reason.
 
         If `for_deadlines` is True, resources that another waiting job needs to meet its deadline also count
@@ -475,7 +488,7 @@ class Cycle:
 
     def _further_behind(self, number: int) -> list[int]:
         """Return the jobs behind job `number` in the queue that have a further reservation
-        (jobs_to_reserve.py). A start of the job may delay them, because it comes before them.
+        (jobs_to_reserve.py). A start of job `number` may delay them, because it comes before them.
         """
         further = [] if self.search.shared is None else self.search.shared.further
         entries = [self.queue.entry(each) for each in further if each in self.queue]
@@ -492,8 +505,8 @@ class Cycle:
     def find_fewer(self, job: Job, now: float) -> Placement | None:
         """Return a placement on fewer nodes than the job requests; None if there is none.
 
-        A gang that accepts fewer nodes first waits for all its nodes (the assembly time). Until the end of
-        the assembly time, return None and set `again_at` so that the gang is tried again at that end.
+        A gang that accepts fewer nodes first waits for all its nodes (the assembly time). During the assembly
+        time, return None, and set `again_at` to its end so that the gang is tried again then.
         """
         if job.ask.least is not None and not self.state.licences.insufficient(job.ask.licences):
             ripe_at = accepts_fewer_from(job)
@@ -513,8 +526,8 @@ class Cycle:
     def start(
         self, number: int, placement: Placement, now: float, apply: Apply, short: ShortLimit | None = None
     ) -> None:
-        """Update the reservations for jobs with deadlines, then start the job with a JobPlaced event. `short`
-        is the time limit of the attempt, if it is shorter than the job requests.
+        """Update the deadline reservations, then start the job with a JobPlaced event. `short` is the time
+        limit of the attempt, if it is shorter than the job requests.
         """
         if self.search.shared is not None:
             self.search.shared.reservations.forget(number)
@@ -536,8 +549,8 @@ class Cycle:
     def runtime(self, job: Job) -> float:
         """Return the assumed run time of a waiting job in seconds.
 
-        This is the prediction, if the profile uses predictions, or the time limit plus grace. For a job
-        without a time limit it is the prediction or `[jobs] default_time_limit_s`.
+        If the profile uses predictions, this is the prediction. Otherwise it is the time limit plus the
+        grace. For a job without a time limit it is the prediction or `[jobs] default_time_limit_s`.
         """
         rules, span = self.estimating, job.span
         if not rules.predicted and span != NEVER:

@@ -17,26 +17,29 @@ from controller.core.queue.queue import Queue
 from controller.core.state.state import State
 
 GUARDED_MOST = 16
-"""The most waiting jobs for which resources are reserved: those with the earliest latest start."""
+"""Resources are reserved for at most this many waiting jobs with a deadline: those with the earliest latest
+starts.
+"""
 MARGIN_S = 10.0
-"""A job is urgent from this many seconds before its latest start on, because starting it takes time."""
+"""A job becomes urgent this many seconds before its latest start, because a start takes some time."""
 
 
 class DeadlineGuard:
     """Keeps other jobs off the resources that jobs with a deadline need at their latest start.
 
-    1. Take the first GUARDED_MOST waiting jobs by latest start. Skip those over a quota.
-    2. Reserve resources for each at its latest start, as if all running jobs ended at their time limits and
-       no other job started. A job that does not fit then will probably miss its deadline (`warnings`).
+    1. Take the GUARDED_MOST waiting jobs with the earliest latest starts. Skip jobs that are over a quota.
+    2. Reserve resources for each of them at its latest start. All running jobs are assumed to end at their
+       time limits, and no other job is assumed to start. A job that does not fit under these assumptions will
+       probably miss its deadline (`warnings`).
     3. A job may not use the resources of such a reservation if the job would still run at the reserved start
        and its own latest start is later. A job without a deadline has no latest start and counts as later.
 
-    The latest start of a job is its deadline minus its time limit. The reservations are made once per
-    scheduling pass, on first use. `take` updates them when the pass starts a job.
-    Cost: that of GUARDED_MOST EASY reservations; none while no waiting job has a deadline.
+    The latest start of a job is its deadline minus its time limit. The reservations are made once in each
+    scheduling pass, on first use. `take` updates them when the pass starts a job. Cost: that of GUARDED_MOST
+    EASY reservations, and nothing while no waiting job has a deadline.
 
-    Example: job 7 must start by 12:00 and needs a whole node, which is free now. A job of one hour may
-    start there until 11:00; a job without a time limit may not.
+    Example: job 7 must start by 12:00 and needs a whole node, which is free now. A job of one hour may start
+    on this node until 11:00. A job without a time limit may not start on it.
     """
 
     def __init__(self, state: State, placer: Placer, limits: StartLimits, queue: Queue) -> None:
@@ -45,9 +48,11 @@ class DeadlineGuard:
         self._limits = limits
         self._placer = placer
         self.reserved: list[EasyReservation] | None = None
-        """The reservations, earliest latest start first; None until the pass first needs them."""
+        """The deadline reservations, the earliest latest start first. None until the pass first needs
+        them.
+        """
         self._doubted: dict[int, bool] = {}
-        """By job: whether it will probably miss its deadline."""
+        """For each job, True if it will probably miss its deadline."""
 
     def urgent(self, now: float) -> list[int]:
         """Return the ids of the jobs whose latest start is at most MARGIN_S seconds away, sorted by latest
@@ -57,8 +62,8 @@ class DeadlineGuard:
         return [job for _, job in dated[: bisect_right(dated, (now + MARGIN_S, np.inf))]]
 
     def again_at(self, now: float) -> float:
-        """Return the next time at which the latest start of a further waiting job is only MARGIN_S seconds
-        away; NEVER if there is no further job.
+        """Return the next time at which another waiting job becomes urgent: its latest start is MARGIN_S
+        seconds away. Return NEVER if there is no such job.
         """
         dated = self._queue.by_latest_start
         at = bisect_right(dated, (now + MARGIN_S, np.inf))
@@ -83,10 +88,11 @@ class DeadlineGuard:
         ]
 
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
-        """Return True for each node that the job may not use; None if it may use all.
+        """Return an array that is True for each node that the job may not use. Return None if it may use all
+        nodes.
 
-        The job may not use the nodes in `barred`. It also may not use a node if it would take resources that
-        a deadline reservation of another job needs there.
+        The job may not use the nodes in `barred`. It also may not take resources of a node that a deadline
+        reservation of another job needs.
         """
         for reserved in self.against(job, now):
             barred = reserved.kept_from(shape.part, barred)
@@ -102,7 +108,7 @@ class DeadlineGuard:
         return barred
 
     def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
-        """Record that a job is about to start, so that the deadline reservations can spare less for the next
+        """Record that a job is about to start. The deadline reservations can then spare less for the next
         jobs.
 
         Call this before the JobPlaced event is applied to the state.
@@ -114,8 +120,8 @@ class DeadlineGuard:
             reserved.take_licences(job.ask.licences)
 
     def warnings(self, now: float) -> Iterator[DeadlineAtRisk]:
-        """Yield an event for each waiting job whose outlook has changed: it will now probably miss its
-        deadline, or it can now meet the deadline after all.
+        """Yield an event for each waiting job whose outlook has changed. The job will now probably miss its
+        deadline, or it can now meet the deadline.
         """
         if self._queue.by_latest_start:
             self._reservations(now)
@@ -131,7 +137,7 @@ class DeadlineGuard:
             for latest, number in self._queue.by_latest_start[:GUARDED_MOST]:
                 job = self._state.jobs[number]
                 if self._limits.over(job, now) is not None:
-                    continue  # A job over a quota may not start even if it fits.
+                    continue  # a job over a quota may not start even if it fits
                 reserved = deadline_reservation(self._state, self._placer, job, max(latest, now))
                 self._doubted[number] = reserved is None
                 if reserved is not None:
@@ -140,10 +146,10 @@ class DeadlineGuard:
 
 
 def deadline_reservation(state: State, placer: Placer, job: Job, at: float) -> EasyReservation | None:
-    """Return a reservation of the resources that the job needs if it starts at time `at`; None if it does not
-    fit then.
+    """Return a reservation of the resources that the job needs if it starts at the time `at`. Return None if
+    it does not fit then.
 
-    It is assumed that running jobs end at their time limits, and that no other job starts before `at`.
+    Running jobs are assumed to end at their time limits. No other job is assumed to start before `at`.
     """
     shape = placer.shape(job.ask)
     if shape is None:

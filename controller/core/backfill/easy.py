@@ -1,4 +1,6 @@
-"""EASY backfill: the start guaranteed to the first waiting job, and the resources that stay free for it."""
+"""EASY backfill: guarantees a start to the first waiting job, and finds the resources that this job does not
+need.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +28,23 @@ class EasyReservation:
     Algorithm
     1. Take the nodes on which the job would fit if they were empty. Begin with the resources that are free on
        them now.
-    2. Go through the running jobs by planned end. After each end, add the job's resources to its nodes.
-    3. Stop at the first moment at which the job fits on `shape.nodes` nodes, licences suffice and no
-       operator's reservation bars the nodes. That moment is `starts_at`.
-    4. `spare` = nodes where the job fits at that moment (`_fitting`) minus nodes needed. Backfilled jobs that
-       still run at `starts_at` may make at most `spare` of these nodes too full for the job (`take`).
+    2. Go through the running jobs in the order of their planned ends. After each end, add the job's resources
+       to the free resources of its nodes.
+    3. Stop at the first time when the job fits on `shape.nodes` nodes, enough licences are free and no
+       operator's reservation bars the nodes. This time is `starts_at`.
+    4. `spare` is the number of nodes where the job fits at this time (`_fitting`) minus the number that it
+       needs. Backfilled jobs that still run at `starts_at` may make at most `spare` of these nodes too full
+       for the job (`take`).
 
-    Invariant: after any backfill, the job still fits on at least `shape.nodes` nodes at `starts_at`.
-    Cost: O(running jobs + nodes) to build, O(nodes of the candidate) per backfill candidate.
+    Invariant: after any backfill, the job still fits on at least `shape.nodes` nodes at `starts_at`. Cost:
+    O(running jobs + nodes) to build, and O(nodes of the candidate) for each backfill candidate.
 
-    Example: four 8-GPU nodes are full, two jobs end at 10:00 and 11:00, and job 7 wants two whole nodes.
-    `starts_at` is 11:00 and `spare` is 0. A one-GPU job with a limit of 30 minutes may start on a node that
-    frees a GPU at 10:15. The same job with a limit of two hours may not: it would hold that node at 11:00.
+    Example: four 8-GPU nodes are full. Two jobs of one node each end at 10:00 and 11:00, and job 7 wants two
+    whole nodes. `starts_at` is 11:00 and `spare` is 0. A one-GPU job with a limit of 30 minutes may start on
+    a node that frees a GPU at 10:15. With a limit of two hours it may not start, because it would still hold
+    this node at 11:00.
 
-    Free resources are lists, not numpy arrays, because candidates touch single nodes, and reading one element
+    Free resources are lists and not numpy arrays, because candidates read single nodes. Reading one element
     of an array takes ten times as long as reading one of a list.
     """
 
@@ -61,7 +66,7 @@ class EasyReservation:
         self._scratch: list[int] = columns.scratch_free.tolist() if part.scratch_mib else []
         self._wants_gpus = part.wants_gpus
         self._plain = not (part.wants_gpus or part.scratch_mib)
-        """True if the job asks for CPU and memory only."""
+        """True if the job requests only CPU and memory."""
         self._gpus: list[list[int]] = columns.gpu_free.tolist() if self._wants_gpus else []
         self._models: list[list[int]] = columns.gpu_model.tolist() if self._wants_gpus else []
         self._needs = gpu_needs_of(part, columns)
@@ -71,7 +76,7 @@ class EasyReservation:
         self._affinity = self._expected_affinity(part)
         if self._affinity is not None:
             # `placer.ranking` leaves out nodes on which the job would break an affinity term now. Add those
-            # with enough free resources, because the term may no longer be broken at `starts_at`.
+            # of these nodes that have enough free resources. The term may no longer be broken at `starts_at`.
             self._fitting = {row for row, may in enumerate(self._possible) if may and self._holds(row)}
         self._with_affinity: set[int] | None = None
         self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}
@@ -80,7 +85,7 @@ class EasyReservation:
         """Return a copy of the affinity index (labels and terms of jobs by node). Preemption victims that are
         ending are removed from the copy.
 
-        None if no affinity term concerns the request: neither its own terms nor those of other jobs.
+        Return None if no affinity term concerns the request, neither its own terms nor those of other jobs.
         """
         jobs, nodes = self._state.jobs, self._state.nodes
         if not part.social or not nodes.job_affinity.affects(part):
@@ -101,7 +106,7 @@ class EasyReservation:
 
     def _usable(self) -> set[int]:
         """Return the rows of the nodes on which the waiting job fits and its affinity terms are met. The
-        running jobs that the search has gone through so far count as ended.
+        running jobs whose ends the search has passed count as ended.
         """
         if self._affinity is None:
             return self._fitting
@@ -111,8 +116,8 @@ class EasyReservation:
         return self._fitting & self._with_affinity
 
     def advance(self, now: float) -> bool:
-        """Find the reserved start: go through the ends of running jobs until the waiting job fits, and set
-        `starts_at` to that time, but not before `now`. Return False if the job never fits.
+        """Find the reserved start. Go through the ends of running jobs until the waiting job fits. Set
+        `starts_at` to this time, but at least to `now`. Return False if the job never fits.
         """
         if self._barring:
             return self._advance_between(now)
@@ -138,8 +143,8 @@ class EasyReservation:
         return False
 
     def _advance_between(self, now: float) -> bool:
-        """Find the reserved start if operators' reservations keep the job off some nodes: set `starts_at` to
-        the first time at which the job fits. Return False if there is none.
+        """Find the reserved start if operators' reservations keep the job from some nodes. Set `starts_at` to
+        the first time at which the job fits. Return False if there is no such time.
 
         The ends of running jobs and the ends of these reservations are tried as start times.
         """
@@ -155,7 +160,7 @@ class EasyReservation:
             suited = self._usable() - self._barred_at(at)
             self.spare = self._count_spare(suited)
             # The job does not fit on the resources that are free now. It can start at `now` only if running
-            # jobs are past their time limits, because such jobs are expected to end at once.
+            # jobs are past their time limits, because these jobs are expected to end at once.
             if (at > now or overdue) and self.spare >= 0 and self.lends():
                 self._fitting = suited
                 self._drop_small_domains()
@@ -178,8 +183,8 @@ class EasyReservation:
         return self.spare >= 0 and self.lends()
 
     def _end(self, job: Job) -> None:
-        """Add the resources and licences of a running job to the free ones: the search has passed the end of
-        this job.
+        """Add the resources and licences of a running job to the free ones, because the search has passed the
+        end of this job.
         """
         returned = self._state.released_by(job)
         (self._release if self._plain else self._release_all)(returned)
@@ -197,8 +202,8 @@ class EasyReservation:
         return {row for each in barring for row in reservations.rows(nodes, each)}
 
     def lends(self, wanted: LicenceCounts = ()) -> bool:
-        """Return whether enough licences stay free for the waiting job at its reserved start if another job
-        then holds the licences in `wanted`.
+        """Return whether another job can take the licences in `wanted`. Enough licences must stay free for
+        the waiting job at its reserved start.
         """
         free = self._licences
         if not free:
@@ -219,7 +224,7 @@ class EasyReservation:
 
     def _count_spare(self, fitting: set[int]) -> int:
         """Return how many nodes of `fitting` the waiting job does not need. The result is negative if
-        `fitting` has too few nodes for it.
+        `fitting` has too few nodes for the job.
         """
         if len(fitting) < self._shape.nodes or self._domains is None:
             return len(fitting) - self._shape.nodes
@@ -277,8 +282,8 @@ class EasyReservation:
         return self._needs.met_by(self._gpus[row], self._models[row], row)
 
     def blocks(self, placer: Placer, part: PerNodeRequest, row: int) -> bool:
-        """Return whether a job with the request `part` would make the node `row` too full for the waiting job
-        if it still ran there at the reserved start.
+        """Return whether a job with the request `part` would make the node `row` too full for the waiting
+        job, if it still ran there at the reserved start.
         """
         if row not in self._fitting:
             return False
@@ -299,7 +304,7 @@ class EasyReservation:
 
     def blocked_by(self, placer: Placer, part: PerNodeRequest, rows: list[int]) -> set[int]:
         """Return the nodes of `rows` that a job with the request `part` would make too full for the waiting
-        job if it still ran there at the reserved start.
+        job, if it still ran there at the reserved start.
         """
         fitting = self._fitting
         if not self._plain:
@@ -309,7 +314,8 @@ class EasyReservation:
         return {row for row in rows if row in fitting and (cpu[row] < cpu_milli or memory[row] < memory_mib)}
 
     def kept_from(self, part: PerNodeRequest, barred: Bools | None) -> Bools | None:
-        """Return True for each node that a job with the request `part` may not use; None if it may use all.
+        """Return an array that is True for each node that a job with the request `part` may not use. Return
+        None if it may use all nodes.
 
         The job may not use the nodes in `barred`. It also may not use a node on which an affinity term
         forbids that this job and the waiting job run together.
@@ -332,7 +338,8 @@ class EasyReservation:
         """Record that a backfilled job will still hold this placement at the reserved start of the waiting
         job.
 
-        Call this before the JobPlaced event is applied, because GPUs are chosen from those that are free now.
+        Call this before the JobPlaced event is applied, because GPUs are chosen from the GPUs that are free
+        now.
         """
         for allocation in placement.allocations:
             row = self._state.nodes.by_name[allocation.node].row
@@ -348,12 +355,13 @@ def earliest_reservation(
 ) -> EasyReservation | None:
     """Return the start guaranteed to a job that cannot start now; None if it does not fit on an idle cluster.
 
-    A job with `--min-nodes` first waits for all its nodes (the assembly time), then accepts fewer. It has two
-    possible starts: on all nodes, and on the fewest nodes after the assembly time. The earlier one counts.
+    A job with `--min-nodes` first waits for all its nodes (the assembly time), and then accepts fewer nodes.
+    It has two possible starts: on all nodes, and on the fewest nodes after the assembly time. The earlier
+    start is guaranteed.
 
-    Example: job 7 wants 5 nodes, accepts 2 and waits 6 s for all of them; 4 nodes are free and the fifth
-    comes free in an hour. The guarantee is 2 nodes in 6 s, so a job that wants 3 of the 4 nodes for ten
-    minutes may not start.
+    Example: job 7 wants 5 nodes, accepts 2, and waits 6 s for all 5. Four nodes are free, and the fifth
+    becomes free in an hour. The guaranteed start is in 6 s on 2 nodes. So a job that wants 3 of the 4 nodes
+    for ten minutes may not start.
     """
     shape = placer.shape(ask)
     if shape is None:
@@ -374,8 +382,8 @@ def _earliest_on_fewest(
 ) -> EasyReservation | None:
     """Return a reservation for the first start on `shape.nodes` nodes; None if there is none.
 
-    `shape.nodes` is the least number of nodes that the job accepts. Until `ripe_at` the job waits for all its
-    nodes, so the start is not before `ripe_at`.
+    `shape.nodes` is the least number of nodes that the job accepts. The job waits for all its nodes until the
+    time `ripe_at`, so the start is not earlier.
     """
     if ripe_at > now:
         easy = EasyReservation(state, placer, shape, job)
@@ -389,7 +397,7 @@ def find_beside_reservation(
     placer: Placer, shape: Shape, easy: EasyReservation, barred: Bools | None = None
 ) -> Placement | None:
     """Return the best placement for a backfilled job that would still run at the reserved start of the first
-    waiting job. The placement does not delay this start. None if there is no such placement.
+    waiting job. The placement does not delay this start. Return None if there is no such placement.
 
     `easy` is the reservation of the first waiting job. The placement uses no node in `barred`.
     """
@@ -412,9 +420,9 @@ def find_beside_reservation(
     chosen: list[int] = []
     blocked, spare = easy.blocked_by(placer, shape.part, ranking.rows), easy.spare
     if ranking.count - len(blocked) + spare < shape.nodes:
-        return None  # Return before the call of `in_order`, which is slow: it sorts all nodes.
+        return None  # return before `in_order`, which is slow because it sorts all nodes
     if placer.nearness_of(shape) is not None:
-        # Prefer nodes near each other that the first job does not need. If there are too few, choose without
+        # Prefer nodes near each other that the first waiting job does not need. If there are too few, ignore
         # nearness, because a job must not wait for near nodes.
         unneeded = ~ranking.fits
         unneeded[list(blocked)] = True

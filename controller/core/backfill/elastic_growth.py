@@ -1,4 +1,6 @@
-"""Adds nodes to elastic jobs that run on fewer nodes than they requested, while no job waits."""
+"""Adds nodes to elastic jobs that run on fewer nodes than they requested. This is done only while no job
+waits.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ def grow_elastic_jobs(
     1. Skip a job that has all its nodes, is ending, is losing a node, or must run in one topology domain.
     2. Take the best nodes for the job, as many as the job lacks. Leave out nodes on which this attempt has
        already run. With [topology], nodes near the job's other nodes come first.
-    3. Drop the worst of them until the job with the remaining ones is within quotas and share limits.
+    3. Drop the worst of these nodes until the job is within quotas and share limits with the remaining ones.
 
     Example: job 7 wants 4 nodes and runs on 2. Three nodes are free, and the project's GPU quota allows one
-    more node: job 7 grows to 3 nodes.
+    more node. Job 7 grows to 3 nodes.
     """
     for job in [state.jobs[number] for number in sorted(state.elastic)]:
         if state.queue_of(job) is not queue:

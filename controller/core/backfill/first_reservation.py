@@ -1,4 +1,6 @@
-"""The EASY reservation of the first waiting job of one profile: computed on first use, kept for the pass."""
+"""The EASY reservation of the first waiting job of one profile. It is computed on first use and kept until
+the end of the pass.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +19,27 @@ if TYPE_CHECKING:
 
 
 class FirstReservation:
-    """Computes the EASY reservation of `Cycle.head`, the first waiting job, and its latest start.
+    """Computes the EASY reservation of the first waiting job (`Cycle.head`), and the latest start of this
+    job.
 
-    A profile that shares nodes with other profiles has no such reservation: see SharedReservations.
+    A profile that shares nodes with other profiles has no EASY reservation: see SharedReservations.
     """
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
         self._easy: EasyReservation | None = None
         self._known = False
-        """Whether `_easy` has been computed for the present first waiting job. The result may be None."""
+        """True if `_easy` has been computed for the present first waiting job. `_easy` may then still be
+        None.
+        """
         self._used = False
-        """Whether a pass has used `_easy` for a decision. If not, the reserved start is not recorded as an
+        """True if a pass has used `_easy` for a decision. Otherwise the reserved start is not recorded as an
         estimate.
         """
         self._latest = (0, NEVER)
-        """The id of the first waiting job, and the latest start guaranteed to it, `max_delay_s` included."""
+        """(id of the first waiting job, latest start that is guaranteed to it). The latest start includes
+        `max_delay_s`.
+        """
 
     def clear(self) -> None:
         """Drop the reservation, because the next pass finds the first waiting job again."""
@@ -41,7 +48,8 @@ class FirstReservation:
     def reservation(self, now: float) -> EasyReservation | None:
         """Return the EASY reservation of the first waiting job, computed on first use.
 
-        None if no job waits, the backfill plugin makes no reservation, or other profiles use the same nodes.
+        Return None if no job waits, if the backfill plugin makes no reservation, or if other profiles use the
+        same nodes.
         """
         cycle = self._cycle
         if cycle.shared is not None or cycle.head is None:
@@ -69,9 +77,9 @@ class FirstReservation:
         """Return the time by which a backfilled job must end if it uses nodes that the first waiting job
         needs.
 
-        The first call for this waiting job fixes its latest start. Otherwise each pass could delay the start
-        by another `max_delay_s` seconds. At the end of a pass with such a call, the reserved start is
-        recorded as a start estimate.
+        Backfilled jobs may delay the first waiting job by at most `max_delay_s` seconds in total. Therefore
+        the first call for this job fixes its latest start, and later passes do not extend it. A pass that
+        calls this method records the reserved start as a start estimate at its end.
         """
         self._used = True
         easy = self.reservation(now)
@@ -83,7 +91,7 @@ class FirstReservation:
     def backfill_ends_by(self, easy: EasyReservation | None) -> float:
         """Return the time by which a backfilled job must end if it uses nodes that `easy` needs.
 
-        `easy` is the reservation of the first waiting job. NEVER without a reservation.
+        `easy` is the reservation of the first waiting job. Return NEVER if there is no reservation.
         """
         if easy is None:
             return NEVER
@@ -94,15 +102,15 @@ class FirstReservation:
         return max(easy.starts_at, latest if job == easy.job else easy.starts_at + max_delay_s)
 
     def record(self, now: float, apply: Callable[[StartEstimated], None]) -> None:
-        """Record the start guaranteed to the first waiting job as a StartEstimated event, once per job. Do
-        nothing if no decision of the pass has used the reservation.
+        """Record the start that is guaranteed to the first waiting job as a StartEstimated event, once for
+        each job. Do nothing if no decision of the pass has used the reservation.
         """
         easy, state = self._easy, self._cycle.state
         if not self._used or easy is None or easy.starts_at == NEVER or easy.job not in state.queue:
             return
         if any(each.kind == PROMISE for each in state.jobs[easy.job].foreseen):
             return
-        # Do not record a start that depends on the end of a job without a time limit, because that end is
+        # Do not record a start that depends on the end of a job without a time limit, because this end is
         # only assumed.
         if not state.assumes_ends(easy.starts_at):
             apply(StartEstimated(easy.job, now, PROMISE, easy.starts_at))

@@ -18,19 +18,18 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
 
     Algorithm
     1. The first waiting job gets a reservation on any nodes.
-    2. The reservation of this job protects no node that the job can never use. On such nodes the first other
-       waiting job, in queue order, gets a reservation. Jobs that a quota or another limit keeps from starting
-       are left out, and scavengers (preemption/scavengers.py).
-    3. Repeat step 2 with the nodes that none of these jobs can use, until there are no such nodes or no such
-       jobs.
+    2. The reservation of this job protects no node that the job can never use. On the unprotected nodes, the
+       next waiting job in queue order gets a reservation. Leave out jobs that a quota or another limit keeps
+       from starting. Also leave out scavengers (preemption/scavengers.py).
+    3. Repeat step 2 with the nodes that none of these jobs can use. Stop when no nodes or no jobs are left.
 
-    Invariant: no further reservation (step 2) is on a node that a job before it in the result can use.
-    Cost: O(nodes) if the first waiting job can use every node, otherwise O(lanes x log lanes) and one test of
+    Invariant: no further reservation (step 2) is on a node that an earlier job of the result can use. Cost:
+    O(nodes) if the first waiting job can use every node, otherwise O(lanes x log lanes) and one test of
     limits for each further reservation.
 
-    Example: the first waiting job is a gang that needs H100 GPUs. Without a further reservation, jobs of one
-    GPU take each A100 GPU that becomes free, and a job that needs a whole node waits although no other job
-    needs the A100 nodes more. With a further reservation, one A100 node is emptied for this job.
+    Example: the first waiting job is a gang that needs H100 GPUs. The next job needs a whole A100 node.
+    Without a further reservation, 1-GPU jobs take each A100 GPU that becomes free, and the next job never
+    starts. With a further reservation, one A100 node is emptied for the next job.
     """
     head = cycle.head
     if head is None or cycle.backfill.reserves is Reserves.NO_JOB:
@@ -38,7 +37,7 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
     placer, queue, jobs = cycle.placer, cycle.queue, cycle.state.jobs
     scavengers = cycle.scavengers
     if scavengers is not None and scavengers.yields(jobs[head[1]]):
-        return {}  # All waiting jobs are scavengers, because they come last.
+        return {}  # all waiting jobs are scavengers, because scavengers come last
     found: dict[int, RowSet | None] = {head[1]: None}
     shape = placer.shape(jobs[head[1]].ask)
     if shape is None:

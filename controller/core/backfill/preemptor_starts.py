@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle import Apply, Cycle
 
 MOST_JOBS = 16
-"""The most jobs for which one pass looks for scavengers to preempt."""
+"""One pass looks for scavengers to preempt for at most this many jobs."""
 
 
 def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
@@ -31,8 +31,8 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
     touched = _take_touched_claimants(cycle)
     for job in touched:
         if not job.claim:
-            # This job has lost its nomination earlier in this loop, because another job, whose move was
-            # undone, got its old nodes back.
+            # This job has lost its nomination earlier in this loop. Another job, whose move was undone, got
+            # its old nodes back.
             continue
         over = None if job.unended else cycle.limits.over(job, now)
         useless = str(over) if over else preemption.claim_problem(job) or cycle.search.blocked_claim(job, now)
@@ -40,8 +40,8 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
             for event in undo_move(state, cycle.placer, job, useless, now):
                 apply(event)
             if job.claim:
-                # The undone move has nominated the job to its old nodes. Check it again at the end of this
-                # loop, because these nodes may be free already.
+                # The undone move has nominated the job to its old nodes. They may be free already, so check
+                # the job again at the end of this loop.
                 touched.append(job)
         elif useless:
             apply(PreemptionDropped(job.id, now, useless))
@@ -50,13 +50,13 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
 
 
 def _take_touched_claimants(cycle: Cycle) -> list[Job]:
-    """Return the nominated jobs of this profile for which a node that is kept for them has changed since the
-    last call.
+    """Return the nominated jobs of this profile with a change since the last call: one of the nodes that are
+    kept for them has changed.
     """
     state = cycle.state
     stirred, claims = state.nodes.claims_to_check, state.claims
     if state.reservations:
-        # Check all nominations. An operator's reservation that begins soon bars nodes, and no event
+        # Check all nominations, because an operator's reservation that begins soon may bar nodes. No event
         # reports this.
         stirred.update(claims)
     found = [state.jobs[job] for job in sorted(stirred) if job in claims]
@@ -66,16 +66,16 @@ def _take_touched_claimants(cycle: Cycle) -> list[Job]:
 
 
 def preempt_scavengers(cycle: Cycle, lanes: Iterable[Lane], now: float, apply: Apply) -> None:
-    """Preempt scavengers for waiting jobs that do not fit, also for jobs behind the first waiting job.
+    """Preempt scavengers (jobs of the lowest priority) for waiting jobs that do not fit. Jobs behind the
+    first waiting job are included.
 
-    1. Take the first job of each lane (the waiting jobs with one request), in queue order. Skip jobs that
-       would not fit even if the scavengers left their nodes, jobs over a limit, and scavengers.
-    2. Nominate the job to nodes from which scavengers are preempted, if that delays no reservation.
+    1. Take the first job of each lane (list of jobs with one request), in queue order. Skip scavengers, jobs
+       over a limit, and jobs that would not fit even if the scavengers left their nodes.
+    2. If no reservation is delayed, keep nodes for the job from which scavengers are preempted (nomination).
 
-    Without step 2, a scavenger that started on a free GPU would keep it from each later job until the first
-    waiting job can use it.
-    Cost: O(lanes) if a scavenger runs that may be preempted, and a search for victims for at most MOST_JOBS
-    jobs. Otherwise O(running scavengers).
+    Without step 2, a scavenger on a free GPU would keep the GPU from each later job until the first waiting
+    job can use it. Cost: O(running scavengers) if no running scavenger may be preempted. Otherwise O(lanes),
+    and a search for victims for at most MOST_JOBS jobs.
     """
     scavengers, state, queue = cycle.scavengers, cycle.state, cycle.queue
     held = {} if scavengers is None else scavengers.gpus_by_row(now)

@@ -23,17 +23,19 @@ PASSES_MOST = 4
 
 
 class ProfileCycles:
-    """Holds one `Cycle` (a scheduler) for each profile, the default profile last; without profiles only one.
+    """Has one `Cycle` (a scheduler) for each profile. The default profile is last. Without profiles there is
+    only one `Cycle`.
 
     A profile is a scheduling policy for some of the jobs on some of the nodes. `run` does this:
 
     1. Record longer predictions for jobs that have run longer than predicted.
-    2. If nodes have changed, find the profiles that use the same nodes or the same licences. These profiles
-       keep their reservations in one table.
+    2. If nodes have changed, find the profiles that use the same nodes or licences. These profiles keep their
+       reservations in one table.
     3. Run one scheduling pass of each profile.
-    4. Repeat step 3 while a pass makes other starts possible, at most PASSES_MOST times: while it drops or
-       moves a reservation in this table, or `Nodes.room_version` grows. The version grows, for example, when
-       a job with labels starts, because jobs with affinity to this job may then fit.
+    4. Repeat step 3 while a pass makes other starts possible, but at most PASSES_MOST times. Other starts
+       become possible when the pass drops or moves a reservation in this table, or when `Nodes.room_version`
+       grows. For example, this version grows when a job with labels starts, because jobs with affinity to
+       this job may then fit.
     """
 
     def __init__(self, state: State, pipeline: SchedulingPolicy) -> None:
@@ -56,9 +58,9 @@ class ProfileCycles:
             if len(self.cycles) > 1
         }
         self._layout = -1
-        """`Nodes.layout_version` when step 2 last ran."""
+        """The value of `Nodes.layout_version` when step 2 last ran."""
         self._outlived_until = -math.inf
-        """`_outlived_predictions` has examined all planned ends up to this time."""
+        """`_outlived_predictions` has already examined all planned ends up to this time."""
 
     def _cycle(self, pipeline: SchedulingPolicy, name: str) -> Cycle:
         return Cycle(self._state, Placer(self._state.nodes, pipeline), name, self.guards_of)
@@ -79,8 +81,8 @@ class ProfileCycles:
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """Return the limits that protect this running job from preemption (guards). They are those of the
-        job's own profile and queue, and do not depend on the job that would preempt it.
+        """Return the guards of a running job: the limits that protect it from preemption. They come from the
+        job's own profile and queue. They do not depend on the job that would preempt it.
         """
         profile = self._profiles.get(job.profile)
         guards = self.guards if profile is None else profile.policy.guards
@@ -88,7 +90,9 @@ class ProfileCycles:
         return guards if rule is None else guards_in_queue(guards, rule)
 
     def run(self, now: float, apply: Apply) -> None:
-        """Run the passes of all profiles. `apply` adds each event to the state before the next decision."""
+        """Run the passes of all profiles. `apply` applies each event to the state before the next
+        decision.
+        """
         # Record longer predictions (step 1 of the class docstring).
         outlived = self._outlived_predictions(now) if self._replaces_limits else []
         for event in outlived:
@@ -134,7 +138,7 @@ class ProfileCycles:
         rows = {name: profile.rows(columns) for name, profile in self._profiles.items()}
         for name, cycle in self.cycles.items():
             shares = any((rows[name] & rows[other]).any() for other in rows if other != name)
-            licences = bool(self._state.licences.total)  # All profiles share all licences.
+            licences = bool(self._state.licences.total)  # all profiles share all licences
             cycle.share(self._shared[name] if shares or licences else None)
 
     def resume(self, other: ProfileCycles) -> None:
@@ -147,12 +151,12 @@ class ProfileCycles:
             cycle.resume(other.cycles[name])
 
     def ask_again(self) -> None:
-        """Drop the cached results of filters and scorers. Call this when a plugin is called again after a
-        failure, because the cached results were computed without the plugin.
+        """Drop the cached results of filters and scorers. Call this when a failed plugin is called again,
+        because the cached results were computed without the plugin.
         """
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
-        self._state.nodes.room_version += 1  # The next pass then tries all waiting jobs again.
+        self._state.nodes.room_version += 1  # the next pass then tries all waiting jobs again
 
     def forget(self, job: int) -> None:
         """Drop the reservation of a waiting job whose request has changed."""
@@ -163,8 +167,8 @@ class ProfileCycles:
         """Record that a running job has changed: waiting jobs may now be able to preempt the job, or its
         preemption may now lose more or less work.
 
-        `preemptible_at`: the time from which additional waiting jobs may preempt the job; NEVER if no
-        additional ones may.
+        `preemptible_at` is the time from which more waiting jobs than before may preempt the job. It is NEVER
+        if there are no more.
         """
         for cycle in self.cycles.values():
             if cycle.placer.pipeline.strategies:
@@ -179,6 +183,6 @@ class ProfileCycles:
 
     @property
     def again_at(self) -> float:
-        """The next time at which a waiting job may start although nothing has changed except the time."""
+        """The next time at which a waiting job may start only because time has passed."""
         at = min(cycle.again_at for cycle in self.cycles.values())
         return min(at, self._table.next_at) if self._shared else at

@@ -24,11 +24,13 @@ from wire.names import Reason
 from wire.text import duration
 
 KINDS = (CPU, MEMORY, GPU, RUNNING)
-"""The resources, besides the GPUs of single models, whose use falls when a job ends. GPU time falls with
-time, so none of it is reserved.
+"""The resources whose use falls when a job ends, besides the GPUs of single models. GPU time is not among
+them: its use falls as time passes, so none of it is reserved.
 """
 Limit = tuple[TenantKey, int, bool]
-"""A limit: the tenant, the resource, and whether it is the limit on what all projects together may use."""
+"""(tenant, resource, shared) of a limit. The last value is True for the limit on what all projects together
+may use.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class QuotaReserved:
     model: str
     """The GPU model that the quota limits; empty if it limits another resource."""
     wait_s: float
-    """Seconds until the reserved start of that job."""
+    """Seconds until the reserved start of this job."""
     reason: ClassVar[Reason] = Reason.QUOTA
     only_this_job: ClassVar[bool] = True
     """True, because another job with the same request and a shorter time limit may start."""
@@ -68,26 +70,29 @@ class QuotaReservations:
     """For each reached limit, a reservation of quota for the first waiting job that the limit keeps from
     starting.
 
-    Without reservations a large job waits for ever at a limit, because smaller jobs of the same tenant use
-    every amount that becomes free. This is EASY backfill (easy.py) with a quota in place of the nodes.
+    Without these reservations a large job could wait at a limit for ever, because smaller jobs of the same
+    tenant use every amount that becomes free. The algorithm is that of EASY backfill (easy.py), with a quota
+    in place of the nodes.
 
     Algorithm
     1. In a pass that tries all jobs, `reserve` is called for each job over a limit, in queue order. The first
        job of each limit gets the reservation.
-    2. Go through the running jobs of the tenant by planned end, until the amounts that they free are enough.
-       That end is `starts_at`. `spare` is the amount that is freed by then and not needed.
+    2. Go through the running jobs of the tenant in the order of their planned ends, until the amounts that
+       they free are enough. The last of these ends is `starts_at`. `spare` is the amount that is free at
+       `starts_at` and not needed.
     3. `delay_of`: a later job of the tenant may start if it ends by `starts_at`, or if it needs no more than
-       `spare`. `take` subtracts from `spare` what a started job still holds at `starts_at`.
+       `spare`. When a job starts, `take` subtracts from `spare` the amount that it still holds at
+       `starts_at`.
     4. If the ends of all running jobs do not free enough, there is no reservation.
 
     A project that borrows is limited by the unused quota of all projects together. Only jobs that borrow
-    count for a reservation of that limit, because every project may use its own quota at any time.
+    count for a reservation of this limit, because every project may use its own quota at any time.
 
     Cost: O(running jobs) in a pass with a job over a limit, otherwise nothing.
 
     Example: project `vision` may hold 16 GPUs and holds 15: job 1 has 8 until 10:00, job 2 has 7 until 11:00.
     Job 3 needs 16 GPUs, so it can start at 11:00, and nothing is spare. At 9:00 a 1-GPU job with a time limit
-    of one hour may start, and one with a time limit of three hours may not.
+    of one hour may start. A 1-GPU job with a time limit of three hours may not.
     """
 
     def __init__(self, state: State, limits: StartLimits) -> None:
@@ -95,9 +100,13 @@ class QuotaReservations:
         self._limits = limits
         self._by_limit: dict[Limit, QuotaReservation] = {}
         self._ends: dict[TenantKey, list[tuple[float, Amount]]] | None = None
-        """By tenant, the planned end of each running job and the amounts it frees; None: not computed yet."""
+        """For each tenant, the planned end of each running job and the amounts that it frees. None: not
+        computed yet.
+        """
         self._version = -1
-        """`Quotas.version` when the reservations were made. With another value they are not valid."""
+        """The value of `Quotas.version` when the reservations were made. When the version changes, they are
+        no longer valid.
+        """
 
     def __bool__(self) -> bool:
         return bool(self._by_limit)
@@ -148,7 +157,7 @@ class QuotaReservations:
     def _concerning(
         self, job: Job, need: Amount, ends_at: float
     ) -> list[tuple[TenantKey, int, QuotaReservation]]:
-        """Return the quota reservations of other jobs that concern a job which would end at `ends_at`.
+        """Return the quota reservations of other jobs that concern a job with the end `ends_at`.
 
         A reservation concerns the job if the job counts for the same limit and still runs at the reserved
         start. The result has the tenant, the kind of resource and the reservation.

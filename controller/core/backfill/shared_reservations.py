@@ -1,4 +1,4 @@
-"""Backfill reservations of one profile on nodes that other profiles use as well."""
+"""Backfill reservations of one profile on nodes that other profiles also use."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wire.names import WHOLE_GPU
 
 
 class GuaranteedStart(Protocol):
-    """A waiting job with the time at which it starts at the latest: the interface of all kinds of backfill
-    reservations.
+    """A waiting job, and the latest time at which it starts. All kinds of backfill reservations have this
+    interface.
     """
 
     @property
@@ -29,19 +29,19 @@ class GuaranteedStart(Protocol):
 
     @property
     def starts_at(self) -> float:
-        """The time at which the job starts at the latest."""
+        """The latest time at which the job starts."""
         ...
 
 
 class SharedReservations:
     """The reservations of one profile in a table that several profiles share.
 
-    EASY backfill keeps a number of nodes free, but no particular ones. Two profiles that share nodes could
-    both count on the same nodes. Therefore this class reserves particular nodes and GPUs, and a job starts
-    only where its resources stay unreserved until its end.
+    EASY backfill keeps a number of nodes free, but no particular nodes. Two profiles that share nodes could
+    both count on the same nodes. Therefore this class reserves particular nodes and GPUs. A job starts only
+    where its resources stay unreserved until its end.
 
-    Example: profile A reserves gpu01 from 11:00 for job 7. Profile B may start a job of 30 minutes on gpu01
-    at 10:15, and a job of two hours only on GPUs that job 7 does not need.
+    Example: profile A reserves gpu01 from 11:00 for job 7. At 10:15, profile B may start a job of 30 minutes
+    on gpu01. It may start a job of two hours only on GPUs that job 7 does not need.
     """
 
     def __init__(
@@ -55,14 +55,15 @@ class SharedReservations:
 
     @property
     def scavengers(self) -> Scavengers | None:
-        """The scavengers that may run on reserved GPUs until they are preempted; None if none may."""
+        """The scavengers (jobs of the lowest priority) that may run on reserved GPUs until they are
+        preempted. None if there are none.
+        """
         return self._table.scavengers
 
     @property
     def edition(self) -> int:
-        """A counter that grows when a reservation in the shared table is dropped or moved.
-
-        When it has grown, other jobs may be able to start.
+        """A counter that grows when a reservation in the shared table is dropped or moved. After this, other
+        jobs may be able to start.
         """
         return self._table.edition
 
@@ -94,7 +95,9 @@ class SharedReservations:
 
     @property
     def further(self) -> Collection[int]:
-        """The ids of the jobs with a further reservation, on nodes that the first waiting job cannot use."""
+        """The ids of the jobs with a further reservation: one on nodes that the first waiting job cannot
+        use.
+        """
         return self.reservations.only_on.keys()
 
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
@@ -106,8 +109,8 @@ class SharedReservations:
     def find_before(
         self, job: Job, later: Iterable[int], barred: Bools | None, now: float
     ) -> Placement | None:
-        """Return the best placement of the job that may delay the reservations of the jobs in `later`, but no
-        others. If there is one, drop the reservations of `later`, so that they are made again.
+        """Return the best placement of the job that delays no reservation, except those of the jobs in
+        `later`. If there is such a placement, drop the reservations of `later`, so that they are made again.
         """
         later = [each for each in later if each in self.reservations.by_job]
         if not later:
@@ -122,8 +125,8 @@ class SharedReservations:
         return placement
 
     def delayed_by(self, job: Job, barred: Bools | None, now: float) -> BackfillReservation | None:
-        """Return the first reservation of another job of this profile without which the job could start now;
-        None if there is none.
+        """Return the first reservation of another job of this profile that keeps the job from starting now.
+        Return None if there is none.
         """
         for number, reserved in sorted(self.reservations.by_job.items(), key=lambda each: each[1].starts_at):
             if number != job.id:
@@ -138,8 +141,8 @@ class SharedReservations:
             return not self.reservations.leaves_licences(job, now)
 
     def barred(self, job: Job, now: float) -> Bools | None:
-        """Return True for each node on which a start of the job now would delay the reserved start of another
-        job. None if there is no such node.
+        """Return an array that is True for each node on which a start of the job now would delay the reserved
+        start of another job. Return None if there is no such node.
         """
         shape = self._placer.shape(job.ask)
         if shape is None:
@@ -151,21 +154,24 @@ class SharedReservations:
             return self._table.barred(shape.part, runtime, now)
 
     def unreserved_gpus(self, duration: float, now: float) -> dict[int, int]:
-        """Return, by row number of each node with a reservation, the number of wholly free GPUs that no
-        reservation needs within `duration` seconds.
+        """Return for each node with a reservation, by row number, how many wholly free GPUs no reservation
+        needs within `duration` seconds.
         """
         found = self._table.free_beside_all(duration, now)
         return {row: sum(milli == WHOLE_GPU for milli in free.gpus) for row, free in found.items()}
 
     def starts_on(self, row: int, other_than: Job) -> list[tuple[float, int]]:
-        """Return (reserved start, job) for each reservation of another job on this node, soonest first."""
+        """Return (reserved start, job) for each reservation of another job on this node, the soonest
+        first.
+        """
         return [each for each in self._table.starts_on(row) if each[1] != other_than.id]
 
     def reserved_before(
         self, job: Job, until: float, now: float, overruled: Callable[[int], bool]
     ) -> Bools | None:
-        """Return True for each node on which a reservation of another job starts before `until`. None if
-        there is no such node. Reservations of waiting jobs for which `overruled` returns True do not count.
+        """Return an array that is True for each node on which a reservation of another job starts before
+        `until`. Return None if there is no such node. A reservation does not count if `overruled` returns
+        True for its waiting job.
         """
         with self.reservations.without(job.id, now):
             return self._table.reserved_before(until, overruled)

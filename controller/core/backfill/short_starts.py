@@ -23,23 +23,24 @@ MOST_JOBS = 64
 MOST_LIMITS = 16
 """The most time limits that are tried for one job in one pass."""
 STEP_S = 1.0
-"""Shorter time limits are multiples of this."""
+"""Shorter time limits are multiples of this number of seconds."""
 
 
 def start_short_jobs(cycle: Cycle, now: float, apply: Apply) -> None:
-    """Start the waiting jobs that fit now only with a shorter time limit, in queue order.
+    """Start waiting jobs that can start now only with a shorter time limit, in queue order.
 
-    The pass has tried all jobs with their own time limits before. For each job that still waits and has a
-    least time limit:
-    1. Collect the times at which others need nodes (`moments_needed`). A job that ends before such a time
-       does not delay that start, reservation or drain.
-    2. For each time, the latest first, take the limit with which the job and its grace end at it. Skip limits
-       below the least time limit.
-    3. Start the job with the first of these limits with which it finds nodes and breaks no limit of a tenant.
+    Before this, the pass has tried all jobs with their own time limits. Steps for each job that still waits
+    and has a least time limit:
+    1. Collect the times at which nodes are needed for another start, a reservation or a drain
+       (`moments_needed`). A job that ends before such a time delays none of them.
+    2. For each time, the latest first, compute the limit with which the job and its grace end at this time.
+       Skip limits below the least time limit.
+    3. Start the job with the first of these limits for which it finds nodes and exceeds no quota or share
+       limit.
 
     Invariant: the rules for a start are those of the other steps of the pass. They are applied to a copy of
-    the job that has the shorter limit, so no reservation is delayed.
-    Cost: for at most MOST_JOBS jobs, a search for nodes for each of at most MOST_LIMITS times.
+    the job that has the shorter limit, so no reservation is delayed. Cost: at most MOST_JOBS * MOST_LIMITS
+    searches for nodes.
 
     Example: job 7 requests 8 h and accepts 1 h. The first waiting job needs all nodes in 3 h. With a grace of
     10 s, job 7 starts with a limit of 2 h 59 min 50 s.
@@ -48,8 +49,8 @@ def start_short_jobs(cycle: Cycle, now: float, apply: Apply) -> None:
     if cycle.backfill.reserves is Reserves.ALL_JOBS and (
         cycle.reservations.refused or (state.releases and state.releases[0][0] <= now)
     ):
-        # A job could not start at its reserved time, for example because a member of a gang is about to end.
-        # It has no reservation at present, so a short job could take its nodes.
+        # This job could not start at its reserved time, for example because a member of a gang is about to
+        # end. At present it has no reservation, so a short job could take its nodes.
         return
     state.shortenable = {number for number in state.shortenable if number in state.queue}
     mine = (cycle.queue.entry(number) for number in state.shortenable if number in cycle.queue)
@@ -109,8 +110,9 @@ def _find(cycle: Cycle, job: Job, now: float) -> Placement | None:
 
 
 def moments_needed(cycle: Cycle, job: Job, now: float) -> Iterator[tuple[float, str]]:
-    """Yield the times at which others need nodes that the job might use, each with its cause: reserved starts
-    of other jobs, operators' reservations and drains, and the latest starts of jobs with deadlines.
+    """Yield the times at which nodes that the job might use are needed for something else, each with its
+    cause. The causes are reserved starts of other jobs, operators' reservations, drains, and the latest
+    starts of jobs with deadlines.
     """
     state = cycle.state
     shadow = cycle.easy.reservation(now)

@@ -20,7 +20,7 @@ from controller.core.state.state import State
 from wire.names import Reason
 
 StartLimit = LimitExceeded | ShareAtLimit | HoursClosed | BudgetSpent | GpusKept
-"""A limit that keeps a job from starting."""
+"""A limit that can keep a job from starting."""
 
 
 def _all_gpus(_duration: float, _now: float) -> dict[int, int]:
@@ -30,26 +30,29 @@ def _all_gpus(_duration: float, _now: float) -> dict[int, int]:
 class StartLimits:
     """Checks the quotas, share limits and start hours of queues of one profile before each start.
 
-    The resources of the job are added to those of running jobs and of jobs whose preemption victims are
-    still ending. GPU time used within a time window falls as time passes, and queues start jobs at some hours
-    only: `again_at` is the next time at which a job may start for one of these reasons. If no limit is set
-    (`State.limited` is False), callers skip the check.
+    The resources of the job are added to the resources of running jobs, and to those of jobs whose preemption
+    victims are still ending. Two limits can be met later without any event: GPU time within a time window
+    falls as time passes, and queues start jobs only at some hours. `again_at` is the next time at which a job
+    may start for one of these reasons. If no limit is set (`State.limited` is False), callers skip the check.
     """
 
     def __init__(self, state: State, placer: Placer, shared: SharedReservations | None = None) -> None:
         self._state = state
         self._placer = placer
         self.shared = shared
-        """The reservations on nodes that the profile shares with other profiles; None if it shares none."""
+        """The reservations on nodes that the profile shares with other profiles. None if it shares no
+        nodes.
+        """
         self._kept_gpus = KeptGpus(state.quotas.rules.queues)
         self.again_at = NEVER
-        """The time at which a job that is over a limit on past usage, or outside the hours of its queue, may
-        start."""
+        """The next time at which a job may start that is now over a limit on past usage, or outside the hours
+        of its queue.
+        """
 
     def over(self, job: Job, now: float, nodes: int | None = None) -> StartLimit | None:
-        """Return the hard limit that a start of the job now would break; None if it breaks none.
+        """Return the hard limit that a start of the job now would exceed. Return None if there is none.
 
-        `nodes`: the number of nodes on which the job would start, if it is less than the job requests.
+        `nodes` is the number of nodes on which the job would start, if it is less than the job requests.
         """
         stopped = self._stopped(job, now)
         if stopped is not None or self._state.quotas.unlimited:
@@ -74,12 +77,12 @@ class StartLimits:
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
     def _stopped(self, job: Job, now: float) -> ShareAtLimit | HoursClosed | BudgetSpent | GpusKept | None:
-        """Return the reached share limit, the start hours of its queue or the used-up budget of its project
-        that keep the job from starting. None if nothing does.
+        """Return what keeps the job from starting: a reached share limit, the start hours of its queue, or
+        the used-up budget of its project. Return None if nothing does.
         """
         state = self._state
         if job.claim and job.reason is Reason.MOVING:
-            # A job that is being moved has started already, so start hours and budgets do not apply to it.
+            # A job that is being moved has already started, so start hours and budgets do not apply to it.
             return self._at_share_limit(job, now)
         closed = state.quotas.closed(job.spec.queue, now)
         if closed is not None:
@@ -119,7 +122,7 @@ class StartLimits:
         return stopped
 
     def may_grow(self, job: Job, allocations: Iterable[Allocation], now: float) -> bool:
-        """Return whether a running job stays within the limits if it holds these allocations in addition."""
+        """Return whether a running job stays within the limits if it gets these allocations in addition."""
         if self._at_share_limit(job, now) is not None or self._state.budgets.spent(job.spec.project, now):
             return False
         if self._state.quotas.unlimited:
@@ -129,7 +132,9 @@ class StartLimits:
         return self._state.quotas.over_hard(job.user, job.spec, need, now, self._claimed(None)) is None
 
     def claims(self, now: float) -> Claims:
-        """Return an empty list of claims: what jobs that have not started yet will use of the limits."""
+        """Return an empty set of claims. Claims are the amounts by which jobs that have not started yet will
+        use up the limits.
+        """
         return Claims(self, now, self._claimed(None))
 
     def _over(
@@ -145,11 +150,11 @@ class StartLimits:
     def _over_all_models(
         self, job: Job, claimed: Mapping[TenantKey, list[int]], nodes: int | None
     ) -> LimitExceeded | None:
-        """Return the quota of a GPU model that the job would exceed, if it would exceed such a quota on every
-        model that suits it; otherwise None.
+        """Return the quota of a GPU model that the job would exceed. Return None if at least one model that
+        suits the job has enough quota.
 
         `claimed` has the quota amounts that are kept for nominated jobs, by tenant. If only some models are
-        at a limit, `State.barred_nodes` keeps the job off their nodes.
+        at a limit, `State.barred_nodes` keeps the job from their nodes.
         """
         shape = self._placer.shape(job.ask) if self._state.quotas.models else None
         if shape is None:
@@ -163,17 +168,18 @@ class StartLimits:
     def need(self, job: Job, nodes: int | None = None) -> Amount:
         """Return the amounts by which the job increases the quota usage of its tenants when it runs.
 
-        `nodes`: the number of nodes on which the job runs, if it is less than the job requests.
+        `nodes` is the number of nodes on which the job runs, if it is less than the job requests.
         """
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
-        """Return for each tenant the quota amounts of its nominated jobs, which start when their victims have
-        ended. The amounts of `job` itself are left out.
+        """Return the quota amounts of the nominated jobs of each tenant. These jobs start when their victims
+        have ended. The amounts of `job` itself are left out.
         """
         claimed: dict[TenantKey, list[int]] = {}
         for each in self._state.claims:
-            # Skip a job that is being moved to other nodes: the resources it holds now are already counted.
+            # Skip a job that is being moved to other nodes, because the resources that it holds now are
+            # already counted.
             if (job is None or each != job.id) and not self._state.jobs[each].unended:
                 other = self._state.jobs[each]
                 self._add_need(claimed, other, self._state.accounts.held(other, other.claim))
@@ -191,9 +197,10 @@ class StartLimits:
 
 
 class Claims:
-    """What waiting jobs will use of the limits when they start, added to what nominated jobs will use.
+    """The amounts by which waiting jobs will use up the limits when they start. The amounts of nominated jobs
+    (jobs with nodes kept for them) are included.
 
-    A later job is within the limits only if it breaks none even when all these jobs have started.
+    A later job is within the limits only if it exceeds none even when all these jobs have started.
     """
 
     def __init__(self, limits: StartLimits, now: float, claimed: dict[TenantKey, list[int]]) -> None:
@@ -202,11 +209,14 @@ class Claims:
         self._claimed = claimed
 
     def claim(self, job: Job) -> tuple[bool, int | None, bool]:
-        """Claim what the job needs, if it breaks no limit.
+        """Claim the amounts that the job needs, if it exceeds no limit.
 
-        Returns three values: whether the job is within the limits; the greatest number of nodes on which it
-        is, None for all that it requests; and False if the limit that it breaks also keeps the later jobs of
-        its tenant with the same request from starting.
+        Return three values.
+        1. Whether the job is within the limits.
+        2. The greatest number of nodes on which it is within the limits. None means all nodes that it
+           requests.
+        3. False if the exceeded limit also keeps the later jobs of its tenant with the same request from
+           starting.
         """
         limits, claimed = self._limits, self._claimed
         if limits._stopped(job, self._now) is not None:
@@ -219,10 +229,12 @@ class Claims:
         return True, most, True
 
     def add(self, job: Job, most: int | None) -> None:
-        """Claim what the job needs on at most `most` nodes; None means all that it requests."""
+        """Claim the amounts that the job needs on at most `most` nodes. None means all nodes that it
+        requests.
+        """
         self._limits._add(self._claimed, job, most)
 
     def breaks(self, job: Job) -> StartLimit | None:
-        """Return the limit that the job would break if it started besides all jobs with claims."""
+        """Return the limit that the job would exceed if it started in addition to all jobs with claims."""
         stopped = self._limits._stopped(job, self._now)
         return stopped or self._limits._over(job, self._now, self._claimed)

@@ -1,5 +1,5 @@
-"""Finds nodes on which a waiting job may start without delaying reservations, jobs with deadlines or jobs of
-other profiles.
+"""Finds nodes on which a waiting job may start. The start must not delay reservations, jobs with deadlines or
+jobs of other profiles.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class StartSearch:
     """Finds nodes on which a waiting job may start now, or the reason why it may not. It does not change the
     state.
 
-    A job may not start on a node if one of these rules forbids it. They are checked in this order.
+    A job may not start on a node if one of these rules forbids the start. The rules are checked in this
+    order.
     1. An operator's reservation bars the job from the node.
     2. Another waiting job has a deadline and needs the node's resources before this job would end. Only
        callers that pass `for_deadlines=True` apply this rule.
@@ -34,12 +35,15 @@ class StartSearch:
         self._limits = limits
         self._guard = guard
         self.guards_deadlines = placer.pipeline.deadlines is not DeadlinePolicy.NONE
-        """Whether backfilled jobs must leave free the resources that jobs with a deadline need."""
+        """True if backfilled jobs must leave free the resources that jobs with a deadline need."""
         self.shared: SharedReservations | None = None
-        """The reservations on nodes that this profile shares with others; None if it shares no node."""
+        """The reservations on nodes that this profile shares with other profiles. None if it shares no
+        nodes.
+        """
 
     def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
-        """Return True for each node on which the job may not start; None if it may start on all nodes.
+        """Return an array that is True for each node on which the job may not start. Return None if it may
+        start on all nodes.
 
         The job may not start on nodes that operators have reserved for other users. If `for_deadlines` is
         True, it also may not start on nodes that another waiting job needs to meet its deadline.
@@ -49,7 +53,7 @@ class StartSearch:
         return barred if shape is None else self._guard.kept_from(job, shape, barred, now)
 
     def find(self, job: Job, now: float) -> Placement | None:
-        """Return the best placement on all the nodes that the job requests; None if there is none.
+        """Return the best placement on as many nodes as the job requests. Return None if there is none.
 
         The placement uses no node that an operator's reservation bars, and no resources that are reserved for
         other jobs. It may use resources that another job needs to meet its deadline.
@@ -62,7 +66,7 @@ class StartSearch:
     def find_fewer(self, job: Job, now: float) -> Placement | None:
         """Return a placement on fewer nodes than the job requests, or None.
 
-        The placement has as many free nodes as quotas and share limits allow. None if the job has no
+        The placement has as many free nodes as quotas and share limits allow. Return None if the job has no
         `--min-nodes`, if it still waits for all its nodes (the assembly time), or if too few nodes are free.
         """
         if (
@@ -95,15 +99,14 @@ class StartSearch:
         return Reason.PROMISED
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """Return True for each node with a backfill reservation of another job that begins before this job
-        would end. This job may not preempt there, because it would delay the other job. None if there is no
-        such node.
+        """Return an array that is True for each node with a backfill reservation of another job that begins
+        before this job would end. This job may not preempt jobs on these nodes, because it would delay the
+        other job. Return None if there is no such node.
 
-        A reservation does not count if this job could preempt the other job, if the other job ran. Otherwise
-        an urgent job would wait for a gang that it may stop as soon as the gang has started.
+        A reservation does not count if this job could preempt the other job after the start of the other job.
+        If it counted, an urgent job would wait for a gang that it may stop as soon as the gang has started.
 
-        The end of this job is computed as if it started only when the preempted jobs have used up their grace
-        time.
+        This job is assumed to start when the preempted jobs have used up their grace time.
         """
         if self.shared is None:
             return None
@@ -133,8 +136,8 @@ class StartSearch:
         """Return why a job may not start on the nodes that its preemption victims have left. Return an empty
         text if the job may start there.
 
-        The job may not start if an operator's reservation of a node begins before the job would end. When
-        the preemption was planned, the job would still have ended before the reservation.
+        The job may not start if an operator's reservation of a node begins before the job would end. At the
+        time of the preemption plan, the job would still have ended before the reservation.
         """
         rows, full = self._state.nodes.by_name, self._state.nodes_at_model_quota(job)
         above = [each.node for each in job.claim if full is not None and full[rows[each.node].row]]

@@ -1,3 +1,3 @@
-"""The settings of all parts of the engine from scheduler.toml, and the interfaces of metrics and hook
-plugins.
+"""The settings of all parts of the engine, from scheduler.toml. Also the interfaces of metrics plugins and
+hook plugins.
 """

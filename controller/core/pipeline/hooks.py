@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 OURS = "corral_"
-"""The prefix of the names of the controller's own metrics; plugins must not use it."""
+"""The prefix of the names of the controller's own metrics. Plugins must not use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Sample:
 
 
 class MetricsSource(Protocol):
-    """A metrics plugin. It must not change the state, and must be fast, because the engine waits for it."""
+    """A metrics plugin. It must not change the state. It must be fast, because the engine waits for it."""
 
     name: ClassVar[str]
 
@@ -58,22 +58,22 @@ class Placed:
 
 
 class Hook(Protocol):
-    """A plugin that is called for each placement of a job. Plugins of other kinds may also have the method
-    `on_placed`.
+    """A hook: a plugin that is called for each placement of a job. Plugins of other kinds may also have the
+    method `on_placed`.
     """
 
     name: ClassVar[str]
 
     def on_placed(self, placed: Placed) -> None:
-        """Inform another system of a placement. Called after the placement is on disk, in a separate thread,
-        for one placement at a time.
+        """Inform another system of a placement. This method is called after the placement is on disk, in a
+        separate thread. It is called for one placement at a time.
         """
         ...
 
 
 def sample_problem(sample: Any) -> str:
-    """Return the first mistake in the name, kind, value or labels of a Prometheus sample that a plugin
-    returned; empty if there is none.
+    """Return the first mistake in the name, kind, value or labels of a Prometheus sample from a plugin.
+    Return an empty text if there is none.
     """
     if not isinstance(sample, Sample):
         return f"gave a {type(sample).__name__}, not a Sample"

@@ -28,26 +28,28 @@ class Pipeline(SchedulingPolicy):
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     sharing: FairshareConfig = field(default_factory=FairshareConfig)
     losses: NodeLossPolicy = DEFAULT_NODE_LOSS
-    """When jobs on silent nodes count as lost, and whether they are queued again."""
+    """The settings for jobs on silent nodes: when they count as lost, and whether they are queued again."""
     overcommit: Overcommit = AS_IT_IS
     rules: QuotaConfig = NO_QUOTAS
     """Queues, quotas, licences and ceilings."""
     waiting: WaitRules = WAIT_RULES
-    """Rules for waiting jobs."""
+    """The settings for waiting jobs."""
     limits: TimeLimitRules = TIME_LIMIT_RULES
-    """Rules about the time limits of running jobs."""
+    """The settings about the time limits of running jobs."""
     datasets: DatasetPolicy = DEFAULT_DATASETS
-    """For how long nodes that have read a data set are preferred."""
+    """The settings of [datasets]: for how long jobs prefer nodes that have read their data sets."""
     idling: IdlePolicy = DEFAULT_IDLE_POLICY
-    """When GPUs of a job count as idle, and whether such a job is ended."""
+    """The settings for jobs with idle GPUs: when GPUs count as idle, and whether the job is ended."""
     rebalance: RebalanceRules = NO_REBALANCING
-    """Whether running jobs may be moved, and at what cost."""
+    """The settings of rebalancing: whether running jobs may be moved, and at what cost."""
     health_policy: GpuHealthPolicy = DEFAULT_HEALTH_POLICY
-    """Which faults take a GPU out of service, and when the GPU is checked again."""
+    """The settings for GPU faults: which faults take a GPU out of service, and when the GPU is checked
+    again.
+    """
     services: tuple[Service, ...] = ()
     """The services whose replicas must run at all times."""
     failures: tuple[FailureRule, ...] = ()
-    """The failure classes that the site adds to those of Corral."""
+    """The failure classes that the site has added to those of Corral."""
     metrics: tuple[MetricsSource, ...] = ()
     """Plugins that add samples to /metrics."""
     hooks: tuple[Hook, ...] = ()

@@ -19,14 +19,14 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
     """Return a copy of the state with these jobs. The copy equals the state that the controller would load if
     it restarted with this configuration (`pipeline`).
 
-    1. Load all notes (the stored rows of shares, quotas and other settings) into a new state. If the
-       half-life of shares or the time window of quotas has changed, usage is then computed in the new way.
+    1. Load all notes (the stored rows of shares, quotas and other settings) into a new state. The new state
+       computes usage with the half-life of shares and the time window of quotas of the new configuration.
     2. Copy the nodes without jobs. Then give each job its allocations and its nomination again. Put each
        waiting job into its queue at the position that follows from the new configuration.
     3. Copy the values that are in no database row: the counts of submitted requests, the next job id and the
        times of preemptions.
 
-    The source does not change. Cost: O(jobs + nodes + notes).
+    The original state does not change. Cost: O(jobs + nodes + notes).
     """
     state = State(pipeline.order, source.keep_ended, pipeline.sharing)
     state.estimates = estimates

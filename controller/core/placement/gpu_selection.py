@@ -1,5 +1,5 @@
-"""Chooses the GPUs on one node for a request. The GPUs are close together (on one NUMA node, linked by
-NVLink), and large groups of free GPUs are kept whole for other jobs.
+"""Chooses the GPUs on one node for a request. It prefers GPUs that are close together: on one NUMA node, or
+linked by NVLink. It keeps large groups of free GPUs whole for other jobs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from wire.job.gpu_requirements import REQUIRE, GpuWish
 from wire.names import WHOLE_GPU
 
 ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
-"""The points that `quality_of` adds up to the quality of a placement."""
+"""The points that `quality_of` adds up to compute the quality of a placement."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuChoice:
-    """The GPUs chosen on one node of the cluster, the NUMA nodes of these GPUs, and whether NVLink connects
-    all of these GPUs.
+    """The GPUs chosen on one cluster node, their NUMA nodes, and whether NVLink connects all of these
+    GPUs.
     """
 
     gpus: tuple[GpuHold, ...]
@@ -36,7 +36,7 @@ NO_GPUS = GpuChoice((), (), False)
 
 
 PickGpu = Callable[[Sequence[int]], int]
-"""Chooses one of these GPU slots for a job that asks for a part of a GPU."""
+"""Chooses one of the given GPU slots for a job that requests a part of a GPU."""
 
 
 def choose_gpus(
@@ -49,24 +49,24 @@ def choose_gpus(
 ) -> GpuChoice:
     """Choose the GPUs for a request on a cluster node.
 
-    `free` has the free thousandths of each GPU. `kinds` has the type code of each GPU, which is an index in
+    `free` has the free thousandths of each GPU. `kinds` has the type of each GPU, as an index in
     `NodeTable.gpu_types`.
 
     1. For a part of a GPU, take the GPU that the picker plugin (`pick`) chooses.
-    2. If the job asks for GPUs on one NUMA node or linked by NVLink, consider only the smallest group of
-       enough GPUs that has both properties. If there is no such group, try groups with one of these
-       properties. Then try groups with only the properties that the job requires; properties that it prefers
-       no longer count.
-    3. If at least one NUMA node has enough of these GPUs, take them from the one with the fewest free GPUs.
-       Otherwise take all GPUs of the NUMA node with the most free GPUs, then continue with the next. Within a
-       NUMA node prefer GPUs that are all linked with each other.
+    2. If the job asks for GPUs on one NUMA node or linked by NVLink, use only the GPUs of one group: the
+       smallest group that has enough GPUs and both properties. If no group has both, try groups with one of
+       these properties. Then try groups with the properties that the job requires, without those that it only
+       prefers.
+    3. If at least one NUMA node has enough of these GPUs, take them from the NUMA node with the fewest free
+       GPUs. Otherwise take all GPUs of the NUMA node with the most free GPUs, and continue with the next NUMA
+       node. Within a NUMA node, prefer GPUs that are all linked with each other.
 
     Example: NUMA node 0 has 2 free GPUs, NUMA node 1 has 4. A request for 2 takes both of node 0; a request
     for 3 takes 3 of node 1.
     """
     needs, gpus, milli = gpu_needs_of(part, columns), node.facts.gpus, WHOLE_GPU
     slots = needs.fitting_slots(free, kinds)
-    # Choose the GPU of which the job gets a part (step 1 of the docstring).
+    # Choose the one GPU for a job that requests a part of a GPU (step 1 of the docstring).
     if not part.gpus:
         slots = [pick(slots)]
         milli = needs.milli_of(kinds[slots[0]])
@@ -89,11 +89,11 @@ def choose_gpus(
 
 
 def _wanted(wish: GpuWish, columns: NodeTable, row: int) -> Iterator[list[bool]]:
-    """Yield the groups of GPUs of a node from which the job's GPUs may be chosen: those on one NUMA node or
-    linked by NVLink, as the job prefers or requires.
+    """Yield the groups of GPUs on a node from which the job's GPUs may be chosen. A group is on one NUMA node
+    or linked by NVLink, as the job prefers or requires.
 
-    Groups with both properties come before groups with one, and small groups before large ones. A group is a
-    list with True for each GPU of the node that is in the group.
+    Groups with both properties come before groups with one property, and small groups before large groups. A
+    group is a list with one entry for each GPU of the node, True if the GPU is in the group.
     """
     must = (wish.numa == REQUIRE, wish.nvlink == REQUIRE)
     best = (bool(wish.numa), bool(wish.nvlink))
@@ -133,10 +133,10 @@ def _choose_linked(gpus: Sequence[GpuFacts], slots: list[int], count: int) -> li
 
 
 def quality_of(choices: Sequence[GpuChoice]) -> int:
-    """Return the quality of a placement, from 50 to 150, which is higher for GPUs that are close together.
+    """Return the quality of a placement, from 50 to 150. It is higher for GPUs that are close together.
 
-    The quality is 50 on several cluster nodes. On one node it is 100, plus 30 if all GPUs are on one NUMA
-    node, plus 20 if NVLink connects all GPUs. A job without GPUs has 150 on one node.
+    The quality is 50 on several cluster nodes. On one cluster node it is 100, plus 30 if all GPUs are on one
+    NUMA node, plus 20 if NVLink connects all GPUs. A job without GPUs has 150 on one cluster node.
     """
     if len(choices) > 1:
         return SEVERAL_NODES

@@ -1,4 +1,4 @@
-"""Groups nodes by GPU model, for jobs on several nodes whose GPUs must all be of one model."""
+"""Groups nodes by GPU model. This is for jobs on several nodes whose GPUs must all be of one model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from wire.text import counted
 
 
 def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
-    """Return for each node the model of its GPUs that suit the request; an empty text if no GPU of the node
-    suits it.
+    """Return the GPU model of each node that suits the request. The text is empty if no GPU of the node suits
+    it.
 
-    If GPUs of several models suit, the text has all their names, so that the node is grouped only with nodes
-    that have the same models. Example: `NVIDIA A100 and NVIDIA H100`.
+    If GPUs of several models suit, the text has all their names, such as `NVIDIA A100 and NVIDIA H100`. The
+    node is then grouped only with nodes that have the same models.
     """
     needs, found = gpu_needs_of(part, columns), []
     suits = [needs.milli_of(code) < UNSUITABLE for code in range(len(columns.gpu_types))]
@@ -31,12 +31,12 @@ def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
 
 
 class GpuModelGroups:
-    """Chooses nodes that all have the same GPU model. It has the same methods as TopologyDomains, so that a
-    placement can use either.
+    """Chooses nodes that all have the same GPU model. The class has the same methods as TopologyDomains, so
+    that the placer can use either class.
 
     1. Divide the nodes by GPU model.
-    2. For each model choose the nodes with the best scores, in one topology domain if the job requires one,
-       else near each other if the network is known.
+    2. For each model choose the nodes with the best scores. They must be in one topology domain if the job
+       requires this. Otherwise they should be near each other if the network is known.
     3. Take the model whose chosen nodes have the highest total score, including the points for nearness. On a
        tie, take the first model by name.
 
@@ -54,8 +54,8 @@ class GpuModelGroups:
         return self._models[row] == self._models[other]
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
-        """Return the row numbers of the `nodes` best nodes of one GPU model in ascending order, chosen from
-        `rows`. Empty if no model has enough nodes.
+        """Choose the best `nodes` nodes of one GPU model from `rows`. Return their row numbers in ascending
+        order. Return an empty result if no model has enough nodes.
         """
         best: tuple[float, list[int]] | None = None
         for _, these in self._by_model(rows.tolist()):
@@ -76,8 +76,8 @@ class GpuModelGroups:
         return sorted(best[:nodes].tolist())
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many of the nodes `rows` can be taken away, whichever they are, while one GPU model
-        still has `nodes` nodes. Negative if no model has enough nodes now.
+        """Return how many of the nodes `rows` can be lost, in the worst case, while one GPU model still has
+        `nodes` nodes. The result is negative if no model has enough nodes now.
 
         Example: with 5 H100 nodes, 3 A100 nodes and `nodes` = 4, the result is 1.
         """
@@ -88,7 +88,7 @@ class GpuModelGroups:
         return len(rows) - nodes if self._inside is None else self._inside.spare_rows(rows, nodes)
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return those of `rows` whose GPU model has at least `nodes` nodes in `rows`."""
+        """Return those of `rows` whose GPU model has at least `nodes` nodes among `rows`."""
         return {
             row
             for _, these in self._by_model(rows)
@@ -103,8 +103,8 @@ class GpuModelGroups:
         return f"with room now: {', '.join(counted_models)}"
 
     def _by_model(self, rows: Iterable[int]) -> list[tuple[str, list[int]]]:
-        """Return each GPU model with the row numbers of its nodes, sorted by the name of the model. The rows
-        of a model keep their order in `rows`.
+        """Return each GPU model with the row numbers of its nodes, sorted by the name of the model. Row
+        numbers of one model have the same order as in `rows`.
         """
         found: dict[str, list[int]] = {}
         for row in rows:

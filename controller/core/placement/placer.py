@@ -31,7 +31,7 @@ ALL_FREE: Mapping[int, FreeResources] = {}
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The allocations of a job, one per node. `quality` is from 50 to 150 (see `quality_of`)."""
+    """The allocations of a job, one for each node. `quality` is from 50 to 150 (see `quality_of`)."""
 
     allocations: tuple[Allocation, ...]
     quality: int
@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def topology_required(self) -> bool:
-        """True if the nodes must be in one topology domain; False if the job only prefers this, or has no
+        """True if all nodes must be in one topology domain. False if the job only prefers this, or has no
         topology.
         """
         return self.topology is not None and not self.topology.prefer
@@ -61,24 +61,26 @@ def _bare(node: str, cpu_milli: int, memory_mib: int, scratch_mib: int) -> Alloc
 
 
 class Placer:
-    """Finds placements on the nodes. A Placer stores only caches, which can be computed again from the nodes.
+    """Finds placements (nodes and GPUs for jobs). A Placer stores only caches, which can be computed again
+    from the nodes.
 
     Algorithm (`find`)
-    1. Find the fewest nodes that could hold the request if all nodes were idle (`shape`). This is computed
-       once per request, and again when nodes are added, removed or changed.
+    1. Find the smallest number of nodes that could hold the request if all nodes were idle (`shape`). This is
+       computed once for each request, and again when nodes are added, removed or changed.
     2. Stop if no node has enough free CPU, memory or GPUs (`Nodes.may_hold`), or if the request fits on too
        few nodes.
-    3. Choose the nodes with the best scores within one topology domain if the request prefers or requires
-       this. If the request only prefers it and no domain has enough nodes, choose from all nodes. With
-       `one_model`, all nodes have GPUs of one model. With [topology], the nodes of a gang without a domain
-       are also near each other (`NetworkTree`).
+    3. Choose the nodes with the best scores. They are in one topology domain if the request prefers or
+       requires this. If the request only prefers one domain and no domain has enough nodes, choose from all
+       nodes. With `one_model`, all nodes have GPUs of one model. With [topology], the nodes of a gang without
+       a domain are also near each other (`NetworkTree`).
     4. Choose GPUs on each node (`choose_gpus`).
 
-    Cost: O(nodes that changed since a job with the same request was placed last), see NodeRanking. A request
-    that does not fit takes two comparisons.
+    Cost: O(nodes that have changed since the last placement of a job with the same request), see NodeRanking.
+    A request that does not fit takes two comparisons.
 
-    Example: 8 nodes with 8 GPUs, and a request for 16 GPUs without a number of nodes. One node cannot hold
-    16, two can: the shape is 8 GPUs on each of 2 nodes, and the two best nodes with 8 free GPUs are chosen.
+    Example: 8 nodes with 8 GPUs, and a request for 16 GPUs without a number of nodes. One node cannot hold 16
+    GPUs, but two nodes can. The shape is 8 GPUs on each of 2 nodes, and the two best nodes with 8 free GPUs
+    are chosen.
     """
 
     def __init__(self, nodes: Nodes, pipeline: SchedulingPolicy) -> None:
@@ -91,14 +93,14 @@ class Placer:
         self._network: tuple[int, NetworkTree] | None = None
 
     def clear_rankings(self) -> None:
-        """Drop all cached rankings, because filters and scorers may now give other results for the same
-        nodes.
+        """Drop all cached rankings (nodes and scores for each request), because filters and scorers may now
+        give other results.
         """
         self._rankings.clear()
 
     def ranking(self, part: PerNodeRequest) -> NodeRanking:
-        """Return which nodes the request fits on now, and their scores. The cached ranking is updated
-        first.
+        """Return the ranking of a request: the nodes on which it fits now, and their scores. First update the
+        cached ranking.
         """
         ranking = self._rankings.get(part) or self._new_ranking(part)
         ranking.update()
@@ -111,15 +113,15 @@ class Placer:
         return ranking
 
     def possible(self, part: PerNodeRequest) -> Bools:
-        """Return True for each node that could hold the request if no job ran on it."""
+        """Return an array that is True for each node that could hold the request if no job ran on it."""
         return (self._rankings.get(part) or self._new_ranking(part)).possible
 
     def shape(self, ask: ResourceRequest) -> Shape | None:
-        """Return on how many nodes the request is placed, and the request for each node. None if the request
-        can never fit.
+        """Return the number of nodes on which the request is placed, and the request for each node. Return
+        None if the request can never fit.
 
-        If the request does not name a number of nodes, take the smallest number of nodes that could hold the
-        request if no job ran.
+        If the request does not name a number of nodes, use the smallest number of nodes that could hold it if
+        no job ran.
         """
         known = self._shapes.get(ask)
         if known is None or known[0] != self.nodes.layout_version:
@@ -129,9 +131,9 @@ class Placer:
         return known[1]
 
     def _find_shape(self, ask: ResourceRequest) -> Shape | None:
-        """Compute the result of `shape`, from the nodes whose taints the request tolerates. If they cannot
-        hold the request, compute it from all nodes. So a request that only tainted nodes can hold waits and
-        is not refused, because taints may be removed.
+        """Compute the result of `shape` from the nodes whose taints the request tolerates. If these nodes
+        cannot hold the request, compute the result from all nodes. So a request that only tainted nodes can
+        hold is not refused. It waits, because taints may be removed.
         """
         if not len(self.nodes) or self.unsupported_request(ask.part):
             return None
@@ -144,8 +146,7 @@ class Placer:
     def unsupported_request(self, part: PerNodeRequest) -> str | None:
         """Return a field of the request that no configured filter checks; None if all fields are checked.
 
-        A job with such a field never fits, because no filter finds out which nodes have what the job asks
-        for.
+        A job with this field set never fits, because no filter can tell which nodes meet it.
         """
         return first_unfiltered(self.pipeline.filters, part)
 
@@ -185,7 +186,7 @@ class Placer:
 
     @property
     def network(self) -> NetworkTree | None:
-        """The switches above the nodes; None without [topology]."""
+        """The tree of switches above the nodes; None without [topology]."""
         topology = self.pipeline.network
         if topology is None:
             return None
@@ -195,14 +196,14 @@ class Placer:
         return self._network[1]
 
     def nearness_of(self, shape: Shape) -> NetworkTree | None:
-        """Return the tree of switches by which to choose nodes near each other for a gang. None for a job on
-        one node, for a gang that must be in a topology domain, and without [topology].
+        """Return the tree of switches for a gang whose nodes should be near each other. Return None for a job
+        on one node, for a gang that must be in a topology domain, or without [topology].
         """
         return None if shape.nodes < 2 or shape.topology_required else self.network
 
     def best_rows(self, shape: Shape, nodes: int, barred: Bools | None = None) -> list[int]:
         """Return the row numbers of the `nodes` best nodes for a request that needs no topology domain, in
-        ascending order. If the request fits on fewer nodes, return all of these.
+        ascending order. If the request fits on fewer nodes, return all of them.
         """
         ranking, near = self.ranking(shape.part), self.nearness_of(shape)
         if near is None:
@@ -213,7 +214,7 @@ class Placer:
     def required_grouping(self, shape: Shape) -> TopologyDomains | GpuModelGroups | None:
         """Return the groups of nodes if all nodes of the job must be in one group; otherwise None.
 
-        A group is a required topology domain, or the nodes with one GPU model.
+        A group is a topology domain that the job requires, or the nodes with one GPU model.
         """
         lie = self.domains(shape.topology) if shape.topology is not None and shape.topology_required else None
         models = self._models(shape)
@@ -221,7 +222,7 @@ class Placer:
 
     def _models(self, shape: Shape) -> list[str] | None:
         """Return the GPU model of each node. Return None if the nodes need not be grouped by model, because
-        the job may use several models or only one model suits it.
+        the job may use several models or because only one model suits it.
         """
         if not shape.one_model or len(self.nodes.columns.models) < 2:
             return None
@@ -237,13 +238,16 @@ class Placer:
         return known[1]
 
     def possible_nodes(self, part: PerNodeRequest) -> Bools:
-        """Return True for each node that accepts jobs now and could hold the request if no job ran on it."""
+        """Return an array that is True for each node that accepts jobs now and could hold the request if no
+        job ran on it.
+        """
         return self.possible(part) & self.nodes.columns.open
 
     def find(self, ask: ResourceRequest, barred: Bools | None = None) -> Placement | None:
-        """Return the best placement on resources that are free now; None if there is none.
+        """Return the best placement (nodes and GPUs) on resources that are free now. Return None if there is
+        none.
 
-        Nodes for which `barred` is True are not used.
+        `barred` is True for each node that must not be used.
         """
         shape = self.shape(ask)
         if shape is None or not self.nodes.may_hold(shape.part):
@@ -268,8 +272,8 @@ class Placer:
         return self.allocate_rows(shape, rows) if len(rows) == shape.nodes else None
 
     def fits(self, ask: ResourceRequest) -> bool:
-        """Return whether the request fits on the free resources now. Free resources on nodes that are
-        reserved for other jobs or users count as well.
+        """Return whether the request fits on the free resources now. Nodes that are reserved for other jobs
+        or users count as well.
         """
         shape = self.shape(ask)
         if shape is None:
@@ -289,8 +293,8 @@ class Placer:
     def find_fewer(
         self, ask: ResourceRequest, barred: Bools | None = None, most: int | None = None
     ) -> Placement | None:
-        """Return a placement for an elastic job (`--min-nodes`) on as many nodes as possible, at most `most`;
-        None if fewer nodes are free than `--min-nodes`.
+        """Return a placement for an elastic job (`--min-nodes`) on as many nodes as possible, but at most
+        `most`. Return None if fewer nodes are free than `--min-nodes`.
         """
         shape = self.shape(ask)
         if shape is None or ask.least is None or shape.topology_required:
@@ -309,7 +313,7 @@ class Placer:
         return self.allocate_rows(replace(shape, nodes=len(rows)), rows) if len(rows) >= ask.least else None
 
     def still_fits(self, ask: ResourceRequest, placement: Placement, barred: Bools | None = None) -> bool:
-        """Return whether all filters still accept the nodes of the placement, and its GPUs are free."""
+        """Return whether all filters still accept the nodes of the placement, and its GPUs are still free."""
         shape = self.shape(ask)
         rows = [self.nodes.by_name[allocation.node].row for allocation in placement.allocations]
         if shape is None or (barred is not None and barred[rows].any()):
@@ -319,8 +323,8 @@ class Placer:
         )
 
     def _gpus_free(self, allocation: Allocation) -> bool:
-        """Return whether these particular GPUs are free. Filters do not check this, because they only count
-        free GPUs.
+        """Return whether exactly these GPUs are free. Filters do not check this, because they only count free
+        GPUs.
         """
         node, free = self.nodes.by_name[allocation.node], self.nodes.columns.gpu_free
         slots = [(node.slots.get(hold.uuid), hold.milli) for hold in allocation.gpus]
@@ -329,7 +333,7 @@ class Placer:
     def allocate(
         self, part: PerNodeRequest, node: Node, room: FreeResources | None = None
     ) -> tuple[Allocation, GpuChoice]:
-        """Return the allocation of a request on a node, and the choice of its GPUs.
+        """Return the allocation for a request on a node, and the GPUs that were chosen for it.
 
         `room` has the resources from which the GPUs are chosen; None means the resources that are free on the
         node now.
@@ -353,11 +357,11 @@ class Placer:
     ) -> Placement:
         """Return a placement on the nodes with the row numbers `rows`.
 
-        On a row in `rooms`, GPUs are chosen from the resources that `rooms` has for this row. On the other
-        rows, GPUs are chosen from the resources that are free now.
+        For a row in `rooms`, GPUs are chosen from the resources that `rooms` has for it. For any other row,
+        they are chosen from the resources that are free now.
         """
         nodes, part = self.nodes.rows, shape.part
-        if not part.wants_gpus:  # Same result as the code below, but faster.
+        if not part.wants_gpus:  # gives the same result as the code below, but faster
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
             bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)
             return Placement(bare, quality_of([NO_GPUS] * len(rows)))
@@ -376,7 +380,7 @@ def quota_need(
     """Return the most that a job with this request can add to the quota usage of its tenants. GPUs are
     counted for a GPU model only if all GPUs that suit the job are of this model.
 
-    `fewer`: the number of nodes on which an elastic job starts, if it is less than the job requests.
+    `fewer` is the number of nodes on which an elastic job starts, if it is less than the job requests.
     """
     shape = placer.shape(ask)
     part, nodes = (shape.part, shape.nodes) if shape else (ask.part, ask.nodes or 1)

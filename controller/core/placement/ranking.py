@@ -24,24 +24,24 @@ class NodeRanking:
     A row is the entry of a node in the node table.
 
     Algorithm
-    1. Call the static filters, which read only labels, taints and hardware, when nodes have been added or
-       removed, or when labels, taints or hardware have changed.
+    1. Static filters read only labels, taints and hardware. Call them when nodes have been added or removed,
+       or when labels, taints or hardware have changed.
     2. In `update`, call the other filters for the rows that changed since the last call.
-    3. When `scores` is read, call the scorers for those changed rows on which the request fits. A scorer that
-       gives all nodes the same score is not called. If the request fits on no more nodes than the job needs,
-       `scores` is never read.
+    3. When `scores` is read, call the scorers for the changed rows on which the request fits. A scorer that
+       gives all nodes the same score is not called. `scores` is read only if the request fits on more nodes
+       than the job needs.
 
-    Validity of the cache (`Nodes` explains the versions): `_fits_at` and `_scores_at` are (layout_version,
-    change_count) at the last update. All rows are computed again if `layout_version` differs, or if more than
-    half of the rows changed. For requests with labels or job affinity all rows are computed again whenever a
-    job with labels starts or ends, because a job on one node affects all nodes of its topology domain. All
-    scores are computed again when `value_version` increases.
+    Validity of the cache (the docstring of `Nodes` explains the versions): `_fits_at` and `_scores_at` are
+    (layout_version, change_count) at the last update. All rows are computed again if `layout_version`
+    differs, or if more than half of the rows changed. For requests with labels or job affinity all rows are
+    computed again whenever a job with labels starts or ends, because a job on one node affects all nodes of
+    its topology domain. All scores are computed again when `value_version` increases.
 
-    Invariant: after `update`, `fits` equals the result of all filters for all rows.
-    Cost: O(changed rows * filters) for `fits`, and the same with scorers for `scores`.
+    Invariant: after `update`, `fits` equals the result of all filters for all rows. Cost: O(changed rows *
+    filters) for `fits`, and the same with scorers for `scores`.
 
-    Example: of 1,000 nodes 12 changed since the last pass. 12 rows go through the filters, the 3 that fit go
-    through the scorers, and the scores of the other 988 stay.
+    Example: 12 of 1,000 nodes have changed since the last pass. The filters are called for these 12 rows, and
+    the scorers for the 3 of them that fit. The scores of the other 988 rows stay.
     """
 
     __slots__ = (
@@ -78,14 +78,16 @@ class NodeRanking:
         self._wide = any(getattr(each.scorer, "wide", False) for each in pipeline.scorers)
         self._active_cache: tuple[int, list[WeightedScorer]] = (-1, [])
         self._static_mask: Bools | None = None
-        """The nodes that all static filters accept; None if there are no static filters."""
+        """An array that is True for each node that all static filters accept. None if there are no static
+        filters.
+        """
         self._possible: Bools = np.empty(0, dtype=np.bool_)
         self._hardware_at = -1
-        """`Nodes.layout_version` when `_static_mask` and `_possible` were computed."""
+        """The value of `Nodes.layout_version` when `_static_mask` and `_possible` were computed."""
         self.fits: Bools = np.empty(0, dtype=np.bool_)
-        """The nodes that can hold the request, as of the last update."""
+        """An array that is True for each node that could hold the request at the last update."""
         self.count = 0
-        """The number of nodes that can hold the request, as of the last update."""
+        """The number of nodes that could hold the request at the last update."""
         self._scores: Floats = np.empty(0)
         self._fits_at = self._scores_at = (-1, 0)
         self._value_version = self._datasets_version = -1
@@ -93,8 +95,8 @@ class NodeRanking:
         self._counted_room_version = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
-        """Return the rows of the node table to compute again, because their nodes have changed; None if no
-        node has changed.
+        """Return the rows of the node table that must be computed again, because their nodes have changed.
+        Return None if no node has changed.
 
         `seen` is (layout_version, change_count) of the last update. If the layout or more than half of the
         nodes have changed, all rows are returned.
@@ -109,7 +111,7 @@ class NodeRanking:
         return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
     def _read_hardware(self) -> None:
-        """Call the static filters again, which read only labels, taints and hardware."""
+        """Call the static filters again. They read only labels, taints and hardware."""
         nodes = self._nodes
         columns = nodes.columns
         self._static_mask = (
@@ -120,14 +122,14 @@ class NodeRanking:
 
     @property
     def possible(self) -> Bools:
-        """True for each node that could hold the request if no job ran on it."""
+        """An array that is True for each node that could hold the request if no job ran on it."""
         if self._hardware_at != self._nodes.layout_version:
             self._read_hardware()
         return self._possible
 
     def update(self) -> None:
-        """Find out again on which nodes the request fits (`fits`), and count these nodes (`count`). Only
-        nodes that have changed since the last call are checked.
+        """Update `fits` (on which nodes the request fits) and `count` (the number of these nodes). Only nodes
+        that have changed since the last call are checked.
         """
         nodes = self._nodes
         # Read `nodes.columns` before the versions, because reading `nodes.columns` can change
@@ -135,8 +137,8 @@ class NodeRanking:
         columns = nodes.columns
         rows = self._stale(self._fits_at)
         if self._has_affinity and self._affinity_version != nodes.job_affinity.version:
-            # A job with labels started or ended. Compute all rows again, because such a job decides whether
-            # jobs with affinity fit on the nodes of its whole topology domain.
+            # A job with labels has started or ended. It affects jobs with affinity on all nodes of its
+            # topology domain, so compute all rows again.
             rows, self._value_version = ALL_ROWS, -1
             self._affinity_version = nodes.job_affinity.version
         if rows is not None:
@@ -161,12 +163,12 @@ class NodeRanking:
 
     @property
     def max_count(self) -> int:
-        """An upper bound on the number of nodes on which the request fits now, computed without a call of
+        """An upper bound on the number of nodes on which the request fits now. It is computed without calling
         filters.
 
         If no resources have become free since the last update, the bound is `count`; otherwise it is the
         number of all nodes. For requests with labels or job affinity, the bound is always the number of all
-        nodes, because such a request may fit on more nodes although no resources became free.
+        nodes. They may fit on more nodes even if no resources became free.
         """
         if self._counted_room_version == self._nodes.room_version and not self._has_affinity:
             return self.count
@@ -174,7 +176,9 @@ class NodeRanking:
 
     @property
     def scores(self) -> Floats:
-        """The weighted sum of all scores for each node; minus infinity for a node that a filter rejects."""
+        """The weighted sum of the scores of each node. It is minus infinity for a node that a filter
+        rejects.
+        """
         fits = self.fits
         rows = self._stale(self._scores_at) if self._value_version == self._nodes.value_version else ALL_ROWS
         if self._part.datasets and self._datasets_version != self._nodes.datasets.version:
@@ -217,7 +221,8 @@ class NodeRanking:
         self, count: int, domains: TopologyDomains | GpuModelGroups | NetworkTree, barred: Bools | None = None
     ) -> list[int]:
         """Return the row numbers of the `count` best nodes of one group of `domains`, in ascending order.
-        Nodes for which `barred` is True are left out. Empty if no group has enough nodes.
+        `barred` is True for each node that must not be used. Return an empty result if no group has enough
+        nodes.
         """
         if self.count < count:
             return []
@@ -225,8 +230,8 @@ class NodeRanking:
         return domains.choose(np.flatnonzero(fits), self.scores, count)
 
     def best(self, count: int, barred: Bools | None = None) -> list[int]:
-        """Return the row numbers of the `count` nodes with the best scores, in ascending order; fewer if the
-        request fits on fewer nodes. Of nodes with equal scores, the first by name are taken.
+        """Return the row numbers of the `count` nodes with the best scores, in ascending order. Return fewer
+        if the request fits on fewer nodes. Among nodes with equal scores, prefer the first by name.
         """
         if barred is not None:
             return sorted(self.in_order(barred)[:count])
@@ -251,7 +256,9 @@ class NodeRanking:
 
 
 def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: Sequence[Filter]) -> Bools:
-    """Return True for each node of `rows` that all filters accept. There must be at least one filter."""
+    """Return an array that is True for each node of `rows` that all filters accept. There must be at least
+    one filter.
+    """
     mask = filters[0].keep(part, columns, rows)
     for each in filters[1:]:
         mask = mask & each.keep(part, columns, rows)
@@ -259,7 +266,7 @@ def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: 
 
 
 def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filter]) -> Bools:
-    """Return True for each node that all these filters would accept if no job ran on it.
+    """Return an array that is True for each node that all these filters would accept if no job ran on it.
 
     A filter plugin that fails counts as accepting all nodes.
     """
@@ -275,5 +282,7 @@ def filters_for(part: PerNodeRequest, pipeline: SchedulingPolicy) -> list[Filter
 
 
 def is_static(plugin: Filter) -> bool:
-    """Return whether the filter reads only labels, taints and hardware, which jobs do not change."""
+    """Return whether the filter is static: it reads only labels, taints and hardware, which jobs do not
+    change.
+    """
     return bool(getattr(plugin, "static", False))

@@ -1,4 +1,4 @@
-"""Places several jobs on a copy of the nodes, to find out whether all of them fit at the same time."""
+"""Places several jobs on a copy of the nodes, to check that all of them fit at the same time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from controller.core.placement.placer import Placement, Placer
 
 
 class TrialPlacements:
-    """Finds placements on a copy of the nodes and reserves them there. The nodes of the cluster stay
-    unchanged.
+    """Finds placements on a copy of the nodes, and reserves them on this copy. The real nodes stay unchanged.
 
-    On the copy, running jobs keep their resources. So a placement on the copy also fits in the cluster while
-    the jobs that are to be moved still hold their old nodes.
+    Running jobs keep their resources on the copy. So a placement on the copy also fits in the cluster while
+    the jobs to be moved still hold their old nodes.
     """
 
     def __init__(self, nodes: Nodes, pipeline: SchedulingPolicy) -> None:
@@ -28,7 +27,7 @@ class TrialPlacements:
         self._blocked: list[str] = []
 
     def find(self, ask: ResourceRequest, barred: Bools | None = None) -> Placement | None:
-        """Return the best placement on nodes that are not `barred`; None if the request does not fit."""
+        """Return the best placement that uses no `barred` node. Return None if the request does not fit."""
         return self._placer.find(ask, barred)
 
     def reserve(self, job: Job, allocations: Iterable[Allocation], leaving: Iterable[int]) -> None:
@@ -41,7 +40,7 @@ class TrialPlacements:
                 self._nodes.job_affinity.add(job.ask.part, allocation.node)
 
     def block(self, allocation: Allocation) -> None:
-        """Take resources on the copy, so that no later placement uses them."""
+        """Take resources on the copy of the nodes, so that no later placement uses them."""
         self._nodes.claim(NO_JOB, allocation, ())
         self._blocked.append(allocation.node)
 

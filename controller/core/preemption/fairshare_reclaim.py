@@ -1,5 +1,5 @@
-"""Reclaim: decides which tenants must give resources back to a waiting job, because they use more than their
-fair share or have borrowed quota.
+"""Reclaim: a preemption strategy that takes resources back for a waiting job. It decides which tenants must
+give resources back, because they use more than their fair share or have borrowed quota.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOISE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ReclaimContext:
-    """The data from which a reclaim strategy decides which tenants must give back resources."""
+    """The data from which a reclaim strategy decides which tenants must give resources back."""
 
     state: State
     placer: Placer
@@ -33,7 +33,7 @@ class ReclaimContext:
 
 class ReclaimPolicy(Protocol):
     """Decides for one waiting job which running jobs may be stopped. A tenant loses jobs only while it holds
-    more than its entitlement.
+    more than it is entitled to.
     """
 
     def must_give_back(self, group: Hashable) -> bool:
@@ -43,8 +43,8 @@ class ReclaimPolicy(Protocol):
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of `jobs` that may be stopped together, in the same order.
 
-        The jobs yielded so far count as ended. As soon as a tenant's other jobs together hold no more than
-        the tenant is entitled to, these other jobs are left out.
+        A yielded job counts as ended from then on. As soon as a tenant's remaining jobs hold no more than the
+        tenant is entitled to, none of them is yielded.
         """
         ...
 
@@ -55,8 +55,8 @@ class ReclaimStrategy(Protocol):
 
     def group(self, job: Job, state: State) -> Hashable:
         """Return the tenant or project for which this running job counts. The job may be stopped only if this
-        tenant or project holds more than it is entitled to. None if the job counts for no tenant; the job is
-        then never stopped.
+        tenant or project holds more than it is entitled to. Return None if the job counts for no tenant. The
+        job is then never stopped.
 
         The result for a job must not change while the job runs.
         """
@@ -77,12 +77,12 @@ def is_exempt(state: State, job: Job, what: str) -> bool:
 
 
 def pending_transfers(state: State, what: str) -> Iterator[tuple[Job, list[Allocation], int]]:
-    """Yield (job, allocations, sign) for each job that will get allocations (sign 1) or lose them (sign -1)
-    when the victims of planned preemptions have ended. Jobs whose queue is exempt from `what` are left out,
-    because they do not count for their tenants.
+    """Yield (job, allocations, sign) for each job whose allocations change when the victims of planned
+    preemptions have ended. The job gets the allocations (sign 1) or loses them (sign -1). Jobs in queues that
+    are exempt from `what` are left out, because they do not count for their tenants.
 
-    Reclaim policies add these allocations to what each tenant holds now. Otherwise two preemptions in a row
-    would reclaim the same resources twice.
+    Reclaim policies add these allocations to the present resources of each tenant. Without this, two
+    preemptions in a row would reclaim the same resources twice.
     """
     for claimant in (state.jobs[each] for each in state.claims):
         if not is_exempt(state, claimant, what):
@@ -98,22 +98,23 @@ def pending_transfers(state: State, what: str) -> Iterator[tuple[Job, list[Alloc
 
 def _leaves(state: State, job: Job, member: Member, claimant: Job) -> bool:
     """Return whether the victim `job` leaves the node of `member` for the waiting job `claimant`. A victim on
-    several nodes may leave each node for another waiting job.
+    several nodes may leave them for different waiting jobs.
     """
     leaving = state.nodes.by_name[member.allocation.node].leaving
     return leaving.get(job.id, claimant.id) == claimant.id
 
 
 class FairShareReclaim:
-    """Reclaim by fair share: a tenant above its fair share gives resources to a tenant below its own.
+    """Reclaim by fair share: a tenant above its fair share gives resources to a tenant below its own fair
+    share.
 
     Algorithm
     1. For each share of the share tree, take the present use in billing units per hour. Add the use of
        nominated jobs, and subtract the use of their victims (`pending_transfers`).
     2. The path of the waiting job's tenant has a share on each level of the tree, such as organisation,
        project and user. Find the deepest level whose share would exceed its fair share with this job. On all
-       deeper levels the tenant is within its fair share. If there is no deeper level, the tenant is not
-       `entitled` to reclaim.
+       levels below this level the tenant is within its fair share. If there is no level below it, the tenant
+       is not `entitled` to reclaim.
     3. Compare the path of a running job's tenant with the path of the waiting job's tenant, from the top of
        the tree. The first share on which they differ is the `side` of the running job. The jobs of a side may
        be stopped under two conditions: the side is deeper than the level of step 2, and its use is more than
@@ -121,11 +122,12 @@ class FairShareReclaim:
     4. `select` stops jobs of a side only until its use is at most `threshold` times its fair share.
 
     Invariant: a tenant that got resources by reclaim is within its fair share on that level, so no other
-    tenant can reclaim them on that level. Therefore two tenants cannot stop each other's jobs in turns.
-    Cost: O(depth of the tree) for each tenant.
+    tenant can reclaim them on that level. Therefore two tenants cannot stop each other's jobs in turns. Cost:
+    O(depth of the tree) for each tenant.
 
-    Example: projects a and b share 16 GPUs evenly, threshold 1.25. a holds 14, b holds 2 and waits for 4.
-    b with 6 is within its 8. a holds more than 10, so jobs of a may be stopped until a holds 10 or less.
+    Example: projects a and b share 16 GPUs evenly, so the fair share of each is 8. The threshold is 1.25.
+    Project a holds 14, and b holds 2 and waits for 4 more. With 6 GPUs, b is within its fair share. Project a
+    holds more than 10 (8 * 1.25), so jobs of a may be stopped until a holds 10 or less.
     """
 
     def __init__(self, context: ReclaimContext, job: Job, threshold: float) -> None:
@@ -143,7 +145,9 @@ class FairShareReclaim:
             if self._rate(self._path[:depth]) + asked > self._fair(self._path[:depth]) + _NOISE
         ]
         self._from = max(beyond, default=0) + 1
-        """The depth of the share tree from which on the waiting job's tenant is within its fair share."""
+        """The level of the share tree from which downwards the waiting job's tenant is within its fair
+        share.
+        """
         self.entitled = self._from <= len(self._path)
 
     def _shift(self, path: SharePath, rate: float) -> None:
@@ -158,8 +162,8 @@ class FairShareReclaim:
         )
 
     def _asked(self, context: ReclaimContext, job: Job) -> float:
-        """Return the charge for the waiting job, in billing units per hour, on the most expensive GPUs that
-        suit the job.
+        """Return the charge for the waiting job in billing units per hour. The job is assumed to get the most
+        expensive GPUs that suit it.
         """
         cpu, memory, gpu, *_ = quota_need(context.placer, job.ask, 0.0, context.state.accounts)
         return self._state.shares.sharing.dearest(cpu, memory, gpu, context.state.nodes.columns.models)
@@ -171,10 +175,9 @@ class FairShareReclaim:
         return self._state.shares.fair_rate(path, self._state.capacity)
 
     def _side(self, path: SharePath) -> SharePath | None:
-        """Return the share from which the waiting job may reclaim resources of a running job. `path` is the
-        path of the running job's tenant in the share tree. The result is the first share of `path` that
-        differs from the path of the waiting job's tenant. None if this share is too high in the tree to
-        reclaim from it.
+        """Return the share from which the waiting job may reclaim the resources of a running job. `path` is
+        the path of the running job's tenant in the share tree. The result is the first share of `path` that
+        is not on the path of the waiting job's tenant. Return None if this share is too high in the tree.
         """
         for depth in range(1, min(len(path), len(self._path)) + 1):
             if path[:depth] != self._path[:depth]:
@@ -185,8 +188,9 @@ class FairShareReclaim:
         return self._rate(side) - self._threshold * self._fair(side)
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether jobs of the tenant `group` may be stopped. True if the waiting job may reclaim from
-        a share above the tenant (`_side`), and this share uses more than `threshold` times its fair share.
+        """Return whether jobs of the tenant `group` may be stopped. The result is True if the waiting job may
+        reclaim from a share above the tenant (`_side`), and this share uses more than `threshold` times its
+        fair share.
         """
         if group is None:
             return False
@@ -197,8 +201,8 @@ class FairShareReclaim:
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of `jobs` that may be stopped together, in the same order.
 
-        The jobs yielded so far count as ended. As soon as a share then uses at most `threshold` times its
-        fair share, the other jobs of this share are left out.
+        A yielded job counts as ended from then on. As soon as a share uses at most `threshold` times its fair
+        share, none of its remaining jobs is yielded.
         """
         left = dict[SharePath, float]()
         for job in jobs:
@@ -211,8 +215,8 @@ class FairShareReclaim:
 
 
 def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> ReclaimPolicy | None:
-    """Return the policy that decides which running jobs may be stopped for this waiting job. None if the
-    waiting job would take its own user above the user's fair share.
+    """Return the policy that decides which running jobs may be stopped for this waiting job. Return None if
+    the waiting job would take its own user above the user's fair share.
     """
     if is_exempt(context.state, job, EXEMPT_FAIR_SHARE):
         return None
@@ -221,19 +225,21 @@ def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> R
 
 
 class QuotaReclaim:
-    """Reclaim by quota: a project that borrowed quota gives resources to a project within its own quota.
+    """Reclaim by quota: a project that has borrowed quota gives resources to a project that is within its own
+    quota.
 
     Algorithm
     1. Count the resources that each project will hold when all victims that are ending have ended
        (`pending_transfers`).
-    2. The waiting job's project may reclaim (`entitled`) if the project's use, including this job, is within
-       the project's own hard limit for each resource that the job needs.
+    2. The waiting job's project may reclaim (`entitled`) under one condition. Its use with this job must be
+       within its own hard limit for each resource that the job needs.
     3. Another project must give resources back if it holds more than its own hard limit of one of these
        resources.
     4. `select` stops jobs of a project only until the project has borrowed nothing of these resources.
 
-    Example: projects a and b have 8 GPUs each and a has borrowed 4 of b's. b holds 4 and submits a job of 4
-    GPUs: with it b holds 8, its own quota, so jobs of a may be stopped until a holds 8.
+    Example: projects a and b have a quota of 8 GPUs each, and a has borrowed 4 GPUs of b. Project b holds 4
+    and submits a job of 4 GPUs. With this job b holds 8, which is within its own quota. Jobs of a may
+    therefore be stopped until a holds 8.
     """
 
     def __init__(self, state: State, project: str, need: Amount) -> None:
@@ -254,7 +260,7 @@ class QuotaReclaim:
         self.entitled = bool(limits) and all(
             self._used(project, resource) + need[resource] <= limit for resource, limit in limits
         )
-        """Whether the project stays within its own hard limits with the waiting job."""
+        """True if the project stays within its own hard limits with the waiting job."""
 
     def _used(self, project: str, resource: int) -> int:
         account = self._state.accounts.by_key.get(("project", project))
@@ -284,8 +290,8 @@ class QuotaReclaim:
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of `jobs` that may be stopped together, in the same order.
 
-        The jobs yielded so far count as ended. As soon as a project then borrows nothing that the waiting job
-        needs, the other jobs of the project are left out.
+        A yielded job counts as ended from then on. As soon as a project borrows no resource that the waiting
+        job needs, none of its remaining jobs is yielded.
         """
         left: dict[str, dict[int, int]] = {}
         for job in jobs:
@@ -301,12 +307,12 @@ class QuotaReclaim:
 
 
 def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
-    """Return the policy that decides which running jobs may be stopped for this waiting job. None if the
-    waiting job would take its own project above the project's quota.
+    """Return the policy that decides which running jobs may be stopped for this waiting job. Return None if
+    the waiting job would take its own project above the project's quota.
     """
     state = context.state
     if state.quotas.unlimited or is_exempt(state, job, EXEMPT_QUOTA):
-        return None  # No project can have borrowed quota if there are no quotas.
+        return None  # without quotas, no project can have borrowed any
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

@@ -1,5 +1,5 @@
-"""Guards: the settings that protect a running job from preemption. They come from the job's profile, from its
-queue and from its own options.
+"""Guards: the settings that protect a running job from preemption. They come from the job's profile, its
+queue and its own options.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from controller.core.quota.queue_rules import QueueRule
 from wire.names import JobState
 
 GuardsOf = Callable[[Job], PreemptionGuards]
-"""Returns the guards of a running job: those of its own profile and queue, not those of the job that preempts
-it."""
+"""Returns the guards of a running job. These are the settings of its own profile and queue, and not those of
+the job that preempts it.
+"""
 
 
 def guards_in_queue(guards: PreemptionGuards, rule: QueueRule) -> PreemptionGuards:
@@ -32,17 +33,17 @@ def guards_in_queue(guards: PreemptionGuards, rule: QueueRule) -> PreemptionGuar
 
 
 def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
-    """Return whether the job may be preempted now or later. `preemptible_from` returns the earliest time."""
+    """Return whether the job may be preempted at some time. `preemptible_from` returns the earliest time."""
     allowed = guards.preemptible and job.spec.preemptible
     return allowed and job.stopping is None and len(job.preemptions) < guards.max_per_job
 
 
 class LikelyEnds(NamedTuple):
-    """The times at which a running job is likely to end. For `spare_s` seconds before each of them the job is
-    not preempted.
+    """The times at which a running job is likely to end. The job is not preempted in the last `spare_s`
+    seconds before each of these times.
 
-    `predicted` is the end after the predicted run time, `limit` the end after the time limit and the grace.
-    Each is NEVER if it is not known.
+    `predicted` is the end after the predicted run time. `limit` is the end after the time limit and the
+    grace. Each is NEVER if it is not known.
     """
 
     spare_s: float
@@ -50,21 +51,21 @@ class LikelyEnds(NamedTuple):
     limit: float
 
     def spares(self, now: float) -> bool:
-        """Return whether the job is not preempted now, because it is likely to end within `spare_s`
+        """Return whether the job is not preempted now because it is likely to end within `spare_s`
         seconds.
         """
         return self.at(now) <= now + self.spare_s
 
     def at(self, now: float) -> float:
-        """Return the next likely end of the job: the predicted end, or if that is past, the end at the time
-        limit. NEVER if both are past.
+        """Return the next likely end of the job. This is the predicted end, or the end at the time limit if
+        the predicted end is past. Return NEVER if both are past.
         """
         return min((end for end in (self.predicted, self.limit) if end > now), default=NEVER)
 
 
 def likely_ends(job: Job, guards: PreemptionGuards) -> LikelyEnds:
-    """Return the likely ends of a running job, and for how many seconds before each end the job is not
-    preempted.
+    """Return the times at which a running job is likely to end, and for how many seconds before them it is
+    not preempted.
     """
     began = job.started_at
     if began is None or not guards.spare_ending_s:
@@ -83,8 +84,8 @@ def may_move(job: Job) -> bool:
 
 
 def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
-    """Return the time from which the job may be preempted: the end of its minimum run time, or `cooldown_s`
-    seconds after its last preemption if that is later.
+    """Return the time from which the job may be preempted. This is the later of two times: the end of its
+    minimum run time, and `cooldown_s` seconds after its last preemption.
     """
     began = job.started_at if job.started_at is not None else job.placed_at
     if began is None:

@@ -31,8 +31,8 @@ NO_GUARDS = PreemptionGuards(
 class NotAbovePriority:
     """The preemption strategy that may stop every job whose priority is not above that of the waiting job.
 
-    As in every strategy, a running job may be stopped if its `standing` is at most the `reach` of the waiting
-    job.
+    A strategy gives each running job a number (`standing`) and each waiting job a number (`reach`). A running
+    job may be stopped if its `standing` is at most the `reach` of the waiting job.
     """
 
     name: ClassVar[str] = "asked"
@@ -52,17 +52,17 @@ class Preemptor:
 
     Algorithm (`plan`)
     1. Update the victim index (the running jobs that may be stopped) of each strategy.
-    2. Exclude nodes that are reserved for other jobs, and nodes that are closed to the job by an operator's
-       reservation or by affinity.
-    3. Search victims with each strategy, in the configured order, until one strategy finds enough victims.
-       If the job's queue has the key `may_preempt`, only jobs in the queues named there are victims.
+    2. Exclude nodes that are reserved for other jobs. Also exclude nodes that the job cannot use because of
+       an operator's reservation or affinity.
+    3. Search victims with each strategy, in the configured order, until one strategy finds enough victims. If
+       the job's queue has the key `may_preempt`, only jobs in the queues of that key can be victims.
     4. If more jobs would be stopped within `window_s` seconds than the configured `rate`, plan nothing.
     5. Find other nodes for each victim, the victim with the most GPUs first (`_targets`). A victim that fits
        on other nodes is moved: these nodes are kept for the victim, and it starts there when its present
        attempt has ended. The other victims wait in the queue.
 
-    No job is preempted if the waiting job fits as soon as jobs have ended that are likely to end within
-    `spare_ending_s` seconds (`ends_anyway`).
+    Some jobs are likely to end within `spare_ending_s` seconds. If the waiting job fits after their ends, no
+    job is preempted (`ends_anyway`).
 
     Invariant: a plan is returned only if its victims are enough for the job to start (see VictimSearch).
     Cost: that of `VictimSearch.find` for each strategy.
@@ -77,14 +77,14 @@ class Preemptor:
         guards_of: GuardsOf | None = None,
     ) -> None:
         self.retry_at = NEVER
-        """If the last call of `plan` found no victims: the time at which a call may find victims although
-        nothing else has changed.
+        """Set if the last call of `plan` found no victims. It is the time at which a call may find victims
+        even if nothing else has changed.
         """
         self._state = state
         self._placer = placer
         self.guards = guards
         self.guards_of = guards_of or (lambda _: guards)
-        """Returns the guards of a running job: those of its own profile and queue."""
+        """Returns the guards of a running job: the protecting settings of its own profile and queue."""
         self._changed: set[int] = set()
         self._searches = [VictimSearch(state, placer, each, self.guards_of) for each in strategies]
 
@@ -102,11 +102,11 @@ class Preemptor:
         )
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record that a running job has changed: its rank against preemption, or the work that would be lost
-        by its preemption.
+        """Record that a running job has changed: its protection against preemption, or the work that its
+        preemption would lose.
 
-        `preemptible_at`: the time from which more waiting jobs than before may preempt the job; NEVER if
-        there are none.
+        `preemptible_at` is the time from which more waiting jobs than before may preempt the job. It is NEVER
+        if there are no more.
         """
         self._changed.add(job)
         self.retry_at = min(self.retry_at, preemptible_at)
@@ -114,12 +114,13 @@ class Preemptor:
     def plan(
         self, job: Job, now: float, reserved: Bools | None = None, *, scavengers_only: bool = False
     ) -> PreemptionPlanned | None:
-        """Return the event that names the victims to stop and the placement for the waiting job. None if
-        stopping jobs does not free enough resources, or if too many jobs were preempted in the last
+        """Return the event that names the victims to stop and the placement for the waiting job. Return None
+        if stopping jobs does not free enough resources, or if too many jobs were preempted in the last
         `window_s` seconds.
 
         `reserved` is True for each node that is reserved for other jobs and must not be used. With
-        `scavengers_only`, only strategies such as `pressure` are tried, which stop scavengers for all jobs.
+        `scavengers_only`, try only strategies that stop scavengers (jobs of the lowest priority) for all
+        other jobs, such as `pressure`.
         """
         if not scavengers_only:
             self.retry_at = NEVER
@@ -152,8 +153,8 @@ class Preemptor:
             search.sync(changed, now)
 
     def ends_anyway(self, job: Job, now: float, reserved: Bools | None = None) -> tuple[list[Job], float]:
-        """Return (running jobs, time) if the waiting job will fit soon without preemption. The running jobs
-        make room when they end, and are likely to have ended at that time, within `spare_ending_s` seconds.
+        """Return (running jobs, time) if the waiting job will soon fit without preemption. The running jobs
+        are likely to have ended at this time, within `spare_ending_s` seconds, and their ends make room.
         Otherwise return ([], NEVER).
         """
         shape = self._placer.shape(job.ask)
@@ -170,7 +171,7 @@ class Preemptor:
             return None
         jobs = [self._state.jobs[each] for each in ids]
         if not self._may_fit_after(jobs, shape):
-            return None  # Return before the nodes are copied, which is slow.
+            return None  # return before the nodes are copied, because a copy is slow
         ends = sorted((likely_ends(each, self.guards_of(each)).at(now), each.id) for each in jobs)
         nodes = self._state.nodes.copy()
         placer = Placer(nodes, self._placer.pipeline)
@@ -200,13 +201,14 @@ class Preemptor:
             free = free_on(nodes, node.row)
             for number in jobs:
                 free.add(node, node.held[number], 1)
-            # On a node with nominations, the end of a job may free more than the job holds.
+            # On a node with nominations, the end of a job may free more resources than the job holds.
             fitting += bool(node.claims) or free.fits(shape.part, needs, node.row)
         return fitting >= shape.nodes
 
     def barred(self, job: Job, shape: Shape, now: float, reserved: Bools | None) -> Bools | None:
-        """Return True for each node that must not be used for the waiting job: nodes in `reserved`, and nodes
-        that an operator's reservation or affinity closes to the job.
+        """Return an array that is True for each node that must not be used for the waiting job. These are the
+        nodes in `reserved`, and nodes that the job cannot use because of an operator's reservation or
+        affinity.
         """
         barred = either_mask(reserved, self._state.barred_nodes(job, now, self.guards.grace_s))
         if shape.part.social:
@@ -221,12 +223,12 @@ class Preemptor:
         return {each.id for search in self._searches for each in search.stoppable(job, jobs, now)}
 
     def victim_queues(self, job: Job) -> frozenset[str] | None:
-        """Return the queues whose jobs the waiting job may preempt; None means all queues."""
+        """Return the queues whose jobs the waiting job may preempt. None means all queues."""
         return self._state.quotas.rules.queue(job.spec.queue).may_preempt
 
     def recent(self, now: float) -> list[float]:
-        """Return the times of the preemptions in the last `window_s` seconds, oldest first. At most `rate`
-        are allowed.
+        """Return the times of the preemptions in the last `window_s` seconds, the oldest first. At most
+        `rate` preemptions are allowed in this time.
         """
         past, window = self._state.preempted_at, self.guards.window_s
         return past[bisect_right(past, now, key=lambda at: at + window) :]
@@ -269,8 +271,8 @@ class Preemptor:
     def _targets(
         self, job: Job, placement: Placement, vacated: VacatedNodes, now: float, reserved: Bools | None
     ) -> dict[int, Placement]:
-        """Return for each victim, by id, the placement to which the victim is moved. A victim that fits on no
-        other nodes is left out.
+        """Return the placement to which each victim is moved, by victim id. A victim that fits on no other
+        nodes is left out.
         """
         state = self._state
         victims = [state.jobs[victim] for victim, nodes in vacated.items() if not nodes]
@@ -299,7 +301,9 @@ class Preemptor:
         return grace_of(job, self.guards_of(job))
 
     def claim_problem(self, job: Job) -> str:
-        """Return why a nominated job can no longer use the nodes and GPUs kept for it; empty if it can."""
+        """Return why a nominated job can no longer use the nodes and GPUs that are kept for it. Return an
+        empty text if it can.
+        """
         for allocation in job.claim:
             node = self._state.nodes.by_name[allocation.node]
             if node.drained or (not node.up and not node.reconnect_expected):
@@ -312,7 +316,7 @@ class Preemptor:
         return ""
 
     def victims_have_left(self) -> bool:
-        """Return whether the victims of any nominated job have ended, so that the job can start in the next
+        """Return whether the victims of some nominated job have ended. This job can then start in the next
         pass.
         """
         state = self._state
@@ -321,8 +325,8 @@ class Preemptor:
         )
 
     def claim_ready(self, job: Job) -> bool:
-        """Return whether a nominated job can start now: the nodes kept for the job are up, and all victims
-        have left these nodes.
+        """Return whether a nominated job can start now. The nodes that are kept for it must be up, and all
+        victims must have left these nodes.
         """
         if job.unended or job.wait.gates:
             # A job that is being moved must first end on its old nodes. A replica of a service must first

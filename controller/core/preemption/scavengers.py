@@ -1,4 +1,6 @@
-"""Scavengers: jobs that may use reserved and kept GPUs, because every other waiting job may preempt them."""
+"""Scavengers: jobs of the lowest priority. They may use reserved and kept GPUs, because every other waiting
+job may preempt them.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,24 @@ from wire.names import PRIORITIES, WHOLE_GPU
 
 @runtime_checkable
 class StopsForAll(Protocol):
-    """A preemption strategy with which every waiting job above a priority may stop the jobs up to it."""
+    """A preemption strategy that protects no job up to a certain priority: every waiting job with a higher
+    priority may stop it.
+    """
 
     @property
     def stops_for_all(self) -> int:
-        """The highest priority of running jobs that every waiting job with a higher priority may stop."""
+        """Return the highest priority of the running jobs that every waiting job with a higher priority may
+        stop.
+        """
         ...
 
 
 def scavengers_yield(policy: SchedulingPolicy, profiles: tuple[Profile, ...]) -> bool:
     """Return whether all other waiting jobs may preempt scavengers.
 
-    This is so if each profile has a strategy such as `pressure`, which stops scavengers for all other jobs.
-    No profile may use conservative backfill, because it starts jobs on their reserved GPUs without another
-    look for free ones.
+    There are two conditions. Each profile has a strategy such as `pressure`, which stops scavengers for all
+    other jobs. No profile uses conservative backfill, because it starts jobs on their reserved GPUs without a
+    new search for free GPUs.
     """
     policies = [each.policy for each in profiles] or [policy]
     return all(
@@ -42,18 +48,18 @@ def scavengers_yield(policy: SchedulingPolicy, profiles: tuple[Profile, ...]) ->
 
 
 class Scavengers:
-    """Says which jobs yield, and from when on. A job yields if it has the priority SCAVENGER and may be
-    preempted.
+    """Finds the jobs that yield, and the time from which on they do. A job yields if it has the priority
+    SCAVENGER and may be preempted.
 
-    A scavenger that yields holds its GPUs, for the plans of other jobs, only until it may be preempted (the
-    end of its minimum run time, or of the cooldown after a preemption).
-    1. It may start on reserved GPUs if it may be preempted before the reserved start. When the reserved start
-       has come, or earlier if no other job is in the way, the waiting job preempts it.
+    In the plans of other jobs, a scavenger that yields holds its GPUs only until it may be preempted. This is
+    the end of its minimum run time, or the end of the cooldown after a preemption.
+    1. It may start on reserved GPUs if it may be preempted before the reserved start. The waiting job
+       preempts the scavenger at the reserved start, or earlier if no other job is in the way.
     2. It may start on GPUs that a queue keeps free. Its GPUs count as free for that queue while it may be
        preempted.
-    3. In the queue it comes after all other jobs (`State.scavengers_last`), and it gets no reservation.
-    A scavenger with licences or labels does not yield, because preemption considers neither. A scavenger in a
-    queue that some queue may not preempt (`may_preempt`) does not yield either.
+    3. In the queue it comes after all other jobs (`State.scavengers_last`), and it gets no reservation. A
+       scavenger with licences or labels does not yield, because preemption considers neither. A scavenger in
+       a queue that some queue may not preempt (`may_preempt`) does not yield either.
 
     Example: a gang has reserved two nodes from 18:00. At 12:00, 3 GPUs of them are free. A sweep of 8 hours
     may not start there. A scavenger of 8 hours may, and the gang preempts it at 18:00.
@@ -65,11 +71,11 @@ class Scavengers:
         rules = state.quotas.rules.queues.values()
         self._may_preempt = [rule.may_preempt for rule in rules if rule.may_preempt is not None]
         self._seen = -1
-        """`Nodes.change_count` when `_running` was computed."""
+        """The value of `Nodes.change_count` when `_running` was computed."""
         self._running: list[Job] = []
 
     def yields(self, job: Job) -> bool:
-        """Return whether the job yields, or would yield if it ran."""
+        """Return whether the job yields (gives way to every other job), or would yield if it ran."""
         return (
             job.granted_priority <= PRIORITIES["SCAVENGER"]
             and not job.ask.licences
@@ -79,14 +85,16 @@ class Scavengers:
         )
 
     def yields_from(self, job: Job) -> float:
-        """Return the time from which the running job may be preempted; NEVER if it does not yield."""
+        """Return the time from which every other job may preempt the running job; NEVER if the job does not
+        yield.
+        """
         if not self.yields(job):
             return NEVER
         return preemptible_from(job, self._guards_of(job))
 
     def hold_s(self, job: Job, now: float, runtime_s: float) -> float:
-        """Return for how many seconds a start of the waiting job now would keep its GPUs from others.
-        `runtime_s` is the run time that is assumed for the job, and the result if the job does not yield.
+        """Return for how many seconds a start of the waiting job now would keep its GPUs from other jobs.
+        `runtime_s` is the assumed run time of the job. It is the result if the job does not yield.
         """
         if not self.yields(job):
             return runtime_s
@@ -97,7 +105,7 @@ class Scavengers:
         return min(runtime_s, hold_s)
 
     def running(self) -> list[Job]:
-        """Return the running jobs that yield."""
+        """Return the running jobs that yield (every other job may preempt them)."""
         if self._seen != self._state.nodes.change_count:
             jobs = (self._state.jobs[number] for _, number in self._state.releases)
             self._running = [job for job in jobs if job.unended and self.yields(job)]
@@ -105,8 +113,8 @@ class Scavengers:
         return self._running
 
     def gpus_by_row(self, now: float) -> Counter[int]:
-        """Return, by row number of the node, how many whole GPUs would be free if all scavengers were
-        preempted that may be preempted now.
+        """Return how many whole GPUs would be free on each node, by row number. All scavengers that may be
+        preempted now are assumed to be gone.
         """
         found: Counter[int] = Counter()
         nodes = self._state.nodes.by_name

@@ -1,4 +1,6 @@
-"""The preemptible jobs of every node in one matrix, and lower bounds on the work that preemption loses."""
+"""The preemptible jobs of every node in one matrix. Also has lower bounds on the work that preemption would
+lose.
+"""
 
 from __future__ import annotations
 
@@ -23,35 +25,36 @@ _COLUMNS = (
     *("job", "gpu", "weight", "cpu", "memory", "since", "standing", "group", "queue", "ready"),
     *("loses", "spare_s", "predicted_end", "limit_end"),
 )
-"""The arrays of VictimIndex. Each has one row per node and one column per job on the node. The values of a
-job in `_values_of_jobs` are in the same order.
+"""The arrays of VictimIndex. Each array has one row for each node and one column for each job on the node.
+`_values_of_jobs` returns the values of a job in the same order.
 """
 _FIRST_WIDTH = 8
 _TOO_MUCH = 1 << 40
 _EARLY_S = 1.0
-"""Seconds by which the nodes of jobs that are likely to end soon are read early, so that rounded times cannot
-hide such a job.
+"""The nodes of jobs that are likely to end soon are read this many seconds early. Then rounding of times
+cannot hide one of these jobs.
 """
 
 
 class VictimIndex:
-    """A matrix with one row per node: the jobs that one strategy may stop on the node, least loss per GPU
-    first.
+    """A matrix with one row for each node. A row has the jobs that one strategy may stop on the node, the job
+    with the least loss per GPU first.
 
-    The loss of a job is its work since the start or the last checkpoint, which is lost if the job is stopped.
-    A job that saves its state when it is preempted loses nothing.
+    The loss of a job is the work that is lost if the job is stopped: its work since the start or the last
+    checkpoint. A job that saves its state when it is preempted loses nothing.
 
-    1. `sync` writes only the rows of nodes that changed (`Nodes.changed_since`), and of nodes with jobs that
-       saved a checkpoint or whose rank against preemption (`standing`) changed.
+    1. `sync` writes only the rows of nodes that changed (`Nodes.changed_since`), and of nodes with a job that
+       changed. A job changes when it saves a checkpoint, or when its protection against preemption
+       (`standing`) changes.
     2. `changed_rows` lists the rows that were written since the last rebuild. Each LossBounds (the bounds for
-       one request) records how much of the list it has read.
+       one request) records how many entries of the list it has read.
     3. When nodes are added or removed, or when the list is too long, all rows are written again (a rebuild).
-       A rebuild empties the list and increases `rebuilds`; then each LossBounds reads all rows.
+       A rebuild empties the list and increases `rebuilds`. Then each LossBounds reads all rows.
 
-    Invariant: the order within a row does not change as time passes, because the loss of each GPU of a job
-    that loses work grows by the same amount per second. Time alone changes a row only when a job on its node
-    becomes preemptible, or when it has run longer than predicted.
-    Cost: O(jobs on the node) for each row written.
+    Invariant: the order within a row does not change as time passes. If a job loses work, the loss for each
+    of its GPUs grows by the same amount per second. Time alone changes a row only when a job on its node
+    becomes preemptible, or when it has run longer than predicted. Cost: O(jobs on the node) for each row
+    written.
     """
 
     def __init__(self, state: State, strategy: Strategy, guards_of: GuardsOf) -> None:
@@ -63,31 +66,33 @@ class VictimIndex:
         self._seen = (-1, 0)
         self._becoming_preemptible: list[tuple[float, int]] = []
         self._outliving: list[tuple[float, int]] = []
-        """A heap of (likely end of a job, row of its node). After the likely end the job may be preempted
+        """A heap of (likely end of a job, row of its node). After its likely end, the job may be preempted
         again.
         """
         self._ending_from: list[tuple[float, float, int]] = []
-        """A heap of (time from which a job is spared, its likely end, row of its node)."""
+        """A heap of (time, likely end, row of the node) with one entry for each job. From this time until its
+        likely end, the job is spared (not preempted).
+        """
         self._ending_rows: dict[int, float] = {}
-        """The nodes, by row, that may have a job which is spared now, and the time until which they may."""
+        """The rows of nodes that may have a spared job (likely to end soon, so not preempted). Each has the
+        time until which this may be so.
+        """
         self._has_free_gpu: Bools = np.zeros(0, dtype=np.bool_)
         """True for each node that accepts jobs and on which at least a part of a GPU is free."""
         self._nodes_with_free_gpu = 0
         self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
         self.groups: dict[Hashable, int] = {}
-        """The number in the matrix `group` that stands for each group (tenant or project) of the reclaim
-        strategy.
-        """
+        """The number of each group (tenant or project of the reclaim strategy) in the matrix `group`."""
         self.queues: dict[str, int] = {}
-        """The number in the matrix `queue` that stands for each queue of running jobs."""
+        """The number of each queue of running jobs in the matrix `queue`."""
         self._resize(0, _FIRST_WIDTH)
 
     def _resize(self, height: int, width: int) -> None:
         self.job: Ints = np.full((height, width), NO_JOB, dtype=np.int64)
         self.gpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.weight: Ints = np.zeros((height, width), dtype=np.int64)
-        """The thousandths of GPUs whose work is lost: those on this node if the job can give up the node,
-        otherwise those on all nodes of the job.
+        """The thousandths of GPUs whose work is lost. If the job can give up this node alone, these are its
+        GPUs on this node; otherwise they are all its GPUs.
         """
         self.cpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.memory: Ints = np.zeros((height, width), dtype=np.int64)
@@ -97,18 +102,20 @@ class VictimIndex:
         self.queue: Ints = np.zeros((height, width), dtype=np.int64)
         self.ready: Floats = np.full((height, width), NEVER)
         self.loses: Bools = np.zeros((height, width), dtype=np.bool_)
-        """False: the job saves its state when it is preempted, so no work is lost."""
+        """False if the job saves its state when it is preempted, so that no work is lost."""
         self.spare_s: Floats = np.zeros((height, width))
         self.predicted_end: Floats = np.full((height, width), NEVER)
         self.limit_end: Floats = np.full((height, width), NEVER)
-        """The fields of LikelyEnds: a job is spared in the last `spare_s` seconds before these ends."""
+        """`predicted_end`, `limit_end` and `spare_s` are the fields of LikelyEnds. In the last `spare_s`
+        seconds before these ends, a job is not preempted.
+        """
         self._arrays = [getattr(self, name) for name in _COLUMNS]
 
     def sync(self, changed: Iterable[int], now: float) -> None:
-        """Write again the rows of the nodes that changed, and of the nodes of the jobs in `changed`.
+        """Write the rows of the nodes that changed, and of the nodes of the jobs in `changed`.
 
-        The jobs in `changed` are those whose rank against preemption (`standing`) or loss has changed since
-        the last `sync`.
+        `changed` has the jobs whose protection against preemption (`standing`) or loss has changed since the
+        last `sync`.
         """
         nodes = self._state.nodes
         layout, changes = self._seen
@@ -129,7 +136,9 @@ class VictimIndex:
         self._note_ending_rows(now)
 
     def _note_ending_rows(self, now: float) -> None:
-        """Note the nodes on which the time to spare a job has begun and is not over (`_ending_rows`)."""
+        """Record in `_ending_rows` the nodes with a spared job: it is likely to end soon, so it is not
+        preempted now.
+        """
         due, begun = self._ending_from, self._ending_rows
         while due and due[0][0] <= now + _EARLY_S:
             _, end, row = heapq.heappop(due)
@@ -139,13 +148,13 @@ class VictimIndex:
 
     @property
     def may_spare(self) -> bool:
-        """False if no job was likely to end soon at the last `sync`."""
+        """True if some job was likely to end soon at the last `sync`."""
         return bool(self._ending_rows)
 
     @property
     def next_preemptible_at(self) -> float:
-        """The next time at which a running job that is protected now becomes preemptible; NEVER if there is
-        no such job.
+        """The next time at which a running job that is protected now becomes preemptible. NEVER if there is
+        none.
         """
         return self._becoming_preemptible[0][0] if self._becoming_preemptible else NEVER
 
@@ -175,7 +184,7 @@ class VictimIndex:
 
     @property
     def any_gpu_free(self) -> bool:
-        """True if at least a part of a GPU is free on a node that accepts jobs, as of the last `sync`."""
+        """True if at least a part of a GPU was free at the last `sync`, on a node that accepts jobs."""
         return self._nodes_with_free_gpu > 0
 
     def _note_free_gpu(self, row: int) -> None:
@@ -194,9 +203,11 @@ class VictimIndex:
                 column[row, at] = value
 
     def _values_of_jobs(self, row: int, now: float) -> list[tuple[float, ...]]:
-        """Return the values of `_COLUMNS` for each preemptible job on the node, least loss per GPU first.
+        """Return the values of `_COLUMNS` for each preemptible job on the node, the job with the least loss
+        per GPU first.
 
-        Also note the times at which the jobs become preemptible, are likely to end and have outlived that.
+        Also record the times at which the jobs become preemptible, are likely to end, and have run beyond
+        their likely end.
         """
         jobs, node = self._state.jobs, self._state.nodes.rows[row]
         found = []
@@ -217,7 +228,7 @@ class VictimIndex:
             if self._reclaim is not None:
                 group = self.groups.setdefault(self._reclaim.group(job, self._state), len(self.groups))
             values.append(
-                (  # in the order of _COLUMNS
+                (  # in the order of `_COLUMNS`
                     number,
                     gpu,
                     gpu if only_here else job.gpu_milli,
@@ -243,8 +254,8 @@ class VictimIndex:
         return values
 
     def ending_jobs(self, now: float) -> list[int]:
-        """Return the ids of the running jobs that are not preempted now because they are likely to end soon,
-        lowest first. `now` is the time of the last `sync`.
+        """Return the ids of the running jobs that are not preempted now because they are likely to end soon.
+        The lowest id is first. `now` is the time of the last `sync`.
         """
         if not self.may_spare:
             return []
@@ -253,8 +264,8 @@ class VictimIndex:
         return sorted(set(jobs[self.ending(rows, now) & (jobs != NO_JOB)].tolist()))
 
     def ending(self, rows: Rows, now: float) -> Bools:
-        """Return a matrix with True for each job that is not preempted now because it is likely to end soon.
-        The matrix has the nodes `rows` as its rows, and the jobs on each node as columns.
+        """Return a matrix that is True for each job that is not preempted now because it is likely to end
+        soon. The matrix has the nodes `rows` as its rows, and the jobs on each node as its columns.
         """
         earliest = now + self.spare_s[rows]
         predicted, limit = self.predicted_end[rows], self.limit_end[rows]
@@ -275,19 +286,20 @@ class LossBounds:
 
     Algorithm. D is the number of GPU-milli that are missing on the node (`_missing_gpu`). A set of victims
     that frees D contains either one job that frees D alone, or only jobs that free less than D each.
-    1. `one` is the bound for the first case: the least loss of a job that frees D alone. It grows per second
-       by the GPU-milli of the smallest such job.
-    2. `many` is the bound for the second case: the sum of the losses of the other jobs, least loss per GPU
-       first, until they free D. Of the last job, only the part that is needed counts. It grows per second by
-       the part of D that is freed by jobs which lose work.
+    1. `one` is the bound for the first case: the least loss of a job that frees D alone. `one` grows per
+       second by the GPU-milli of the smallest of these jobs.
+    2. `many` is the bound for the second case. It adds up the losses of the other jobs, the least loss per
+       GPU first, until they free D. Only the needed part of the last job counts. `many` grows per second by
+       the part of D that jobs with a loss free.
     3. The bound is the smaller of the two. It is infinite if all preemptible jobs together are not enough.
 
     Invariant: while the row of a node in the index does not change, no set of victims on the node loses less
-    than the bound. So a search through the nodes in the order of their bounds may stop early.
-    Cost: O(rows changed * jobs per row) for an update, O(nodes) for each call of `losses`.
+    than the bound. So a search through the nodes in the order of their bounds may stop early. Cost: O(rows
+    changed * jobs per row) for an update, O(nodes) for each call of `losses`.
 
-    Example: 4 GPUs are missing. One job with 4 GPUs began an hour ago: `one` is 4 GPU-hours. Three jobs with
-    2 GPUs each began 30 minutes ago: `many` takes 4 of their 6 GPUs, 2 GPU-hours. The bound is 2 GPU-hours.
+    Example: 4 GPUs are missing. One job with 4 GPUs began an hour ago, so `one` is 4 GPU-hours. Three jobs
+    with 2 GPUs each began 30 minutes ago. Four of their 6 GPUs are needed, so `many` is 2 GPU-hours. The
+    bound is 2 GPU-hours.
     """
 
     def __init__(
@@ -302,13 +314,15 @@ class LossBounds:
         self._part = part
         self._reach = reach
         self._queues = queues
-        """The queues whose jobs may be stopped; None: the jobs of all queues."""
+        """The queues whose jobs may be stopped. None means all queues."""
         self._gives_back = (
             None
             if policy is None
             else np.array([policy.must_give_back(each) for each in index.groups] or [False])
         )
-        """By group number: whether the group must give resources back. None without a reclaim strategy."""
+        """For each group number, True if the group must give resources back. None if the strategy does not
+        reclaim.
+        """
         self._index = index
         self._placer = placer
         self._filters = filters_for(part, placer.pipeline)
@@ -324,7 +338,7 @@ class LossBounds:
         """The loss `many` at the time t is `_many_grows * t - _many`."""
         self._many_grows: Floats = np.zeros(height)
         self.missing_gpu: Ints = np.zeros(height, dtype=np.int64)
-        """The thousandths of a GPU that must become free on each node so that the request fits."""
+        """How many thousandths of GPUs must become free on each node before the request fits."""
         self._possible: Bools = np.zeros(height, dtype=np.bool_)
         self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
@@ -332,8 +346,8 @@ class LossBounds:
         """Return for each node a lower bound on the work that is lost if jobs there are stopped until the
         request fits. The unit is GPU-milli-seconds.
 
-        Infinite if stopping all preemptible jobs of the node is not enough, or if `rule_out` was called for
-        the node.
+        The bound is infinite if stopping all preemptible jobs of the node is not enough, or if `rule_out` was
+        called for the node.
         """
         self._update(now)
         one = self._one + self._one_grows * (now - self._at)
@@ -347,7 +361,9 @@ class LossBounds:
         self._possible[row] = False
 
     def preemptible(self, row: int, now: float) -> list[int]:
-        """Return the jobs of a node that may be stopped for this request, least loss per GPU first."""
+        """Return the jobs of a node that may be stopped for this request, the job with the least loss per GPU
+        first.
+        """
         index = self._index
         return [int(job) for job in index.job[row][self._preemptible(np.array([row]), now)[0]]]
 
@@ -416,8 +432,8 @@ class LossBounds:
         )
 
     def _missing_gpu(self, rows: Rows) -> Ints:
-        """Return for each node how many thousandths of a GPU must at least become free so that the request
-        fits; 0 if enough suitable GPUs are free.
+        """Return for each node the least number of thousandths of GPUs that must become free before the
+        request fits. The number is 0 if enough suitable GPUs are free.
         """
         part, columns = self._part, self._placer.nodes.columns
         free = columns.gpu_free[rows]

@@ -1,4 +1,6 @@
-"""Finds the running jobs that one strategy may stop so that a waiting job can start."""
+"""Finds running jobs to stop so that a waiting job can start. The preemption strategy decides which jobs may
+be stopped.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,19 @@ MAX_CACHED = 256
 MAX_NODES_EXAMINED = 64
 """At most this many nodes are examined for one job, in addition to the number that it needs."""
 MAX_SETS_TRIED = 256
-"""At most this many sets of victims are tried on one node to find one that loses less than the first."""
+"""At most this many sets of victims are tried on one node to find a set that loses less than the first
+one.
+"""
 REQUEUE_S = 3_600.0
-"""Seconds. The cost of a victim that fits on no other nodes grows by its GPUs times this time, because it
-must wait in the queue. For a job on n nodes, which waits until n nodes are free, it counts (n + 1) / 2 times.
+"""A time in seconds. A victim that fits on no other nodes must wait in the queue. Its cost grows by its GPUs
+times this time. A job on n nodes waits until n nodes are free, so for this job the time counts (n + 1) / 2
+times.
 """
 FAILED_SAVES = 0.01
-"""The assumed fraction of jobs that fail to save their state when they are preempted."""
+"""The assumed fraction of jobs that fail to save their state when they are preempted. Their work is lost."""
 _SAME = 1 + 1e-9
 _GPU_HOUR = 3_600_000.0
-"""GPU-milli-seconds in a GPU-hour."""
+"""The number of GPU-milli-seconds in one GPU-hour."""
 
 VacatedNodes = Mapping[int, tuple[str, ...]]
 """The nodes that each victim leaves, by victim id. An empty tuple means that the victim is stopped on all its
@@ -47,8 +52,8 @@ nodes.
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node on which the request fits when `victims` have left. `loss` is what stopping them costs, in
-    GPU-milli-seconds.
+    """A node on which the request fits when `victims` have left. `loss` is the cost of stopping these
+    victims, in GPU-milli-seconds.
     """
 
     loss: float
@@ -57,40 +62,41 @@ class Candidate:
 
 
 class VictimSearch:
-    """Finds, among the running jobs that one strategy may stop, the victims with the least loss for a waiting
-    job.
+    """Finds victims (running jobs to stop) for a waiting job. Chooses those with the least loss among the
+    jobs that one strategy may stop.
 
     Algorithm (`find`)
-    1. The strategy names the running jobs that it may stop for the waiting job: those whose rank against
-       preemption (`standing`) is at most the `reach` of the waiting job. A reclaim strategy names only jobs
-       of tenants that must give resources back. `queues` can limit them to the jobs of some queues.
-    2. Compute for each node a lower bound on the loss (`LossBounds`), and go through the nodes from the
-       lowest bound upwards. Find the victims with the least loss on each (`_candidate`). Stop at the first
-       bound that is not below the greatest loss among the best nodes found so far: no later node is better.
+    1. The strategy names the running jobs that it may stop for the waiting job. Their `standing` (protection)
+       is at most the `reach` of the waiting job. A reclaim strategy names only jobs of tenants that must give
+       resources back. `queues` can limit them to the jobs of some queues.
+    2. Compute a lower bound on the loss for each node (`LossBounds`), and go through the nodes from the
+       lowest bound upwards. Find the victims with the least loss on each node (`_candidate`). Stop at the
+       first bound that is not below the greatest loss among the best nodes found until then. No later node
+       can be better.
     3. Choose the `shape.nodes` nodes with the least loss.
-    4. Drop each victim without which the request still fits on every chosen node. A job on several nodes that
-       was chosen for one node leaves other chosen nodes too, so victims there may not be needed.
+    4. Drop each victim that is not needed, because the request fits on every chosen node even if the victim
+       stays. A victim on several nodes leaves other chosen nodes too, so other victims on these nodes may not
+       be needed.
     5. Check the chosen nodes with all filters, as if the victims had left. If a filter rejects a node,
        exclude the node and go back to 2.
     6. Return the placement and the nodes that each victim leaves.
 
     The loss of a job (`_loss`) is a cost in GPU time, the sum of two parts:
-    - the work since its start or last checkpoint, GPUs times time. For a job that saves its state when it is
-      preempted, only the fraction FAILED_SAVES of this work counts. Its GPUs times the time for the
-      checkpoint are added.
-    - its GPUs times REQUEUE_S, unless it fits on other nodes now. Such a job is moved there instead of
-      waiting in the queue. A job on n nodes counts (n + 1) / 2 times this, because it waits for n nodes.
-    A job that is likely to end within `spare_ending_s` seconds is no victim (`likely_ends`).
+    - the work since its start or last checkpoint (GPUs times time). If the job saves its state when it is
+      preempted, only the fraction FAILED_SAVES of this work counts. In this case, its GPUs times the time for
+      the checkpoint are added.
+    - its GPUs times REQUEUE_S, because the job must wait in the queue. A job on n nodes counts (n + 1) / 2
+      times this, because it waits for n nodes. This part is 0 if the job fits on other nodes now, because it
+      is then moved. A job that is likely to end within `spare_ending_s` seconds is no victim (`likely_ends`).
 
     Invariant: victims are returned only if the job passes every filter on every chosen node when all victims
-    have left. So no job is stopped in vain.
-    Cost: O(nodes) for the bounds that changed, then at most `shape.nodes + MAX_NODES_EXAMINED` nodes with
-    O(victims) checks each.
+    have left. So no job is stopped without a use. Cost: O(nodes) for the bounds that changed, then at most
+    `shape.nodes + MAX_NODES_EXAMINED` nodes with O(victims) checks each.
 
-    Example: a job wants 4 GPUs. On n1 a job that began an hour ago holds 4 GPUs (loss 4 GPU-hours), on n2 two
-    jobs that began 30 minutes ago hold 2 GPUs each (loss 1 GPU-hour each, 2 together). n2 has the lower
-    bound, 2 GPU-hours, and is examined first. The bound of n1 is 4, not below 2, so n1 is not examined, and
-    both jobs on n2 are the victims.
+    Example: a job wants 4 GPUs. On node n1, a job that began an hour ago holds 4 GPUs (loss 4 GPU-hours). On
+    node n2, two jobs that began 30 minutes ago hold 2 GPUs each (loss 1 GPU-hour each, 2 together). Node n2
+    has the lower bound, 2 GPU-hours, and is examined first. The bound of n1 is 4 and not below 2, so n1 is
+    not examined. Both jobs on n2 are the victims.
     """
 
     def __init__(self, state: State, placer: Placer, strategy: Strategy, guards_of: GuardsOf) -> None:
@@ -102,21 +108,21 @@ class VictimSearch:
         self._bounds: dict[tuple[PerNodeRequest, float, frozenset[str] | None], LossBounds] = {}
 
     def sync(self, changed: Collection[int], now: float) -> None:
-        """Update the index of the jobs that may be stopped. `changed` has the jobs whose rank against
+        """Update the index of the jobs that may be stopped. `changed` has the jobs whose protection against
         preemption (`standing`) or loss has changed.
         """
         self._index.sync(changed, now)
 
     def ending(self, now: float) -> list[int]:
-        """Return the ids of the running jobs that are not preempted because they are likely to end soon,
-        lowest first.
+        """Return the ids of the running jobs that are not preempted because they are likely to end soon. The
+        lowest id is first.
         """
         return self._index.ending_jobs(now)
 
     @property
     def retry_at(self) -> float:
-        """The next time at which a running job that is protected now becomes preemptible; NEVER if there is
-        no such job.
+        """The next time at which a running job that is protected now becomes preemptible. NEVER if there is
+        none.
         """
         return self._index.next_preemptible_at
 
@@ -145,10 +151,10 @@ class VictimSearch:
         barred: Bools | None,
         queues: frozenset[str] | None = None,
     ) -> tuple[Placement, VacatedNodes] | None:
-        """Return a placement for the waiting job, and the nodes that each victim leaves. None if stopping
-        jobs does not free enough resources on the nodes that are not `barred`.
+        """Return a placement for the waiting job, and the nodes that each victim leaves. Return None if
+        stopping jobs does not free enough resources. `barred` is True for each node that must not be used.
 
-        Only jobs in `queues` are stopped; None means all queues.
+        Only jobs in `queues` are stopped. None means all queues.
         """
         # Get the jobs that may be stopped (step 1 of the class docstring).
         reach = self.strategy.reach(job)
@@ -200,7 +206,7 @@ class VictimSearch:
 
     def _all_selected(self, policy: ReclaimPolicy, vacated: VacatedNodes) -> bool:
         """Return whether the reclaim policy allows stopping all these victims together. The search has
-        applied the policy to each node alone.
+        already applied the policy to each node alone.
         """
         jobs = sorted((self._state.jobs[job] for job in vacated), key=lambda job: (job.charge, job.id))
         return len([*policy.select(jobs)]) == len(jobs)
@@ -208,13 +214,12 @@ class VictimSearch:
     def _cheapest_nodes(
         self, bounds: LossBounds, policy: ReclaimPolicy | None, shape: Shape, now: float, barred: Bools | None
     ) -> list[Candidate]:
-        """Return the `shape.nodes` nodes, with their victims, that together have the least loss, sorted by
-        row number. Empty if there are too few.
+        """Return the `shape.nodes` nodes that together have the least loss, with their victims. They are
+        sorted by row number. Return an empty result if there are too few nodes.
         """
         grouping = self._placer.required_grouping(shape)
         lost = bounds.losses(now)
-        # Raise the bounds if no GPU is free, because each victim must then wait in the queue, which adds to
-        # its cost.
+        # If no GPU is free, each victim must wait in the queue. This adds to its cost, so raise the bounds.
         losses = lost.copy() if self._index.any_gpu_free else lost + bounds.missing_gpu * REQUEUE_S
         if barred is not None:
             losses = np.where(barred, np.inf, losses)
@@ -237,8 +242,8 @@ class VictimSearch:
         chosen = sorted(chosen, key=lambda each: each.row)
         rows = [each.row for each in chosen]
         if chosen and grouping is not None and grouping.spare_rows(rows, shape.nodes) < 0:
-            # The job needs nodes in one topology domain or of one GPU model, and too few such nodes were
-            # found.
+            # All nodes of the job must be in one topology domain or have one GPU model, and too few nodes of
+            # one group were found.
             return []
         return chosen
 
@@ -251,10 +256,9 @@ class VictimSearch:
         bound: float,
         now: float,
     ) -> Candidate | None:
-        """Return the victims with the least loss whose end makes the request fit on one node.
-
-        None if the request does not fit even without all preemptible jobs of the node. `bound` is a lower
-        bound on the loss.
+        """Return the victims with the least loss that make the request fit on one node. Return None if the
+        request does not fit even when all preemptible jobs of the node have ended. `bound` is a lower bound
+        on the loss.
 
         1. Add victims until the request fits, the job with the least loss per GPU first.
         2. Drop victims as long as the request still fits, the job with the greatest loss first.
@@ -270,7 +274,7 @@ class VictimSearch:
         milli = {job: jobs[job].gpu_milli for job in victims}
         loss = {job: self._loss(jobs[job], node, now, milli[job], waits=waits[job]) for job in victims}
         if all(waits.values()):
-            # Raise the lower bound, because each victim must wait in the queue, which adds to its cost.
+            # Each victim must wait in the queue. This adds to its cost, so raise the lower bound.
             bound += float(bounds.missing_gpu[row]) * REQUEUE_S
         free = free_on(nodes, row)
         chosen: list[int] = []
@@ -301,7 +305,7 @@ class VictimSearch:
     def _loss(self, job: Job, node: Node, now: float, milli: int, *, waits: bool) -> float:
         """Return the cost of stopping the job so that it leaves the node, in GPU-milli-seconds. `milli` are
         the thousandths of GPUs that the job holds on all its nodes. With `waits`, the job cannot start on
-        other nodes at once, which adds to the cost.
+        other nodes at once. The cost of its wait is then added.
         """
         if job.spare(node.name):
             return job.unsaved(now, (node.name,)) * _GPU_HOUR
@@ -312,7 +316,7 @@ class VictimSearch:
 
     def _has_to_wait(self, job: Job, node: Node, now: float) -> bool:
         """Return whether a job that is stopped on the node must wait in the queue, because it fits on no
-        other nodes now.
+        other nodes.
         """
         if job.spare(node.name):
             return False
@@ -338,8 +342,8 @@ class VictimSearch:
         free = free_on(self._state.nodes, node.row)
         for victim in victims:
             allocation = node.held.get(victim)
-            # Add only the resources of jobs that are not being stopped yet. Resources of a job that is being
-            # stopped are reserved for another job.
+            # Add only the resources of jobs that are not being stopped yet. The resources of a job that is
+            # being stopped are kept for another job.
             if allocation is not None and victim not in node.leaving:
                 free.add(node, allocation, 1)
         return free
@@ -351,10 +355,11 @@ class VictimSearch:
             return bool(rows_passing(part, columns, rows, filters_for(part, self._placer.pipeline))[0])
 
     def _vacated_nodes(self, chosen: list[Candidate]) -> VacatedNodes:
-        """Return, for each victim, the nodes that it leaves; an empty tuple if it is stopped on all nodes.
+        """Return the nodes that each victim leaves. An empty tuple means that the victim is stopped on all
+        its nodes.
 
-        An elastic job that can go on without the chosen nodes leaves only the chosen nodes. Other victims are
-        stopped on all their nodes.
+        If an elastic job can continue without the chosen nodes, it leaves only these nodes. Any other victim
+        is stopped on all its nodes.
         """
         jobs, rows = self._state.jobs, self._state.nodes.rows
         vacated: dict[int, tuple[str, ...]] = {}
@@ -371,11 +376,11 @@ class VictimSearch:
     def _without_needless(
         self, part: PerNodeRequest, chosen: list[Candidate], vacated: VacatedNodes, now: float
     ) -> VacatedNodes:
-        """Return `vacated` without the victims that can stay, because the request fits on all chosen nodes
-        even if they do not end. Try to leave out the victim with the greatest loss first.
+        """Return `vacated` without the victims that can stay. A victim can stay if the request fits on all
+        chosen nodes even when it does not end. The victim with the greatest loss is tried first.
         """
         if len(chosen) == 1:
-            # There is only one node, and `_candidate` has already left out the victims that can stay on it.
+            # There is only one node. `_candidate` has already left out the victims that can stay on it.
             return vacated
 
         def loss(victim: int) -> float:
@@ -389,8 +394,8 @@ class VictimSearch:
 
 
 def leaving_node(node: Node, vacated: VacatedNodes) -> list[int]:
-    """Return the victims that leave this node: victims that are stopped on all their nodes, and elastic
-    victims that give up this node.
+    """Return the victims that leave this node. They are stopped on all their nodes, or they are elastic and
+    give up this node.
     """
     return [job for job, nodes in vacated.items() if not nodes or node.name in nodes]
 
@@ -399,8 +404,8 @@ def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, .
     """Yield at most MAX_SETS_TRIED sets of jobs that together lose less than `below`, the set with the least
     loss first. `loss` has the loss of each job.
 
-    The jobs are sorted by loss. A heap has the sets that come next. Each set that is taken from the heap adds
-    two: the set plus the next job, and the set with its last job replaced by the next job. So every set is
+    The jobs are sorted by loss. A heap has the next sets. When a set is taken from the heap, two new sets are
+    added: the set plus the next job, and the set with its last job replaced by the next job. So every set is
     yielded at most once, after all sets that lose less.
     """
     jobs = sorted(loss, key=lambda job: (loss[job], job))
@@ -420,10 +425,11 @@ def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, .
 def _cheapest(
     found: list[Candidate], nodes: int, grouping: TopologyDomains | GpuModelGroups | None
 ) -> list[Candidate]:
-    """Return the `nodes` candidates (nodes with victims) that lose the least; empty if there are too few.
+    """Return the `nodes` candidates (nodes with victims) that lose the least. Return an empty result if there
+    are too few.
 
-    `found` is sorted by loss. If all nodes of the job must be in one group (`grouping`), such as nodes of one
-    GPU model, the group with the least total loss is chosen.
+    `found` is sorted by loss. With `grouping`, all nodes of the job must be in one group, such as nodes of
+    one GPU model. Then choose the group with the least total loss.
     """
     if not isinstance(grouping, GpuModelGroups):
         return found[:nodes] if len(found) >= nodes else []

@@ -1,1 +1,3 @@
-"""The queue of waiting jobs. It consists of lanes (jobs with equal requests), which an order plugin sorts."""
+"""The queue of waiting jobs. It is divided into lanes (lists of jobs with equal requests). An order plugin
+sorts the jobs.
+"""

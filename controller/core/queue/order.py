@@ -14,8 +14,8 @@ from controller.core.quota.queue_rules import QueueRule
 
 
 class OrderView:
-    """The data that an order plugin may read in addition to the job: time, usage of tenants, size of the
-    cluster.
+    """Data that an order plugin may read in addition to the job: the time, the usage of tenants and the size
+    of the cluster.
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class OrderView:
         self._capacity = capacity
 
     def path(self, job: Job) -> SharePath:
-        """Return the path of the job's user in the share tree, such as project and user."""
+        """Return the path of the job's user in the share tree, for example (project, user)."""
         return self.shares.path(job.spec.project, job.user)
 
     def queue(self, job: Job) -> float:
         """Return the priority of the job's queue on a scale from 0 (the queue with the lowest priority) to 1
-        (the highest).
+        (the queue with the highest).
         """
         lowest, highest = self._priority_range
         rule = self._queues.get(job.spec.queue)
@@ -61,8 +61,8 @@ class OrderView:
 
 
 class Order(Protocol):
-    """An order plugin, which ranks waiting jobs. The job with the lowest rank is first; of equal ranks, the
-    job with the lowest id.
+    """An order plugin: it ranks waiting jobs. The job with the lowest rank is first. Of jobs with equal
+    ranks, the one with the lowest id is first.
     """
 
     name: ClassVar[str]
@@ -74,19 +74,20 @@ class Order(Protocol):
 
 @runtime_checkable
 class DynamicOrder(Protocol):
-    """An order plugin under which queue positions change while jobs wait, with their age or with the usage of
-    tenants.
+    """An order plugin under which queue positions change while jobs wait. They change with the age of jobs,
+    or with the usage of tenants.
     """
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return a key that is equal for jobs that never overtake each other while they wait.
+        """Return a key that divides jobs with equal requests into groups. Jobs with equal keys never overtake
+        each other while they wait.
 
-        Jobs with equal requests and an equal key are sorted by `rank`, which does not change.
+        Jobs of one group are sorted by `rank`, which does not change.
         """
         ...
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the sort key of the job at the time of `view`; the job with the lowest key is first.
+        """Return the sort key of the job at the time of `view`. The job with the lowest key is first.
 
         When another job starts, the key of this job must not become lower.
         """
@@ -101,7 +102,7 @@ def compares_shares(order: object) -> bool:
 
 
 def weighs_queues(order: Order) -> bool:
-    """Return whether the order itself uses the priority of queues. If it does not, jobs are sorted by the
-    priority of their queue first, and by this order second.
+    """Return whether the order itself uses the priority of queues. If it does not, jobs are sorted first by
+    the priority of their queue, and then by this order.
     """
     return bool(getattr(order, "weighs_queues", False))

@@ -2,15 +2,16 @@
 
 Jobs with the same resource request form a class: if one of them does not fit on the nodes, none of them fits.
 An order plugin may divide a class into groups, for example by user. A lane has the waiting jobs of one class
-and group. Within a lane jobs never overtake each other, so the scheduler considers only the first job of a
+and group. Jobs of one lane never overtake each other, so the scheduler considers only the first job of a
 lane.
 
 Cost: adding a job takes one bisection and one list insertion. Removing a job and reading the first one are
-O(1) on average, because the entry of a removed job stays in the list of its lane until there are more entries
-of removed jobs than waiting jobs.
+O(1) on average. The entry of a removed job stays in the list of its lane until there are more removed entries
+than waiting jobs.
 
-Example: 5,000 jobs of user ann ask for one GPU, 3 jobs of user bob for eight. With the order `fifo` these are
-two lanes. If bob's first job does not fit, the other two are not tried until resources become free.
+Example: 5,000 jobs of user ann request one GPU, and 3 jobs of user bob request eight. With the order `fifo`
+these are two lanes. If bob's first job does not fit, his other two jobs are not tried until resources become
+free.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 NO_END = float("inf")
 MIN_STALE = 8
-"""A lane with at most this many removed entries is not cleaned up."""
+"""Up to this many removed entries stay in a lane. With more, the lane may be cleaned up."""
 Rank = tuple[float, ...]
 QueueEntry = tuple[Rank, int]
 """The rank and the id of a waiting job. In one queue, the job with the lowest entry is first."""
@@ -38,7 +39,7 @@ LaneGroup = tuple[Hashable, ...]
 other while they wait.
 """
 PositionKey = Callable[[QueueEntry], QueueEntry]
-"""Returns the present sort key of an entry, for orders in which positions change with time or usage."""
+"""Returns the present sort key of an entry. Used for orders in which positions change with time or usage."""
 
 
 @dataclass(slots=True)
@@ -48,27 +49,28 @@ class ClassFit:
     """
 
     blocked_at: int = -1
-    """`Nodes.room_version` when the request last did not fit. It cannot fit before this version increases."""
+    """The value of `Nodes.room_version` when the request last did not fit. The request cannot fit before this
+    version increases.
+    """
     why: Reason = Reason.RESOURCES
-    """The reason why the request did not fit then."""
+    """The reason why the request did not fit at the last try."""
     lanes: int = 0
 
     def block(self, room_version: int, why: Reason = Reason.RESOURCES) -> None:
         """Record that jobs with this resource request do not fit now, for the reason `why`.
 
-        `room_version` is the present value of `Nodes.room_version`, which increases when resources become
-        free. The scheduler tries these jobs again only after `Nodes.room_version` has increased.
+        `room_version` is the present value of `Nodes.room_version`. This version increases when resources
+        become free. Until then the scheduler does not try these jobs again.
         """
         self.blocked_at, self.why = room_version, why
 
 
 class Lane:
-    """Waiting jobs with equal requests that never overtake each other (one group of the order), sorted by
-    rank.
+    """A list of waiting jobs with equal requests, sorted by rank. Its jobs never overtake each other.
 
-    `_entries` is sorted and may have entries of removed jobs; `ranks` has the waiting jobs only. An entry is
-    valid if `ranks` has its job with the same rank. So a job that is removed and added again with another
-    rank gets a new entry. `_first` is the index of the first entry that may be valid.
+    `_entries` is sorted and may have entries of removed jobs. `ranks` has only the waiting jobs. An entry is
+    valid if `ranks` has its job with the same rank. A job that is removed and added again with another rank
+    gets a new entry. `_first` is the index of the first entry that may be valid.
     """
 
     __slots__ = ("_entries", "_first", "ask", "fit", "group", "ranks")
@@ -105,7 +107,9 @@ class Lane:
         return None
 
     def after(self, entry: QueueEntry) -> QueueEntry | None:
-        """Return the entry (rank, id) of the job behind the job with this entry; None if this job is last."""
+        """Return the entry (rank, id) of the next job in the lane after the job with this entry. Return None
+        if this job is the last one.
+        """
         entries, ranks = self._entries, self.ranks
         for at in range(bisect_left(entries, entry, self._first), len(entries)):
             if entries[at] > entry and ranks.get(entries[at][1]) == entries[at][0]:
@@ -113,8 +117,8 @@ class Lane:
         return None
 
     def before(self, position: QueueEntry, position_key: PositionKey) -> int:
-        """Return how many jobs of the lane have a sort key below `position`. `position_key` computes the sort
-        key of an entry.
+        """Return how many jobs of the lane come before the sort key `position`. `position_key` computes the
+        sort key of an entry.
         """
         return bisect_left(list(self), position, key=position_key)
 
@@ -123,13 +127,13 @@ class Lane:
         self.ranks[job] = rank
         entry = (rank, job)
         at = bisect_left(self._entries, entry, self._first)
-        # Insert no second entry: if the job was removed and is added again with the same rank, its old entry
+        # Insert no second entry. If the job was removed and is added again with the same rank, its old entry
         # is still in the list.
         if at == len(self._entries) or self._entries[at] != entry:
             self._entries.insert(at, entry)
 
     def remove(self, job: int) -> None:
-        """Remove the job. Raises KeyError if it is not in the lane."""
+        """Remove the job. Raise KeyError if the job is not in the lane."""
         del self.ranks[job]
         stale = len(self._entries) - len(self.ranks)
         if stale > MIN_STALE and stale > len(self.ranks):
@@ -143,18 +147,22 @@ class Queue:
     def __init__(self, order: Order, moving: DynamicOrder | None = None) -> None:
         self.order = order
         self.moving = moving
-        """The order plugin if positions change while jobs wait; otherwise None."""
+        """The order plugin, if its positions change while jobs wait; otherwise None."""
         self.lanes: dict[tuple[ResourceRequest, LaneGroup], Lane] = {}
         self.gang_lanes: dict[Lane, None] = {}
         """The lanes of jobs that may need several nodes. A gang is always in one of them."""
         self.new_jobs: dict[int, None] = {}
-        """Waiting jobs added since the last pass. If nothing else has changed, a pass tries only these."""
+        """Waiting jobs that were added since the last pass. If nothing else has changed, a pass tries only
+        these jobs.
+        """
         self.pending_reasons: dict[int, Reason] = {}
-        """By job, the reason why the last pass over all jobs did not start the job although it fits."""
+        """For each job, the reason why the last pass over all jobs did not start it although it fits."""
         self.lane_pending_reasons: dict[Lane, Reason] = {}
-        """By lane, the reason why the last pass over all jobs skipped the whole lane, e.g. a quota."""
+        """For each lane (list of equal jobs), the reason why the last pass over all jobs skipped all of its
+        jobs, such as a quota.
+        """
         self.by_latest_start: list[tuple[float, int]] = []
-        """(latest start, job) for each waiting job with a deadline, the soonest start first."""
+        """(latest start, job) for each waiting job with a deadline, the earliest latest start first."""
         self._fits: dict[ResourceRequest, ClassFit] = {}
         self._lane_of: dict[int, Lane] = {}
         self._latest_start: dict[int, float] = {}
@@ -178,7 +186,8 @@ class Queue:
     ) -> None:
         """Add a job to the lane of the waiting jobs with its request `ask` and its order group `group`.
 
-        `latest_start`: the time by which the job must start to keep its deadline; NO_END without a deadline.
+        `latest_start` is the time by which the job must start to meet its deadline; NO_END without a
+        deadline.
         """
         if latest_start < NO_END:
             insort(self.by_latest_start, (latest_start, job))
@@ -188,7 +197,7 @@ class Queue:
             fit = self._fits.setdefault(ask, ClassFit())
             fit.lanes += 1
             lane = self.lanes[ask, group] = Lane(ask, group, fit)
-            # A request that names only GPUs, and no number of nodes, may need several nodes.
+            # A request with GPUs but without a number of nodes may need several nodes.
             if (ask.nodes or ask.part.gpus) > 1:
                 self.gang_lanes[lane] = None
         lane.add(job, rank)
@@ -223,10 +232,10 @@ class Queue:
         return self._lane_of[job].ranks[job], job
 
     def first_ahead(self, job: int, position_key: PositionKey | None = None) -> Iterator[int]:
-        """Yield the ids of the waiting jobs before this one, in queue order.
+        """Yield the ids of the waiting jobs before this job, in queue order.
 
-        `position_key` computes the present sort keys if the order depends on time or usage; otherwise it is
-        None.
+        `position_key` computes the present sort keys if the order depends on time or usage. It is None if the
+        order does not.
         """
         own = self.entry(job) if position_key is None else position_key(self.entry(job))
         for entry in heapq.merge(*self.lanes.values(), key=position_key):
@@ -235,10 +244,10 @@ class Queue:
             yield entry[1]
 
     def ahead(self, job: int, position_key: PositionKey | None = None) -> int:
-        """Return how many waiting jobs come before this one.
+        """Return how many waiting jobs come before this job.
 
-        `position_key` computes the present sort keys if the order depends on time or usage; otherwise it is
-        None.
+        `position_key` computes the present sort keys if the order depends on time or usage. It is None if the
+        order does not.
         """
         entry = self.entry(job)
         if position_key is None:
@@ -273,5 +282,7 @@ class ProfileQueues:
         return next((lane for queue in self.by_name.values() if (lane := queue.lane(job)) is not None), None)
 
     def entry(self, job: int) -> QueueEntry:
-        """Return (rank, id) of a waiting job. In one profile, the job with the lower entry is first."""
+        """Return (rank, id) of a waiting job. Of two jobs in one profile, the one with the lower entry is
+        first.
+        """
         return next(queue.entry(job) for queue in self.by_name.values() if job in queue)

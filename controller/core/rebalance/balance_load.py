@@ -1,4 +1,6 @@
-"""Proposes moves of jobs away from the node with the highest load, for sites that prefer even loads."""
+"""Proposes moves of jobs away from the node with the highest load. This is for sites that prefer even
+loads.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,13 @@ from wire.names import WHOLE_GPU
 
 
 def balance_load(search: MoveSearch) -> Iterator[Proposal]:
-    """Yield at most one proposal, which reduces the difference between the highest and lowest load of nodes.
+    """Yield at most one proposal. Its moves reduce the difference between the highest and the lowest load of
+    nodes.
 
     1. The load of a node is the used fraction of its scarcest resource: CPU, memory or GPUs, from 0 to 1.
     2. Propose nothing if the highest and the lowest load differ by at most `load_gap`.
-    3. Move jobs from the node with the highest load to nodes whose load is below the mean of the highest and
-       the lowest load, as long as each move reduces the difference.
+    3. Move jobs away from the node with the highest load. Their new nodes have a load below the mean of the
+       highest and the lowest load. Stop when a move would not reduce the difference.
     """
     nodes, columns = search.state.nodes, search.state.nodes.columns
     if int(columns.open.sum()) < 2:
@@ -70,8 +73,8 @@ class _NodeLoads:
 
     @property
     def highest(self) -> int:
-        """The row in the node table of the node with the highest load, among the nodes that accept jobs. On a
-        tie, the first node by name.
+        """The row in the node table of the node with the highest load. Only nodes that accept jobs count. If
+        several have the highest load, this is the first one by name.
         """
         return int(np.where(self._columns.open, self.each, -1.0).argmax())
 

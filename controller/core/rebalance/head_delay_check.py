@@ -19,11 +19,11 @@ ROUNDING_S = 1e-6
 def keeps_head_start(
     state: State, placer: Placer, mode: Backfill, first: Job, proposal: Proposal, now: float
 ) -> bool:
-    """Return whether the first waiting job, `first`, is guaranteed to start as early with the moves of the
-    proposal as without them.
+    """Return whether the first waiting job, `first`, is guaranteed to start no later with the moves of the
+    proposal than without them.
     """
     if mode.reserves is Reserves.NO_JOB:
-        # With this kind of backfill, the first waiting job has no guaranteed start that moves could delay.
+        # With this kind of backfill, the first waiting job has no guaranteed start that a move could delay.
         return True
     if not mode.starts_behind or mode.reserves is Reserves.ALL_JOBS:
         return False

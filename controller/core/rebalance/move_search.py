@@ -1,4 +1,6 @@
-"""Finds other nodes for running jobs, with the code that places waiting jobs, on a copy of the nodes."""
+"""Finds other nodes for running jobs on a copy of the nodes. Uses the same code as the placement of waiting
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,16 @@ from wire.names import WHOLE_GPU
 
 
 class MoveSearch:
-    """Finds the moves of running jobs that are possible at `now`. They are tried on a copy of the nodes.
+    """Finds the possible moves of running jobs at the time `now`. Tries the moves on a copy of the nodes.
 
     1. `movable` lists the jobs of a node that may be moved.
     2. `move` finds a placement for such a job on the copy, and reserves it on the copy. The job's old
        allocations stay in use on the copy, so a set of moves fits even while the jobs still hold their old
        nodes.
     3. `reset` removes all these reservations before the next set of moves is tried.
-    4. To free resources for a waiting job, a `VictimSearch` chooses the jobs to move, as it does for
-       preemption. If one of these jobs fits on no other nodes, `leave_out` excludes it, and the next search
-       finds another set of jobs.
+    4. To free resources for a waiting job, a `VictimSearch` chooses the jobs to move, as in preemption. If
+       one of these jobs fits on no other nodes, `leave_out` excludes this job. The next search then finds
+       another set of jobs.
 
     Cost: one placement for each move. At most MOST_TRIES sets are tried for one waiting job, and at most
     MOST_TRIES_IN_ALL for all waiting jobs.
@@ -55,11 +57,11 @@ class MoveSearch:
         self.most = most
         """The most jobs that one proposal may move."""
         self.waiting = waiting
-        """Waiting jobs for which other jobs may be moved, in queue order."""
+        """Waiting jobs for which running jobs may be moved, in queue order."""
         self.stuck: set[int] = set()
-        """Running jobs that fit on no other nodes while nodes are reserved for the present waiting job."""
+        """Running jobs that fit on no other nodes, because nodes are reserved for the present waiting job."""
         self._always_stuck: set[int] = set()
-        """Running jobs that fit on no other nodes even without that reservation. They are also in `stuck`."""
+        """Running jobs that fit on no other nodes even without this reservation. They are also in `stuck`."""
         self._tries_left = self.MOST_TRIES_IN_ALL
         self._guards = placer.pipeline.guards
         self._guards_by_queue: dict[str, PreemptionGuards] = {}
@@ -117,8 +119,8 @@ class MoveSearch:
         return self._victims
 
     def tries(self) -> Iterator[int]:
-        """Yield 0, 1, 2 and so on: one number for each search for a set of jobs to move for the present
-        waiting job. Stop after MOST_TRIES for this job or MOST_TRIES_IN_ALL for all waiting jobs.
+        """Yield 0, 1, 2 and so on. Each number allows one more search for a set of jobs to move for the
+        present waiting job. Stop after MOST_TRIES for this job or MOST_TRIES_IN_ALL for all waiting jobs.
         """
         for number in range(min(self.MOST_TRIES, self._tries_left)):
             self._tries_left -= 1
@@ -128,8 +130,8 @@ class MoveSearch:
         """Exclude a running job from the moves for the present waiting job, because it fits on no other
         nodes.
 
-        If the running job fits on no other nodes even without the nodes reserved for the waiting job, exclude
-        it for all later waiting jobs too.
+        If the running job fits on no other nodes even without the reservation for the waiting job, also
+        exclude it for all later waiting jobs.
         """
         self.stuck.add(job.id)
         if self.move(job) is None:
@@ -146,8 +148,8 @@ class MoveSearch:
             self.victims.sync(freed, self.now)
 
     def barred(self, job: Job, shape: Shape) -> Bools | None:
-        """Return True for each node that the waiting job may not use because of an operator's reservation or
-        affinity; None if there is no such node.
+        """Return an array that is True for each node that the waiting job may not use because of an
+        operator's reservation or affinity. Return None if there is no such node.
         """
         barred = self.state.barred_nodes(job, self.now, self._guards.grace_s)
         if shape.part.social:
@@ -165,7 +167,7 @@ class MoveSearch:
     def move(self, job: Job, barred: Bools | None = None) -> PlannedMove | None:
         """Find another placement for the job and reserve it on the copy of the nodes.
 
-        Returns None if the job fits on no other nodes that are not barred.
+        Return None if the job fits on no other node that it may use.
         """
         until = self.now + grace_of(job, self._guards)
         not_here = self.state.barred_nodes(job, self.now, until - self.now)

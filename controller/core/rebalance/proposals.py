@@ -21,7 +21,9 @@ class RebalanceRules:
     """The table [rebalance] of scheduler.toml: whether running jobs may be moved, and at what cost."""
 
     mode: str = "off"
-    """`off`, `propose` (an operator starts proposals) or `auto` (they are started every `interval_s`)."""
+    """`off`, `propose` (operators carry out proposals) or `auto` (proposals are carried out every
+    `interval_s` seconds).
+    """
     interval_s: float = 300.0
     kinds: tuple[str, ...] = (DEFRAGMENT, DRAIN)
     max_moves: int = 4
@@ -31,17 +33,19 @@ class RebalanceRules:
     min_ratio: float = 2.0
     """The gain (`worth`) of a proposal must be at least this many times its cost."""
     restart_s: float = 60.0
-    """Seconds that a restart of a job takes. They are added to the work lost since its last checkpoint."""
+    """The time in seconds that a restart of a job takes. It is added to the work since the job's last
+    checkpoint.
+    """
     horizon_s: float = 86_400.0
-    """The most seconds by which an earlier start, or an earlier end of a drain, counts as gain."""
+    """The most seconds that count as gain when a job starts earlier or a drain ends earlier."""
     gathered_hours: float = 1.0
-    """The gain in GPU-hours for each additional GPU that is wholly free or on an empty node."""
+    """The gain in GPU-hours for each additional GPU that becomes wholly free or is on an empty node."""
     load_gap: float = 0.5
-    """Jobs are moved to balance loads if the highest and the lowest load of nodes (0 to 1) differ by more
-    than this.
+    """A threshold for the difference between the highest and the lowest load of nodes (0 to 1). Above it,
+    jobs are moved to balance the loads.
     """
     without_checkpoint: bool = False
-    """True: also move jobs that have no checkpoint and cannot be asked for one."""
+    """True: also move jobs that have no checkpoint and cannot save one on request."""
 
 
 NO_REBALANCING = RebalanceRules()
@@ -49,7 +53,7 @@ NO_REBALANCING = RebalanceRules()
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """The move of one job from `origin`, the allocations that it holds, to `target`."""
+    """The move of one job from the allocations `origin`, which it holds now, to the allocations `target`."""
 
     job: int
     attempt: int
@@ -57,14 +61,14 @@ class PlannedMove:
     target: tuple[Allocation, ...]
     quality: int
     gpu_hours: float
-    """The cost in GPU-hours: the work since the last checkpoint, and the restart."""
+    """The cost in GPU-hours: the work since the last checkpoint, plus the time for the restart."""
     until: float
     """The time by which the job has left its old nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeGpuLayout:
-    """The distribution of the free GPU capacity over the GPUs and nodes that accept jobs."""
+    """The distribution of free GPU capacity over the GPUs and nodes that accept jobs."""
 
     free_milli: int
     """The free GPU capacity of all nodes, in thousandths of a GPU."""
@@ -91,18 +95,26 @@ class Proposal:
     before: FreeGpuLayout
     after: FreeGpuLayout
     worth: float
-    """The gain in GPU-hours: an earlier start, an earlier end of a drain, or free GPUs brought together."""
+    """The gain in GPU-hours. It comes from an earlier start, an earlier end of a drain, or free GPUs that are
+    brought together.
+    """
     for_job: int | None = None
-    """The waiting job that starts on the nodes which the moved jobs leave; None: the moves are for no job."""
+    """The waiting job that will start on the nodes that the moved jobs leave. None if the moves are for no
+    job.
+    """
     target: tuple[Allocation, ...] = ()
     quality: int = 0
     """`target` and `quality` are the placement of the job `for_job`."""
     node: str = ""
-    """The node that is emptied, or whose load is reduced."""
+    """The node that the moves empty, or whose load they reduce."""
     earlier_s: float | None = None
-    """Seconds by which the job `for_job` starts earlier or the node is empty earlier; None if unknown."""
+    """The number of seconds by which the job `for_job` starts earlier, or the node is empty earlier. None if
+    it is unknown.
+    """
     gap: tuple[float, float] | None = None
-    """The difference between the highest and the lowest load of nodes, (before, after) the moves."""
+    """The difference between the highest and the lowest load of nodes, as (before the moves, after the
+    moves).
+    """
     rest: int = 0
     """The number of jobs that stay on the node `node`."""
 
@@ -123,8 +135,8 @@ class Proposal:
         return hashlib.sha256(content.encode()).hexdigest()[:8]
 
     def pays(self, rules: RebalanceRules) -> bool:
-        """Return whether the cost is within the limits of `rules`, and the gain (`worth`) is high enough for
-        the cost. A proposal to balance loads needs no gain.
+        """Return whether the proposal is worth its cost. The cost must be within the limits of `rules`, and
+        the gain (`worth`) must be high enough for the cost. A proposal to balance loads needs no gain.
         """
         if self.gpu_hours > rules.max_gpu_hours:
             return False
@@ -134,8 +146,8 @@ class Proposal:
 def layouts(
     nodes: Nodes, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> tuple[FreeGpuLayout, FreeGpuLayout]:
-    """Return two layouts of the free GPUs: the present one, and the one after these moves and the start of a
-    job with the allocations `started`.
+    """Return two layouts of the free GPUs. The first is the present one. The second is the layout after these
+    moves and the start of a job with the allocations `started`.
     """
     columns = nodes.columns
     after = gpus_after(nodes, columns.gpu_free, moves, started)
@@ -153,7 +165,7 @@ def gpus_after(
     """Return the free thousandths of each GPU after these moves and the start of a job with the allocations
     `started`.
 
-    The result has one row per node and one column per GPU of the node.
+    The result has one row for each node and one column for each GPU of the node.
     """
     after: Ints = gpu_free.copy()
     for sign, allocations in (

@@ -23,28 +23,31 @@ from wire.names import Reason
 from wire.text import printable
 
 STRATEGY = "rebalancing"
-"""The name of the strategy in preemption plans whose victims are moved."""
+"""The strategy name in preemption plans whose victims are moved by rebalancing."""
 AUTO = "corral"
-"""Moves in mode `auto` are recorded under this user name."""
+"""The user name under which moves in mode `auto` are recorded."""
 MOST_CLASSES = 16
-"""Moves are considered for the first waiting job of each of at most this many classes."""
+"""A class is all waiting jobs with equal requests. Moves are considered for the first job of at most this
+many classes.
+"""
 OFF = 'An operator sets [rebalance] mode = "propose" or "auto" in scheduler.toml.'
 
 
 class Rebalancer:
     """Finds proposals in the present state and carries them out. It keeps no data between two calls.
 
-    1. Find the first waiting job that does not fit. Among the other waiting jobs that only lack free nodes,
-       find the first job of each class (jobs with equal requests).
+    1. Find the first waiting job that does not fit. From the other waiting jobs that only lack free nodes,
+       take the first job of each class (jobs with equal requests).
     2. Collect the proposals of each strategy (strategies.py) of a configured kind, in order of preference.
     3. Drop a proposal whose gain is too small for its cost, or that would delay the first waiting job.
     4. To carry out a proposal, reserve the new nodes of all its jobs first and then stop the jobs.
 
-    Invariant: at most `max_moves` jobs are moving, and moves count towards the rate limit of preemption.
+    Invariant: at most `max_moves` jobs are being moved at a time. Moves count for the rate limit of
+    preemption.
 
     Example: job 7 wants a whole node and would start in 3 hours. A proposal moves two jobs that have just
-    saved a checkpoint, so the moves cost only 0.1 GPU-hours of lost work. Job 7 starts in 2 minutes: a gain
-    of 8 GPUs * 3 h, or 24 GPU-hours.
+    saved a checkpoint, so the moves cost only 0.1 GPU-hours of lost work. Job 7 then starts in 2 minutes. The
+    gain is 8 GPUs * 3 h = 24 GPU-hours.
     """
 
     def __init__(
@@ -64,8 +67,8 @@ class Rebalancer:
         self.rules = rules
 
     def run(self, request: inputs.Rebalance, now: float) -> Reply:
-        """Carry out the proposal with the requested id. Without an id, carry out the best proposal, then the
-        best of those that are left, until there is none.
+        """Carry out the proposal with the requested id. Without an id, carry out the best proposal. Then
+        repeat this with the best remaining proposal until there is none.
         """
         if self.rules.mode == "off":
             return Refusal("conflict", "rebalancing is off on this cluster", hint=OFF)
@@ -108,15 +111,15 @@ class Rebalancer:
 
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
         """Return (first job, jobs to help). The first job is the first waiting job that is within all quotas
-        and limits and yet cannot start; None if there is none. The jobs to help lack only free nodes, so
-        moves could let them start. Of jobs with equal requests, only the first is included.
+        and limits but cannot start. It is None if there is none. The jobs to help only lack free nodes, so
+        moves could let them start. For jobs with equal requests, only the first is included.
         """
         state, cycle = self._state, self._cycle
         place = position_key(state, cycle.queue, now)
         heads = [head for lane in state.queue if (head := lane.head()) is not None]
         heads.sort(key=place)
-        # Move jobs for later waiting jobs only if backfill may start them before the first one, and if not
-        # every waiting job has a reservation.
+        # Move jobs for later waiting jobs only under two conditions. Backfill may start later jobs before the
+        # first one, and not every waiting job has a reservation.
         helps_behind = cycle.backfill.starts_behind and cycle.backfill.reserves is not Reserves.ALL_JOBS
         first: Job | None = None
         found: list[Job] = []
@@ -132,8 +135,8 @@ class Rebalancer:
         return first, found
 
     def _most_moves(self, now: float) -> int:
-        """Return how many jobs may be moved now. `max_moves` and the rate limit of preemption limit the
-        number.
+        """Return how many jobs may be moved now. The number is limited by `max_moves` and by the rate limit
+        of preemption.
         """
         state, guards = self._state, self._placer.pipeline.guards
         under_way = sum(1 for job in state.claims if state.jobs[job].move is not None)
@@ -186,7 +189,9 @@ class Rebalancer:
 
 
 def move_history(jobs: Iterable[Job], most: int) -> list[tuple[Job, int]]:
-    """Return the `most` latest moves of these jobs, newest first: (job, index of the move in `job.moves`)."""
+    """Return the `most` latest moves of these jobs, the newest first, as (job, index of the move in
+    `job.moves`).
+    """
     moves = [(job, index) for job in jobs for index in range(len(job.moves))]
     moves.sort(key=lambda each: (each[0].moves[each[1]].at, each[0].id), reverse=True)
     return moves[:most]

@@ -1,4 +1,4 @@
-"""The strategies of rebalancing: each proposes moves of running jobs for one purpose."""
+"""The strategies of rebalancing. Each strategy proposes moves of running jobs for one purpose."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
     the waiting job will use.
 
     For each waiting job:
-    1. Find the set of running jobs that loses the least work and whose end makes the waiting job fit.
-       Preemption uses the same search.
+    1. Find a set of running jobs whose end makes the waiting job fit. Choose the set that loses the least
+       work. Preemption uses the same search.
     2. If the set is too large, exclude the node with most of these jobs, and go to 1.
     3. Find other nodes for each job of the set, the largest job first. If one job fits on no other nodes,
        exclude this job from the set and go to 1.
@@ -72,8 +72,8 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
 def _without_fullest(
     search: MoveSearch, placement: Placement, leaving: VacatedNodes, barred: Bools | None
 ) -> Bools:
-    """Return a copy of `barred` (True for each node that the job must not use) in which one more node of the
-    placement is barred: the node that most jobs of `leaving` would have to leave.
+    """Return a copy of `barred` with one more barred node: the node of the placement that the most jobs of
+    `leaving` would have to leave. `barred` is True for each node that the job must not use.
     """
     nodes = search.state.nodes
     names = [allocation.node for allocation in placement.allocations]
@@ -88,8 +88,8 @@ def _move_away(
 ) -> tuple[list[PlannedMove], int | None]:
     """Find other nodes for all jobs in `leaving`, so that `job` can start on `placement`.
 
-    Returns (moves, None) if all jobs fit on other nodes. Otherwise returns ([], the id of a job that fits on
-    no other nodes).
+    Return (moves, None) if all jobs fit on other nodes. Otherwise return ([], the id of a job that fits on no
+    other nodes).
     """
     jobs = search.state.jobs
     largest_first = sorted(leaving, key=lambda each: (-jobs[each].gpu_milli, each))
@@ -109,8 +109,8 @@ def _move_away(
 def _earlier_start(
     search: MoveSearch, job: Job, placement: Placement, moves: list[PlannedMove]
 ) -> Proposal | None:
-    """Return the proposal to carry out these moves and start the waiting job on `placement`; None if the
-    moves do not let the job start earlier.
+    """Return the proposal to carry out these moves and then start the waiting job on `placement`. Return None
+    if the moves do not let the job start earlier.
     """
     state, horizon = search.state, search.now + search.rules.horizon_s
     reservation = earliest_reservation(state, search.placer, job.ask, job.id, search.now)
@@ -163,7 +163,7 @@ def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
 
 
 def defragment(search: MoveSearch) -> Iterator[Proposal]:
-    """Yield at most one proposal that gathers free GPUs for later jobs; none while a job waits.
+    """Yield at most one proposal that gathers free GPUs for later jobs. Yield none while a job waits.
 
     1. Try to empty a node, the node with the fewest used GPUs first.
     2. If no node can be emptied at an acceptable cost, try to empty one partly used GPU.
@@ -192,8 +192,8 @@ def _empty_node(search: MoveSearch) -> Proposal | None:
 
 
 def _empty_gpu(search: MoveSearch) -> Proposal | None:
-    """Return a proposal that moves the jobs of one partly used GPU to other partly used GPUs. None if the
-    gain of each such proposal is too small for its cost.
+    """Return a proposal that moves the jobs of one partly used GPU to other partly used GPUs. Return None if
+    the gain is too small for the cost for each of these GPUs.
 
     Wholly free GPUs are blocked in the search (`MoveSearch.block`), so that no move uses them.
     """
@@ -217,7 +217,7 @@ def _empty_gpu(search: MoveSearch) -> Proposal | None:
 
 
 def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
-    """Return an allocation of the node's wholly free GPUs and of the free part of the GPU `uuid`.
+    """Return an allocation of all wholly free GPUs of the node and of the free part of the GPU `uuid`.
 
     The move search blocks this allocation, so that no job is moved to these GPUs.
     """
@@ -232,8 +232,8 @@ def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
 def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job]:
     """Return the jobs in `holders` if all of them can be moved away from the node; otherwise an empty list.
 
-    The list is empty if one of the jobs is protected, if there are more jobs than one proposal may move, or
-    if resources of the node are kept for a nominated job.
+    The list is empty in three cases: one of the jobs is protected, there are more jobs than one proposal may
+    move, or resources of the node are kept for a nominated job.
     """
     if len(holders) > search.most or node.claims:
         return []
@@ -242,8 +242,8 @@ def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job
 
 
 def _emptied(search: MoveSearch, node: Node, jobs: list[Job], barred: Bools) -> Proposal | None:
-    """Return a proposal that moves all these jobs from `node` to nodes that are not `barred`. None if a job
-    fits on no such node, or if the gain is too small for the cost.
+    """Return a proposal that moves all these jobs away from `node`. Nodes for which `barred` is True are not
+    used. Return None if a job fits on no other node, or if the gain is too small for the cost.
     """
     moves = search.move_all(jobs, barred)
     search.reset()

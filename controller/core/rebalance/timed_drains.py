@@ -1,5 +1,5 @@
-"""Timed drains (`corral nodes drain --by`): a node is to be empty by a given time. The owners of jobs that
-would still run then are warned, and the jobs are moved or ended.
+"""Timed drains (`corral nodes drain --by`): a node must be empty at a given time. The owners of jobs that
+would still run then are warned. These jobs are moved or ended.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from wire.text import duration
 
 
 class Departure(enum.Enum):
-    """What happens to a job on a node that is to be empty by a given time."""
+    """What happens to a job on a node that must be empty at a given time."""
 
     ENDS = "ends"
-    """The job has ended by then at the latest, because of its time limit."""
+    """The job ends before this time, because of its time limit."""
     MOVED = "moved"
-    """The job saves its state if it can, and continues on other nodes, at once or after a wait in the
-    queue.
+    """The job saves its state if it can, and continues on other nodes. It continues at once, or after a wait
+    in the queue.
     """
     ENDED = "ended"
     """The job saves its state if it can, and ends, because it may not be queued again."""
 
 
 WARN_AGAIN_S = 60.0
-"""A job is warned again only if the time of its stop has changed by at least this much."""
+"""A job is warned again only if the time of its stop has changed by at least this many seconds."""
 
 Stops = dict[tuple[int, str], float]
-"""The times at which jobs are told to stop, by (job, node). The node is empty unless the job gives up only
-this node.
+"""The times at which jobs get a stop order, by (job, node). If the job must stop on all its nodes, `node` is
+an empty text. Otherwise an elastic job gives up only this node.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class DepartingJob:
-    """A job on a node that is to be empty by a given time. `at` is the time at which the job is told to stop.
-    If the job ends before the node must be empty (ENDS), `at` is the latest end of the job.
+    """A job on a node that must be empty at a given time. `at` is the time at which the job gets a stop
+    order. If the job ends before the node must be empty (ENDS), `at` is the latest end of the job.
     """
 
     job: Job
@@ -62,33 +62,32 @@ class DepartingJob:
 
     @property
     def view(self) -> LeavingJob:
-        """The job in the form that the API sends."""
+        """The job in the form in which the API returns it."""
         job = self.job
         return LeavingJob(job.id, job.label, job.name, job.user, self.how.value, self.at)
 
 
 class TimedDrains:
-    """Carries out timed drains: drains of a node that is to be empty at the time `Node.timed_drain.empty_by`.
-    A TimedDrains stores no data.
+    """Carries out timed drains. The node must be empty at the time `Node.timed_drain.empty_by`. A TimedDrains
+    object stores no data.
 
-    1. From the command on, `Reservations` bars the node to each job that could still run at `empty_by`. Jobs
-       that end before that time still start there. Replicas of services are moved to other nodes early, as
-       they are before a reservation.
+    1. After the command, `Reservations` bars the node for each job that could still run at `empty_by`. Jobs
+       that end before `empty_by` still start on the node. Replicas of services are moved to other nodes
+       early, as before a reservation.
     2. At the command, `warn` records a warning for each job that will be stopped, and writes it to the job's
-       log and terminals. A job that was warned of this time already, by the same drain or by a drain of
-       another of its nodes, is not warned again.
-    3. A job that would still run at `empty_by` is told to stop so early that its checkpoint and its grace are
-       over by then. An elastic job gives up only this node. A job that may be preempted continues on other
-       nodes: on free nodes, which are kept for it, or later, when the queue starts it again. Any other job
-       ends with the reason DRAINED.
-    4. At `empty_by` the node is drained like any drained node.
+       log and terminals. A job is not warned twice of the same time, even if another of its nodes is drained.
+    3. A job that would still run at `empty_by` gets a stop order early enough: its checkpoint and its grace
+       are over at `empty_by`. An elastic job gives up only this node. A job that may be preempted continues
+       on other nodes. If other nodes are free, they are kept for the job; otherwise the job waits in the
+       queue. Any other job ends with the reason DRAINED.
+    4. From `empty_by` on, the node is drained without a time, so no job starts on it.
 
-    Invariant: a job is stopped only if its time limit allows it to run beyond `empty_by`.
-    Cost: O(jobs on nodes with a timed drain) for each step, and one placement for each moved job.
+    Invariant: a job is stopped only if its time limit allows it to run beyond `empty_by`. Cost: O(jobs on
+    nodes with a timed drain) for each step, and one placement for each moved job.
 
     Example: gpu01 is to be empty by 18:00. Job 7 ends at 17:30 at the latest. Job 8 has no time limit and
-    needs 60 s for a checkpoint and 60 s of grace: it is warned at once, and told to stop at 17:58. A job of 2
-    hours may start there at 15:00, and not at 16:30.
+    needs 60 s for a checkpoint and 60 s of grace. Its owner is warned at once, and it gets a stop order at
+    17:58. A job of 2 hours may start on gpu01 at 15:00, but not at 16:30.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class TimedDrains:
 
     @property
     def next_at(self) -> float:
-        """The next time at which a job is told to stop, or a node must be empty; NEVER without timed
+        """The next time at which a job gets a stop order or a node must be empty. NEVER without timed
         drains.
         """
         if not self._state.reservations.drains:
@@ -125,8 +124,8 @@ class TimedDrains:
         yield from (each.at for each in self.to_stop(node, drain.empty_by))
 
     def leaving(self, node: Node, empty_by: float) -> Iterator[DepartingJob]:
-        """Yield what happens to each job on the node if the node must be empty at `empty_by`, lowest job id
-        first. Jobs that are being stopped already are left out.
+        """Yield what happens to each job on the node if the node must be empty at `empty_by`. The lowest job
+        id is first. Jobs that are being stopped already are left out.
         """
         for job in [self._state.jobs[number] for number in sorted(node.held)]:
             if job.stopping is not None or job.members[node.name].leaving:
@@ -144,7 +143,7 @@ class TimedDrains:
         return [each for each in self.leaving(node, empty_by) if each.how is not Departure.ENDS]
 
     def stops(self) -> Stops:
-        """Return when each job is told to stop because of the drains that are planned now."""
+        """Return the times at which jobs get a stop order because of the present timed drains."""
         found: Stops = {}
         for node, drain in self._drains():
             for each in self.to_stop(node, drain.empty_by):
@@ -155,8 +154,9 @@ class TimedDrains:
     def warn(self, node: Node, before: Stops, now: float) -> None:
         """Warn the owners of the jobs on the node that will be stopped for its drain.
 
-        `before` is the result of `stops` before the drain was recorded. A job is not warned if it was to stop
-        at about the same time, or is due to be stopped already.
+        `before` is the result of `stops` before the drain was recorded. No warning is given for a job that
+        would stop at about the same time without this drain. There is also none for a job whose stop is
+        already due.
         """
         drain, planned = node.timed_drain, self.stops()
         if drain is None:
@@ -179,7 +179,7 @@ class TimedDrains:
                 )
 
     def run(self, now: float) -> None:
-        """Stop or move the jobs that must leave a node by now for its timed drain. Drain the nodes whose time
+        """Stop or move the jobs that must leave a node now for its timed drain. Drain the nodes whose time
         `empty_by` has come.
         """
         for node, drain in self._drains():
@@ -205,8 +205,8 @@ class TimedDrains:
             self._stopper.stop(job, Reason.EVICTED, cause, now, until)
 
     def _move(self, job: Job, node: str, now: float) -> bool:
-        """Plan a move of the job: keep other nodes for the job until it has ended on `node`. Return False if
-        the job fits on no other nodes now.
+        """Plan a move of the job. Other nodes are kept for the job until it has ended on `node`. Return False
+        if the job fits on no other nodes now.
         """
         if not may_move(job):
             return False

@@ -1,1 +1,1 @@
-"""Advance reservations: operators keep nodes for users, projects or maintenance."""
+"""Advance reservations: operators keep nodes for users, projects or maintenance during a given time."""

@@ -18,32 +18,34 @@ from wire.cluster.reservation import LONGEST_S, ReservationSpec
 from wire.text import printable
 
 DRAIN_PREFIX = "drain/"
-"""The names of drains begin with this. Names of operators' reservations have no slash."""
+"""The prefix of the names of timed drains in the list of reservations. Names of operators' reservations have
+no slash.
+"""
 AHEAD = 8
-"""The most occurrences of a recurring reservation whose ends are tried as start times of jobs."""
+"""The number of occurrences of a recurring reservation whose ends are tried as start times of jobs."""
 
 
 @dataclass(slots=True)
 class Reservation:
     """An operator's reservation and its nodes. `began` is True while the reservation is active. A recurring
-    reservation is active once in each period (an occurrence).
+    reservation is active once in each period; each of these times is an occurrence.
     """
 
     spec: ReservationSpec
     nodes: tuple[str, ...]
     starts_at: float
-    """The start of the active or the next occurrence."""
+    """The start of the active occurrence; if none is active, the start of the next one."""
     by: str
     began: bool = False
     drain: bool = False
-    """True: this stands for a timed drain, which begins at `starts_at`, and not for an operator's
+    """True: this is the reservation of a timed drain, which begins at `starts_at`. False: it is an operator's
     reservation.
     """
 
     @property
     def title(self) -> str:
-        """Words that name the reservation in a sentence, such as `reservation 'fans'` or `the drain of node
-        gpu01`.
+        """A phrase that names the reservation in a sentence, such as `reservation 'fans'` or `the drain of
+        node gpu01`.
         """
         if self.drain:
             return f"the drain of node {self.nodes[0]}"
@@ -60,11 +62,11 @@ class Reservation:
         return self.ends_at if self.began else self.starts_at
 
     def admits(self, user: str, project: str) -> bool:
-        """Return whether jobs of this user or project may use the reserved nodes."""
+        """Return whether jobs of this user in this project may use the reserved nodes."""
         return user in self.spec.users or project in self.spec.projects
 
     def ends(self, now: float) -> Iterator[float]:
-        """Yield the end of the active or next occurrence, then the ends of the occurrences after it. Yield at
+        """Yield the end of the active or next occurrence, and then the ends of later occurrences. Yield at
         most AHEAD ends.
         """
         end, every = self.ends_at, self.spec.every_s
@@ -79,8 +81,8 @@ class Reservation:
         return self.clear_from(at, until - at) > at
 
     def next_start(self, now: float) -> float | None:
-        """Return the start of the next occurrence after the one that begins at `starts_at`. Skip occurrences
-        that have ended by `now`. None if the reservation does not recur.
+        """Return the start of the occurrence after the one that begins at `starts_at`. Skip occurrences that
+        have ended by `now`. Return None if the reservation does not recur.
         """
         every = self.spec.every_s
         if every is None:
@@ -88,18 +90,18 @@ class Reservation:
         return self.starts_at + every * max(1, math.ceil((now - self.ends_at) / every))
 
     def clear_from(self, at: float, length: float) -> float:
-        """Return the first time, not before `at`, at which a job of `length` seconds can start and overlap no
-        occurrence.
+        """Return the first time, at or after `at`, when a job of `length` seconds can start without
+        overlapping an occurrence. Return NEVER if there is no such time.
 
-        NEVER if there is no such time. For a recurring reservation:
+        Steps for a recurring reservation:
         1. Find the occurrence at or before `at`. If it is still active at `at`, continue at its end.
         2. If the next occurrence begins in less than `length` seconds, continue at its end. If `length` is
            longer than the gap between two occurrences, return NEVER, because all gaps are equally long.
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
-            # The start of the job is unknown, for example because the job waits for a job without a time
-            # limit.
+            # The start of the job is unknown, for example because it waits for the end of a job without a
+            # time limit.
             return at
         if every is None:
             if at >= self.ends_at or at + length <= self.starts_at:
@@ -115,20 +117,20 @@ class Reservation:
 
 
 class Reservations:
-    """All active and future reservations, and the timed drains (a node must be empty at a time,
-    `Node.timed_drain`).
+    """All active and future reservations, and the timed drains. In a timed drain, a node must be empty at a
+    given time (`Node.timed_drain`).
 
-    A timed drain bars its node from that time on, like a maintenance reservation without an end. So all code
-    that plans starts around reservations also plans around timed drains. `by_name` has only the operators'
-    reservations; iteration yields the timed drains too.
+    From this time on, the timed drain bars its node, like a maintenance reservation without an end. So all
+    code that plans starts around reservations also plans around timed drains. `by_name` has only the
+    operators' reservations. Iteration also yields the timed drains.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Reservation] = {}
         self.drains: dict[str, Reservation] = {}
-        """By node, the reservation of its timed drain, if the time of the drain has not come yet."""
+        """The reservation of each timed drain whose time has not come yet, by node."""
         self.version = 0
-        """Increases with every change."""
+        """A version number that increases with every change of a reservation or timed drain."""
         self._rows: dict[str, tuple[int, list[int]]] = {}
 
     def __bool__(self) -> bool:
@@ -139,8 +141,8 @@ class Reservations:
         yield from self.drains.values()
 
     def follow_drain(self, node: Node) -> None:
-        """Add or remove the reservation for the timed drain of a node, so that the reservation has the time
-        of `Node.timed_drain`.
+        """Add, change or remove the reservation for the timed drain of a node. Its start is the time of
+        `Node.timed_drain`.
         """
         name, drain = f"{DRAIN_PREFIX}{node.name}", node.timed_drain
         if drain is not None:
@@ -161,12 +163,12 @@ class Reservations:
         self._changed(reservation.spec.name)
 
     def remove(self, name: str) -> None:
-        """Remove a reservation. Raises KeyError if there is none with this name."""
+        """Remove a reservation. Raise KeyError if there is none with this name."""
         del self.by_name[name]
         self._changed(name)
 
     def begin(self, name: str) -> None:
-        """Mark a reservation as active, because its start time is reached."""
+        """Mark a reservation as active, because its start time has come."""
         self.by_name[name].began = True
         self._changed(name)
 
@@ -190,8 +192,9 @@ class Reservations:
         return [each for each in self if not each.admits(user, project)]
 
     def barred_rows(self, nodes: Nodes, user: str, project: str, at: float, length: float) -> Bools | None:
-        """Return True for each node that is reserved for others during `length` seconds from the time `at`.
-        None if there is no such node.
+        """Return an array that is True for each node that a job of this user and project cannot use. The
+        nodes are reserved for others at some time in the `length` seconds from `at` on. Return None if there
+        is no such node.
         """
         found: Bools | None = None
         for each in self:
@@ -202,8 +205,8 @@ class Reservations:
         return found
 
     def rows(self, nodes: Nodes, reservation: Reservation) -> list[int]:
-        """Return the reserved nodes, as rows of the node table. They are cached until nodes are added or
-        removed.
+        """Return the nodes of the reservation, as rows of the node table. The result is cached until nodes
+        are added or removed.
         """
         name = reservation.spec.name
         known = self._rows.get(name)
@@ -220,8 +223,8 @@ class Reservations:
 
 
 def clear_from(reservations: Iterable[Reservation], at: float, length: float) -> float:
-    """Return the first time, not before `at`, at which a job of `length` seconds can start and overlap none
-    of these reservations; NEVER if there is no such time.
+    """Return the first time, at or after `at`, when a job of `length` seconds can start without overlapping
+    any of these reservations. Return NEVER if there is no such time.
     """
     each = list(reservations)
     moment = at

@@ -1,1 +1,3 @@
-"""Conservative backfill: a reservation for every waiting job on timelines of the nodes."""
+"""Conservative backfill: every waiting job gets a reservation. The reservations are on timelines of the
+nodes' free resources.
+"""

@@ -1,4 +1,6 @@
-"""Starts waiting jobs that have no reservation, because more jobs wait than the depth allows reservations."""
+"""Starts waiting jobs that have no reservation. Only a certain number of waiting jobs (the depth) may have
+reservations.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +18,29 @@ if TYPE_CHECKING:
 
 
 SEARCHES = 100
-"""The most slot searches for jobs behind the depth in one pass."""
+"""At most this many slots (start times with nodes) are searched in one pass for jobs without a
+reservation.
+"""
 
 
 class StartsBeyondDepth:
-    """Starts jobs behind the depth that delay no reservation. They get no reservation themselves.
+    """Starts jobs behind the depth that delay no reservation. The depth is the number of waiting jobs that
+    may have a reservation. The started jobs get no reservation.
 
-    1. Leave out the lanes (waiting jobs with the same request) whose request fits on too few nodes now.
-    2. Go through the jobs of the other lanes in queue order, without those that have reservations.
-    3. Leave out a job that would break a limit if all jobs with reservations had started, because it would
-       take quota from a job ahead of it.
-    4. If a slot (a start and nodes) between the reservations begins now, start the job there. Otherwise leave
-       out the jobs of its lane that run at least as long: they do not fit either.
+    1. Leave out the lanes (lists of jobs with the same request) whose request fits on too few nodes now.
+    2. Go through the jobs of the other lanes in queue order. Leave out jobs that have reservations.
+    3. Leave out a job that would break a limit if all jobs with reservations had started. It would take quota
+       from a job ahead of it.
+    4. If a slot (a start time and nodes) between the reservations begins now, start the job there. Otherwise
+       leave out the jobs of its lane that run at least as long, because they do not fit either.
     5. Stop after SEARCHES slot searches.
 
     Invariant: no reservation is delayed, and a job with a reservation never starts later because of a job
-    without one.
-    Cost: O(lanes) if no lane fits now, otherwise at most SEARCHES slot searches more.
+    without one. Cost: O(lanes) if no lane fits now, otherwise up to SEARCHES slot searches in addition.
 
-    Example: depth 2, one GPU of 8 is free. Jobs 5 and 6 (8 GPUs each) have reservations at 10:00 and 12:00.
-    At 9:00, job 7 (1 GPU, 2 h) does not start, because it would delay job 5. Job 8 (1 GPU, 1 h) starts.
+    Example: the depth is 2, and one GPU of 8 is free. Jobs 5 and 6 (8 GPUs each) have reservations at 10:00
+    and 12:00. At 9:00, job 7 (1 GPU, 2 h) does not start, because it would delay job 5. Job 8 (1 GPU, 1 h)
+    starts.
     """
 
     def __init__(self, cycle: Cycle) -> None:
@@ -43,8 +48,8 @@ class StartsBeyondDepth:
         self._state = cycle.state
 
     def run(self, lanes: Iterable[Lane], now: float, start: Callable[[int], None]) -> None:
-        """Run steps 1 to 5. `start` is called with the id of each job to start; this job then has a
-        reservation that starts now.
+        """Run steps 1 to 5. Call `start` with the id of each job to start. This job then has a reservation
+        that starts now.
         """
         claims = self._claims(now) if self._state.limited else None
         candidates = [
@@ -80,8 +85,8 @@ class StartsBeyondDepth:
         return claims
 
     def _fitting(self, lanes: Iterable[Lane]) -> Iterator[Lane]:
-        """Yield the lanes whose request fits on enough nodes now. Block the other lanes until resources
-        become free.
+        """Yield the lanes (lists of jobs with the same request) whose request fits on enough nodes now. Block
+        the other lanes until resources become free.
         """
         placer, nodes = self._cycle.placer, self._state.nodes
         most: dict[PerNodeRequest, int] = {}
@@ -100,21 +105,25 @@ class StartsBeyondDepth:
 
 
 class _Candidates:
-    """The jobs of one lane without reservations, one after the other."""
+    """The jobs of one lane (list of jobs with the same request) that have no reservation, one after the
+    other.
+    """
 
     def __init__(self, cycle: Cycle, lane: Lane, now: float) -> None:
         self._cycle = cycle
         self._entries = iter(lane)
         self._too_long_s: float | None = None
-        """Jobs of the lane that run this long or longer do not fit between the reservations now."""
+        """A run time in seconds. Jobs of the lane that run this long or longer do not fit between the
+        reservations now.
+        """
         self._same = not cycle.state.bars_nodes
-        """Whether the jobs of the lane differ in nothing but their run times."""
+        """True if the jobs of the lane differ only in their run times."""
         self.job: Job
         self.position: QueueEntry
         self._now = now
 
     def advance(self) -> Job | None:
-        """Go to the next job that may fit now, and return it; None if none is left."""
+        """Go to the next job that may fit now, and return it. Return None if no job is left."""
         cycle, reservations = self._cycle, self._cycle.reservations
         for entry in self._entries:
             job = cycle.state.jobs[entry[1]]
@@ -131,8 +140,9 @@ class _Candidates:
         return self._too_long_s is not None and self._cycle.runtime(job) >= self._too_long_s
 
     def leave_out_longer(self) -> None:
-        """Leave out all jobs of the lane that run at least as long as the present job, which does not fit
-        now."""
+        """Leave out all jobs of the lane that run at least as long as the present job. The present job does
+        not fit now.
+        """
         if self._same:
             runtime = self._cycle.runtime(self.job)
             self._too_long_s = runtime if self._too_long_s is None else min(runtime, self._too_long_s)

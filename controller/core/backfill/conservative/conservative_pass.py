@@ -20,10 +20,10 @@ class ConservativePass:
     """Runs the passes of a profile with conservative backfill, in which every waiting job has a reservation.
 
     1. Go through the waiting jobs in queue order, and plan a preemption for each. Stop at the first job that
-       fits on free nodes, or for which no victims are found.
+       fits on free nodes, or for which no victims (jobs to preempt) are found.
     2. Bring the reservations of the waiting jobs up to date, in queue order.
-    3. Start the jobs whose reserved start has come. If quotas, licences or nodes do not allow the start,
-       drop the reservation of the job (`refuse`).
+    3. Start the jobs whose reserved start has come. If quotas, licences or nodes do not allow the start, drop
+       the reservation of the job (`refuse`).
     4. If more jobs wait than may have reservations, start later jobs that delay no reservation
        (beyond_depth.py).
     5. Repeat steps 2 to 4 until a round changes nothing. A job that starts can satisfy an affinity term of a
@@ -35,11 +35,11 @@ class ConservativePass:
         self._state = cycle.state
         self._beyond = StartsBeyondDepth(cycle)
         self._seen: tuple[int, ...] = ()
-        """`Cycle.versions` when refused jobs were last tried again."""
+        """The value of `Cycle.versions` when refused jobs were last tried again."""
 
     def run(self, now: float, apply: Apply, *, due: bool) -> None:
-        """Run one pass. `due` is True if jobs may start although no resources became free: because time has
-        passed, or because a job has run longer than predicted.
+        """Run one pass. `due` is True if jobs may start although no resources became free. The cause is that
+        time has passed, or that a job has run longer than predicted.
         """
         self._preempt_for_first(now, apply)
         reservations, versions = self._cycle.reservations, self._cycle.versions()
@@ -63,7 +63,7 @@ class ConservativePass:
 
     def _preempt_for_first(self, now: float, apply: Apply) -> None:
         """Plan a preemption for each waiting job in queue order. Stop at the first job that fits on free
-        nodes, or for which no victims are found.
+        nodes, or for which no victims (jobs to preempt) are found.
         """
         cycle = self._cycle
         while len(cycle.queue):
@@ -112,12 +112,12 @@ class ConservativePass:
             reservations.refused.discard(number)
 
     def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
-        """Return the lanes (waiting jobs with the same request) whose first job is within quotas and share
+        """Return the lanes (lists of jobs with the same request) whose first job is within quotas and share
         limits.
 
         For every other lane, record the limit as the pending reason of its jobs. With `fewer_nodes`, also
-        return a lane if its first job may start on fewer nodes within the limit, or if the limit concerns
-        only this job.
+        return a lane in two cases: its first job may start on fewer nodes within the limit, or the limit
+        concerns only this job.
         """
         cycle = self._cycle
         if not self._state.limited:

@@ -1,4 +1,4 @@
-"""The free resources of all nodes over time, and the first time at which a request fits on each node."""
+"""The free resources of all nodes over time. Finds the first time at which a request fits on each node."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ from controller.core.model.allocation import Allocation
 from controller.core.model.request import PerNodeRequest
 
 SMALL_SHARED_TIMELINE = 256
-"""Up to this size (`SharedTimeline.size`), the nodes without GPUs keep one shared timeline."""
+"""Nodes without GPUs keep one shared timeline up to this size (`SharedTimeline.size`)."""
 SHARED_WRITE_DISCOUNT = 8
-"""Changing a set of nodes in the shared timeline is this many times cheaper than changing a segment of a
-separate timeline."""
+"""A factor for the comparison of costs. A change of a set of nodes in the shared timeline is this many times
+cheaper than a change of a segment in a separate timeline.
+"""
 CACHED_STARTS = 200_000
-"""The most first starts (the time from which a request fits on a node) that are cached."""
+"""The most first starts that are kept in the cache. A first start is the time from which a request fits on a
+node.
+"""
 
 
 class NodeTimelines:
@@ -38,13 +41,14 @@ class NodeTimelines:
 
     1. A node with GPUs has a separate timeline, because a job keeps the same GPUs until it ends.
     2. All other nodes share one timeline (`SharedTimeline`). If mostly single nodes change, the shared
-       timeline is slower than separate ones. Each node then gets a separate one (`split_shared`), and they
-       are never merged again.
+       timeline is slower than separate ones. Each node then gets a separate timeline (`split_shared`), and
+       these are never merged again.
     3. First starts on separate timelines are cached by request and duration, sorted by time. A first start
        stays valid until its node changes or its time has passed. A repeated query computes only the changed
-       nodes again, and reads the list up to the last node it needs.
-    4. To find out whether a reservation can start sooner, first starts are computed without it
-       (`set_aside`). Afterwards it is restored (`put_back`) or removed (`drop_aside`).
+       nodes again, and reads the list up to the last node that it needs.
+    4. A reservation may be able to start sooner. To check this, first starts are computed without the
+       reservation (`set_aside`). Afterwards the reservation is restored (`put_back`) or removed
+       (`drop_aside`).
 
     Cost of `first_starts`: O(changed nodes + nodes needed) for a repeated query.
     """
@@ -61,15 +65,19 @@ class NodeTimelines:
         self._add_separate(separate)
         self._aside: BackfillReservation | None = None
         self._saved: dict[int, NodeTimeline] = {}
-        """By row number of the node, the separate timelines as they were before `set_aside`."""
+        """The separate timelines before the last `set_aside`, by row number of the node."""
         self._changed: list[int] = []
-        """The row numbers of nodes with separate timelines, in the order in which these changed."""
+        """The row numbers of the nodes with separate timelines, in the order in which these nodes changed."""
         self._known: dict[tuple[PerNodeRequest, float], tuple[int, list[FirstStart]]] = {}
-        """By request and duration: the length of `_changed` when computed, and the first starts by time."""
+        """The cached first starts, sorted by time, for each request and duration. Each entry also has the
+        length of `_changed` when it was computed.
+        """
 
     @classmethod
     def of(cls, nodes: Nodes, now: float) -> NodeTimelines:
-        """Return timelines without any reservation: what is free on each node now stays free forever."""
+        """Return timelines without any reservation. The resources that are free on each node now stay free
+        forever.
+        """
         free = {node.row: free_on(nodes, node.row) for node in nodes.rows}
         separate = [NodeTimeline(nodes.rows[row], now, each) for row, each in free.items() if each.gpus]
         shared = SharedTimeline(now, {row: each for row, each in free.items() if not each.gpus})
@@ -86,7 +94,8 @@ class NodeTimelines:
     def forget_past(self, now: float) -> None:
         """Drop the times before `now` from all timelines.
 
-        Also clear the cache of first starts after many changes, and split the shared timeline if it is slow.
+        After many changes, also clear the cache of first starts. If the shared timeline is slow, also split
+        it.
         """
         self._now = now
         for line in self._separate.values():
@@ -114,7 +123,9 @@ class NodeTimelines:
             self._separate_rows |= 1 << line.node.row
 
     def give(self, allocations: Iterable[Allocation], start: float, end: float, sign: int) -> None:
-        """Add allocations to the free resources (`sign` 1), or subtract them (-1), from `start` to `end`."""
+        """Add allocations to the free resources from `start` to `end` (`sign` 1), or subtract them (`sign`
+        -1).
+        """
         together: dict[Amounts, RowSet] = {}
         for each in allocations:
             row = self._nodes[each.node].row
@@ -142,8 +153,8 @@ class NodeTimelines:
         self._give_reserved_shared(reservation, 1)
 
     def set_aside(self, reservation: BackfillReservation) -> None:
-        """Treat the resources of this reservation as free in all results, until `put_back` or `drop_aside` is
-        called.
+        """Treat the resources of this reservation as free in all results. This ends when `put_back` or
+        `drop_aside` is called.
         """
         self._aside = reservation
         for row in rows_in(reservation.rows & self._separate_rows):
@@ -158,7 +169,7 @@ class NodeTimelines:
         self._aside = None
 
     def drop_aside(self) -> None:
-        """Drop the reservation of the last `set_aside`: its resources stay free."""
+        """End `set_aside` and drop its reservation. The resources of the reservation stay free."""
         self._changed += self._saved
         self._saved.clear()
         if self._aside is not None:
@@ -194,11 +205,11 @@ class NodeTimelines:
         among: RowSet,
         enough: int,
     ) -> list[FirstStart]:
-        """Return for each node of `among` the first time from `since` on at which the request `part` fits on
-        it for `duration` seconds.
+        """Return for each node of `among` the first time, at or after `since`, when the request `part` fits
+        on the node for `duration` seconds.
 
         `part` is the request for one node. The nodes are sorted by this time. If there are more than `enough`
-        nodes, the list may be cut after `enough` of them.
+        nodes, the list may end after `enough` of them.
         """
         starts: list[FirstStart] = []
         if among & self._shared.rows and not needs.count:
@@ -220,8 +231,8 @@ class NodeTimelines:
     ) -> list[FirstStart]:
         known = self._known_starts(part, needs, duration)
         first = bisect_left(known, since, key=start_time)
-        # Compute the first start on a node again if the cached one is before `since`, or if a reservation on
-        # the node is ignored at present (`set_aside`).
+        # Compute the first start on a node again in two cases: the cached one is before `since`, or a
+        # reservation on the node is ignored at present (`set_aside`).
         again = among & (row_set(self._saved) | _rows_of(islice(known, first)))
         starts: list[FirstStart] = [
             (found[0], 1 << row, found[1])
@@ -239,11 +250,11 @@ class NodeTimelines:
         return starts
 
     def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
-        """Return for each node with a separate timeline the first time from now on at which the request
-        `part` fits on it for `duration` seconds.
+        """Return for each node with a separate timeline the first time from now on when the request `part`
+        fits on the node for `duration` seconds.
 
-        The result is cached and must stay valid after `put_back`. Therefore the resources of the reservation
-        that `set_aside` ignores count as reserved here.
+        The result is cached and must stay valid after `put_back`. Therefore the reservation that `set_aside`
+        ignores counts as reserved here.
         """
         changes, known = self._known.get((part, duration), (-1, []))
         if changes < 0:

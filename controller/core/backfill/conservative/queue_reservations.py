@@ -1,4 +1,4 @@
-"""The reservations of one queue: conservative backfill reserves a start for every waiting job."""
+"""The reservations of one queue. Conservative backfill reserves a start for every waiting job."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ class QueueReservations:
     """Gives each waiting job the earliest slot (start time and nodes) that delays no existing reservation.
 
     1. `update` drops the reservations of jobs that no longer wait.
-    2. If resources became free earlier than expected, go through the reservations in queue order: move each
-       to its earliest slot while all others stay. Reservations that start now are not moved. While jobs end
-       at their expected ends, no reservation can start earlier, and this step is skipped.
+    2. If resources became free earlier than expected, go through the reservations in queue order. Move each
+       reservation to its earliest slot; all others stay. Reservations that start now are not moved. If all
+       jobs have ended at their expected ends, no reservation can start earlier, and this step is skipped.
     3. Jobs without a reservation get one, in queue order.
 
     Invariant: while no node fails and jobs end by their limits, a reservation moves only to an earlier start.
-    Cost: O(waiting jobs) slot searches after resources became free early, otherwise one per new job.
+    Cost: O(waiting jobs) slot searches after resources became free early, otherwise one for each new job.
 
-    Example: one node of 8 GPUs, busy until 10:00. Job 2 (8 GPUs, 2 h) has a reservation at 10:00, job 3
-    (8 GPUs, 1 h) at 12:00. At 9:00 the running job ends: job 2 moves to 9:00 and job 3 to 11:00.
+    Example: a node of 8 GPUs is busy until 10:00. Job 2 (8 GPUs, 2 h) has a reservation at 10:00, and job 3
+    (8 GPUs, 1 h) at 12:00. The running job ends early, at 9:00. The reservation of job 2 moves to 9:00, and
+    that of job 3 to 11:00.
     """
 
     def __init__(
@@ -46,18 +47,20 @@ class QueueReservations:
         self.refused: set[int] = set()
         """Jobs that could not start at their reserved time. They get no reservation until `retry_refused`."""
         self._seen = (-1, -1)
-        """`Nodes.room_version` and `edition` of the reservation table as of the last update."""
+        """The values of `Nodes.room_version` and of `edition` of the reservation table at the last update."""
         self._openings = (-1, -1, True)
         """The result of `_openings_now` when reservations were last moved to earlier starts (step 2)."""
         self.only_on: dict[int, RowSet] = {}
-        """By job, the nodes on which the job may reserve its start. Other jobs may use all nodes."""
+        """For some jobs, the set of nodes on which the job may reserve its start. All other jobs may use all
+        nodes.
+        """
         self._slots = SlotSearch(state, placer, runtime, self.table, self.only_on)
 
     def resume(self, other: QueueReservations) -> None:
         """Copy the reservations from `other`, the object for the same queue on another copy of the cluster
         state.
 
-        Nothing is copied if nodes or operators' reservations have changed since the last pass of `other`.
+        Copy nothing if nodes or operators' reservations have changed since the last pass of `other`.
         """
         if self.table.resume(other.table):
             self.by_job, self.refused = dict(other.by_job), set(other.refused)
@@ -73,7 +76,7 @@ class QueueReservations:
         make reservations for new jobs. These are steps 1 to 3 of the class docstring.
 
         `jobs` has (job id, most nodes) for each waiting job that may have a reservation, in queue order.
-        `most nodes` is the greatest number of nodes on which quotas let the job start; None means all nodes
+        `most nodes` is the greatest number of nodes on which quotas let the job start. None means all nodes
         that it requests.
         """
         order = dict(jobs)
@@ -89,8 +92,8 @@ class QueueReservations:
         self._seen = self._state.nodes.room_version, self.table.edition
 
     def _may_gain(self, order: Mapping[int, int | None]) -> bool:
-        """Return whether any reservation may be able to move to an earlier start. If not, step 2 of the class
-        docstring is skipped.
+        """Return whether a reservation may be able to move to an earlier start. If none can, step 2 of the
+        class docstring is skipped.
         """
         return (
             self.table.shared
@@ -106,8 +109,8 @@ class QueueReservations:
     def _openings_now(self) -> tuple[int, int, bool]:
         """Return three values that change when a reservation may be able to move to an earlier start.
 
-        They are the counter `openings` of the reservation table, the version of the affinity index, and
-        whether any job waits for its preemption victims to leave.
+        The values are the counter `openings` of the reservation table, the version of the affinity index, and
+        whether some job waits until its preemption victims have left.
         """
         return self.table.openings, self._state.nodes.job_affinity.version, bool(self._state.claims)
 
@@ -128,9 +131,9 @@ class QueueReservations:
     ) -> None:
         """Reserve the earliest start of the job, if there is one.
 
-        `most`: the greatest number of nodes that quotas allow; None for all. `aside`: the job's present
-        reservation, which the reservation table ignores during the search. If no earlier start is found, the
-        job keeps this reservation; otherwise the new one replaces it.
+        `most` is the greatest number of nodes that quotas allow; None means all. `aside` is the job's present
+        reservation, which the reservation table ignores during the search. If an earlier start is found, the
+        new reservation replaces this one. Otherwise the job keeps it.
         """
         new = self._best(job, most, now, aside)
         if aside is not None and new == aside:
@@ -153,9 +156,9 @@ class QueueReservations:
     ) -> BackfillReservation | None:
         """Return the reservation with the earliest start, or None if the job cannot start by `latest_start`.
 
-        If the job accepts fewer nodes than it requests, and can start earlier on fewer, the reservation is
-        for fewer nodes. `most`: the greatest number of nodes that quotas allow; None for all. `aside`: the
-        job's present reservation, which the table ignores during the search.
+        If the job accepts fewer nodes than it requests and can start earlier on fewer nodes, the reservation
+        is for fewer nodes. `most` is the greatest number of nodes that quotas allow; None means all. `aside`
+        is the job's present reservation, which the table ignores during the search.
         """
         shape = self._placer.shape(job.ask)
         if shape is None:
@@ -180,8 +183,8 @@ class QueueReservations:
         )
 
     def reserve_now(self, job: Job, now: float) -> bool:
-        """Make a reservation that starts now, if the job then delays no other reservation. Return whether it
-        was made. The caller must start the job at once.
+        """Make a reservation that starts now if the job then delays no other reservation. Return whether the
+        reservation was made. The caller must then start the job at once.
         """
         new = self._best(job, None, now, None, latest_start=now)
         if new is None:
@@ -197,7 +200,7 @@ class QueueReservations:
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            self._seen = (-1, -1)  # These values make the next `update` search earlier starts for all jobs.
+            self._seen = (-1, -1)  # the next `update` then searches earlier starts for all jobs
 
     def forget_all(self) -> None:
         for job in list(self.by_job):
@@ -226,11 +229,11 @@ class QueueReservations:
     def find_now(
         self, job: Job, barred: Bools | None, now: float, fewer: int | None = None
     ) -> Placement | None:
-        """Return the best placement of the job that uses no node in `barred` and delays no reservation of
-        another job; None if there is none.
+        """Return the best placement of the job that uses no barred node and delays no reservation of another
+        job. Return None if there is none. `barred` is True for each node that must not be used.
 
-        With `fewer`, the job may start on fewer nodes than it requests, and `fewer` is the greatest number of
-        nodes.
+        With `fewer`, the job may start on fewer nodes than it requests. `fewer` is then the greatest number
+        of nodes.
         """
         shape, runtime = self._placer.shape(job.ask), self._runtime(job)
         if shape is None:
@@ -250,14 +253,14 @@ class QueueReservations:
     def _on_unreserved_gpus(
         self, shape: Shape, placement: Placement, runtime: float, now: float
     ) -> Placement:
-        """Return a placement on the same nodes, with GPUs that no reservation needs until the job ends."""
+        """Return a placement on the same nodes, with GPUs that no reservation needs before the job ends."""
         nodes = self._state.nodes.by_name
         rows = [nodes[each.node].row for each in placement.allocations]
         free = self.table.free_beside(rows, runtime, now)
         return self._placer.allocate_rows(shape, rows, free) if free else placement
 
     def leaves_licences(self, job: Job, now: float) -> bool:
-        """Return whether the job can start without licences that are reserved for another job.
+        """Return whether the job can start without using licences that are reserved for another job.
 
         Also return True if too few licences are free now. The job cannot start then either, but the pending
         reason is the lack of licences and not a reservation.
@@ -287,8 +290,8 @@ class QueueReservations:
         return reserved.placement
 
     def refuse(self, job: int, now: float) -> None:
-        """Undo `take_due` for a job that may not start after all, for example because of a quota. The job
-        gets no new reservation until `retry_refused` is called.
+        """Undo `take_due` for a job that may not start, for example because of a quota. The job gets no new
+        reservation until `retry_refused` is called.
         """
         self.table.cancel_start(job, now)
         self.table.note_move()

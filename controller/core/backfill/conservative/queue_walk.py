@@ -13,25 +13,24 @@ if TYPE_CHECKING:
 
 
 def jobs_within_limits(cycle: Cycle, lanes: Iterable[Lane], now: float) -> Iterator[tuple[int, int | None]]:
-    """Yield the waiting jobs of the lanes, in queue order, that break no limit even if all jobs before them
-    start.
+    """Yield the waiting jobs, in queue order, that break no limit even if all jobs before them start.
 
-    With each job, yield the greatest number of nodes on which the limits let it start; None means all nodes
+    Each job comes with the greatest number of nodes on which the limits let it start. None means all nodes
     that it requests.
 
-    1. A heap holds the first job of each lane (waiting jobs with the same request and, while limits exist, of
-       the same tenant), by queue position.
-    2. Take the job with the lowest position. If it breaks no limit, claim what it needs, yield it, and push
-       the next job of its lane.
+    1. A lane is a list of jobs with the same request; while limits exist, they are also of the same tenant. A
+       heap has the first job of each lane, sorted by queue position.
+    2. Take the job with the lowest position. If it breaks no limit, claim the quota that it needs, yield it,
+       and push the next job of its lane.
     3. If it breaks a limit that concerns only this job, such as one on GPU time, push the next job of its
-       lane. Otherwise leave out the rest of the lane: these jobs need the same and come later, so they break
-       the limit too.
+       lane. Otherwise leave out the rest of the lane. These jobs have the same request and come later, so
+       they break the limit too.
 
-    Cost: O(lanes) positions to begin with, and one position and one check for each job that is yielded, and
-    not for each job that waits.
+    Cost: one queue position for each lane, then one position and one check for each job that is yielded.
+    Waiting jobs that are not yielded cost nothing.
 
-    Example: user ada has a quota of 24 GPUs, 20 of them in use, and 500 waiting jobs of 1 GPU in one lane.
-    The first four are yielded. The fifth breaks the quota, so the other 495 are not looked at.
+    Example: user ada has a quota of 24 GPUs and uses 20 of them. Her 500 waiting jobs of 1 GPU are in one
+    lane. The first four are yielded. The fifth breaks the quota, so the other 495 are not checked.
     """
     key, limits = cycle.position, cycle.limits.claims(now) if cycle.state.limited else None
     heap = []

@@ -39,18 +39,19 @@ class ReservationTable:
        free resources again, for the rest of its planned time. The allocations of a job that has started or
        grown are subtracted.
     3. The table is built again from the running jobs when nodes or operators' reservations have changed, or
-       when a job is overdue. All reservations are then made again: soonest start first if a job is overdue or
-       several queues share the table, otherwise in queue order.
+       when a job is overdue. All reservations are then made again. If a job is overdue or several queues
+       share the table, the reservation with the soonest start comes first. Otherwise they are made in queue
+       order.
 
-    Invariant: no free amount is ever negative, so no job can delay a reservation.
-    Cost: `sync` is O(nodes changed since the last `sync`), building O(running jobs + reservations).
+    Invariant: no free amount is ever negative, so no job can delay a reservation. Cost: `sync` is O(nodes
+    changed since the last `sync`). Building the table is O(running jobs + reservations).
 
-    Versions: `_versions` holds `Nodes.layout_version`, `Nodes.status_version` and the version of operators'
+    Versions: `_versions` has `Nodes.layout_version`, `Nodes.status_version` and the version of operators'
     reservations at the last build. If one of them has changed, the table is stale and is built again.
     `_room_version` and `_change_count` are the values of the node counters at the last `sync`. `edition`
     grows when a reservation is dropped or moved, because other queues that share the table may then find
-    earlier starts. `openings` grows when resources become free earlier than expected: a job ended early, or
-    a reservation was dropped or moved.
+    earlier starts. `openings` grows when resources become free earlier than expected: a job ended early, or a
+    reservation was dropped or moved.
 
     Example: node gpu01 is busy until 10:00, and job 7 reserves it from 10:00 to 12:00. A job of 30 minutes
     that needs the whole node can start at 12:00, or at 10:00 if the reservation of job 7 is dropped.
@@ -65,14 +66,16 @@ class ReservationTable:
         self.openings = 0
         self._state = state
         self.scavengers: Scavengers | None = None
-        """The scavengers whose GPUs count as free as soon as they may be preempted; None if all running jobs
-        count until their expected ends.
+        """The scavengers (jobs of the lowest priority). Their GPUs count as free as soon as they may be
+        preempted. None: the GPUs of every running job count as used until its expected end.
         """
         self._running: dict[int, RunningAttempt] = {}
         self._reserved_rows: Counter[int] = Counter()
-        """The number of reservations by row number of the node, if several queues share the table."""
+        """The number of reservations on each node, by row number. Used if several queues share the table."""
         self._unread: list[int] = []
-        """Row numbers of nodes whose changes `other` had not read yet when `resume` copied it."""
+        """The row numbers of nodes that had changed, but whose changes `other` had not read when `resume`
+        copied it.
+        """
         self._now = 0.0
         self._room_version = -1
         self._change_count = 0
@@ -83,14 +86,14 @@ class ReservationTable:
         """True if several queues have reservations in the table."""
         return len(self.queues) > 1
 
-    # Updates from the state
+    # Methods that update the table from the state
 
     def refresh(self, now: float) -> None:
-        """Update the table by the changes of the cluster state, and drop the part of it that lies before
+        """Update the table with the changes of the cluster state. Drop the part of the table that lies before
         `now`.
 
         If a job should have ended by now but still runs, build the table again with a later expected end for
-        the job.
+        this job.
         """
         if self._has_overdue(now):
             self._versions = _STALE
@@ -106,10 +109,10 @@ class ReservationTable:
             self._build(now)
 
     def begin_pass(self, now: float) -> None:
-        """Build the table again if a job has not started at its reserved start, because its reservation is
+        """Build the table again if a job has not started at its reserved start, because this reservation is
         then out of date.
 
-        This is called at the start of each scheduling pass if several profiles share the table.
+        The method is called at the start of each scheduling pass if several profiles share the table.
         """
         self._now = now
         if any(each.starts_at < now for queue in self.queues for each in queue.by_job.values()):
@@ -205,10 +208,10 @@ class ReservationTable:
         """Subtract the resources of jobs that started or grew since the last `sync` from the timelines, and
         add those of jobs that ended.
 
-        Returns False if the table must be built again instead.
+        Return False if the table must be built again instead.
         """
         nodes, jobs = self._state.nodes, self._state.jobs
-        if self._room_version != nodes.room_version:  # The version has grown, so a job may have ended.
+        if self._room_version != nodes.room_version:  # the version has grown, so a job may have ended
             ran = [number for number, each in self._running.items() if not each.waits_for_victims]
             for number in [each for each in ran if each not in jobs or not jobs[each].unended]:
                 self._return(number, now)
@@ -228,7 +231,7 @@ class ReservationTable:
                     self._give_running(started, now, ends_at, -1)
                 elif known.attempt != job.attempt:
                     return False
-                elif node.name not in known.allocations:  # An elastic job has started on one more node.
+                elif node.name not in known.allocations:  # an elastic job has started on one more node
                     more: Allocation = node.held[number]
                     grown = {**known.allocations, node.name: more}
                     self._running[number] = replace(known, allocations=grown)
@@ -238,16 +241,17 @@ class ReservationTable:
         return True
 
     def _held_until(self, job: Job, end: float, now: float) -> float:
-        """Return the time until which a running job with the expected end `end` keeps others from its
-        resources: for a scavenger, the time from which it may be preempted.
+        """Return the time until which a running job keeps its resources from other jobs. This is its expected
+        end `end`; for a scavenger (job of the lowest priority) it is the time from which it may be preempted.
         """
         if self.scavengers is None or not job.unended:
             return end
         return min(end, max(now, self.scavengers.yields_from(job)))
 
     def note_preemptible(self, job: int) -> None:
-        """Build the table again at the next `sync` if a running job yields now and did not before, or the
-        reverse. For example, a scavenger inherits the priority of a job that depends on it.
+        """Build the table again at the next `sync` if a running job has begun or ceased to yield. A job
+        yields if every other job may preempt it. Example: a scavenger inherits the priority of a job that
+        depends on it, and no longer yields.
         """
         if self.scavengers is None:
             return
@@ -267,7 +271,7 @@ class ReservationTable:
             self.nodes.give(running.allocations.values(), start, end, sign)
             self.licences.give(running.licences, start, end, sign)
 
-    # Writing reservations
+    # Methods that write reservations
 
     def add(self, reservation: BackfillReservation) -> None:
         self._count(reservation, 1)
@@ -283,14 +287,14 @@ class ReservationTable:
             self.nodes.release(reservation)
 
     def set_aside(self, reservation: BackfillReservation) -> None:
-        """Treat the resources of this reservation as free until `put_back` or `drop_aside` is called, to
-        search an earlier start for its job.
+        """Treat the resources of this reservation as free until `put_back` or `drop_aside` is called. This is
+        used to search an earlier start for its job.
         """
         self._count(reservation, -1)
         self.nodes.set_aside(reservation)
 
     def put_back(self, reservation: BackfillReservation) -> None:
-        """End `set_aside` without a change: the reservation keeps its start and its nodes."""
+        """End `set_aside` without a change. The reservation keeps its start and its nodes."""
         self._count(reservation, 1)
         self.nodes.put_back()
 
@@ -317,14 +321,14 @@ class ReservationTable:
         self._count_rows(reservation, -1)
 
     def cancel_start(self, job: int, now: float) -> None:
-        """Undo `start` for a job that does not start after all: drop its resources from the table."""
+        """Undo `start` for a job that does not start. Remove its resources from the table."""
         self._return(job, now)
 
     def _count(self, reservation: BackfillReservation, sign: int) -> None:
-        """Add (`sign` 1) or remove (-1) a reservation in everything except the timelines of nodes.
+        """Add a reservation (`sign` 1) or remove it (`sign` -1) everywhere except in the timelines of nodes.
 
-        It is counted in the licence timelines and in `affinity`. If several profiles share the table, it is
-        also counted in the number of reservations on each of its nodes.
+        These places are the licence timelines and `affinity`. If several profiles share the table, the number
+        of reservations on each of its nodes also changes.
         """
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), sign)
@@ -338,17 +342,17 @@ class ReservationTable:
                 if not self._reserved_rows[row]:
                     del self._reserved_rows[row]
 
-    # Queries by profiles that share the table
+    # Methods for the queries of profiles that share the table
 
     @property
     def next_at(self) -> float:
-        """The next reserved start of any job after the time of this pass; NEVER if there is none."""
+        """The earliest reserved start after the time of this pass, of any job. NEVER if there is none."""
         starts = (each.starts_at for queue in self.queues for each in queue.by_job.values())
         return min((start for start in starts if start > self._now), default=NEVER)
 
     def barred(self, part: PerNodeRequest, duration: float, now: float) -> Bools | None:
-        """Return True for each node on which a job with the request `part` would delay a reservation if it
-        started now and ran for `duration` seconds. None if no node has a reservation.
+        """Return an array that is True for each node on which a start now would delay a reservation. The job
+        has the request `part` and runs for `duration` seconds. Return None if no node has a reservation.
         """
         rows = self._rows_with_reservations()
         if not rows:
@@ -367,7 +371,7 @@ class ReservationTable:
         return self.licences.first_start(wanted, duration, now) == now
 
     def free_beside(self, rows: Iterable[int], duration: float, now: float) -> dict[int, FreeResources]:
-        """Return, by row number, the free resources of each node in `rows` that has a reservation. Nodes
+        """Return the free resources of each node in `rows` that has a reservation, by row number. Nodes
         without a reservation are left out.
 
         Resources count as free if they are unused now and no reservation needs them in the next `duration`
@@ -382,7 +386,7 @@ class ReservationTable:
         }
 
     def free_beside_all(self, duration: float, now: float) -> dict[int, FreeResources]:
-        """Return `free_beside` of all nodes that have a reservation."""
+        """Return `free_beside` for all nodes that have a reservation."""
         return self.free_beside(self._rows_with_reservations(), duration, now)
 
     def _rows_with_reservations(self) -> Collection[int]:
@@ -396,8 +400,8 @@ class ReservationTable:
         return frozenset(rows_in(rows))
 
     def reserved_before(self, until: float, overruled: Callable[[int], bool]) -> Bools | None:
-        """Return True for each node with a reservation that starts before `until`; None if there is none.
-        Reservations of waiting jobs for which `overruled` returns True do not count.
+        """Return an array that is True for each node with a reservation that starts before `until`. Return
+        None if there is none. A reservation does not count if `overruled` returns True for its waiting job.
         """
         found = [
             row
@@ -413,7 +417,7 @@ class ReservationTable:
         return reserved
 
     def starts_on(self, row: int) -> list[tuple[float, int]]:
-        """Return (reserved start, job) for each reservation on this node, soonest first."""
+        """Return (reserved start, job) for each reservation on this node, the soonest first."""
         return sorted(
             (each.starts_at, job)
             for queue in self.queues
@@ -428,7 +432,7 @@ class ReservationTable:
 
 
 class ExpectedAffinity:
-    """The nodes reserved for jobs with labels or affinity terms.
+    """The nodes that are reserved for jobs with labels or affinity terms.
 
     Conservative backfill uses this to avoid reservations that break an affinity term, either of the job
     itself or of another job with a reservation.
@@ -448,7 +452,9 @@ class ExpectedAffinity:
         return other
 
     def add(self, part: PerNodeRequest, rows: Iterable[int], sign: int) -> None:
-        """Add (`sign` 1) or remove (-1) a reservation of these nodes for a job with request `part`."""
+        """Add a reservation of these nodes for a job with the request `part` (`sign` 1), or remove it (`sign`
+        -1).
+        """
         if not part.social:
             return
         by_part = self._with_terms if _has_required_terms(part) else self._labelled
@@ -461,11 +467,11 @@ class ExpectedAffinity:
             del by_part[part]
 
     def suited(self, part: PerNodeRequest, nodes: Nodes) -> Bools | None:
-        """Return True for each node on which affinity terms allow a job with the request `part`; None if they
-        allow all nodes.
+        """Return an array that is True for each node on which affinity terms allow a job with the request
+        `part`. Return None if they allow all nodes.
 
-        On an allowed node, running jobs satisfy the terms of `part`, and no affinity term between `part` and
-        a job with a reservation is broken.
+        On an allowed node, running jobs satisfy the terms of `part`. No affinity term is broken between
+        `part` and a job with a reservation.
         """
         if not part.social:
             return None

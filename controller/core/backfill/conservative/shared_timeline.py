@@ -1,4 +1,6 @@
-"""One timeline for all nodes without GPUs. Nodes with the same free resources are stored as one set."""
+"""One timeline for all nodes without GPUs. Nodes with the same free resources are stored together as one
+set.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ from controller.core.model.request import PerNodeRequest
 Amounts = tuple[int, int, int]
 """(thousandths of a CPU, MiB of memory, MiB of scratch)."""
 FirstStart = tuple[float, RowSet, FreeResources | None]
-"""A time, the nodes on which a request can start then, and the resources free while it runs (GPU nodes only,
-else None)."""
+"""A time, the nodes on which a request can start then, and the resources that stay free while it runs. The
+resources are only set for nodes with GPUs; otherwise None.
+"""
 
 
 def start_time(start: FirstStart) -> float:
@@ -25,8 +28,8 @@ def start_time(start: FirstStart) -> float:
 
 
 class FreeByNode:
-    """The nodes grouped by free CPU, memory and scratch. No object of this class ever changes, so copies of a
-    timeline share them.
+    """The nodes, grouped by free CPU, memory and scratch. An object of this class never changes, so copies of
+    a timeline can share it.
     """
 
     __slots__ = ("by_amounts", "fits")
@@ -34,7 +37,9 @@ class FreeByNode:
     def __init__(self, by_amounts: dict[Amounts, RowSet]) -> None:
         self.by_amounts = by_amounts
         self.fits: dict[int, RowSet] = {}
-        """The nodes on which a request fits, by the number that `SharedTimeline` gives the request."""
+        """The nodes on which each request fits. The key is the number that `SharedTimeline` gives the
+        request.
+        """
 
     def rows_with_room(self, part: PerNodeRequest) -> RowSet:
         """Return the nodes with enough free CPU, memory and scratch for the request."""
@@ -62,7 +67,7 @@ class FreeByNode:
         return FreeByNode(after)
 
     def count_different(self, other: FreeByNode) -> int:
-        """Return the number of nodes whose free amounts in this object differ from those in `other`."""
+        """Return on how many nodes the free amounts differ between this object and `other`."""
         return sum(
             (rows & ~other.by_amounts.get(amounts, NO_ROWS)).bit_count()
             for amounts, rows in self.by_amounts.items()
@@ -78,10 +83,10 @@ class SharedTimeline(Timeline[FreeByNode]):
     """The free CPU, memory and scratch of all nodes without GPUs over time.
 
     In each segment of time, the nodes with equal free amounts are stored as one set. A job on 100 nodes then
-    changes one set; with a separate timeline for each node it would change 100.
+    changes one set. With a separate timeline for each node, it would change 100 timelines.
 
     Example: nodes 0 to 99 have 64 CPUs, and nodes 0 to 49 hold a job of 64 CPUs until 10:00. The first value
-    is {0 CPUs: nodes 0-49, 64 CPUs: nodes 50-99}, the value from 10:00 on {64 CPUs: nodes 0-99}.
+    is {0 CPUs: nodes 0-49, 64 CPUs: nodes 50-99}. The value from 10:00 on is {64 CPUs: nodes 0-99}.
     """
 
     __slots__ = ("_numbers", "_room_for", "rows")
@@ -95,14 +100,14 @@ class SharedTimeline(Timeline[FreeByNode]):
             self.rows |= 1 << row
         super().__init__([now], [FreeByNode(by_amounts)])
         self._room_for: dict[PerNodeRequest, list[RowSet]] = {}
-        """By request, the nodes on which it fits in each segment of time. Every change clears this cache."""
+        """The nodes on which each request fits, for each segment of time. Every change clears this cache."""
         self._numbers: dict[PerNodeRequest, int] = {}
 
     def copy(self) -> SharedTimeline:
         other = SharedTimeline(0.0, {})
         other.rows, other.times, other.values = self.rows, self.times.copy(), self.values.copy()
-        # Both timelines use the same `FreeByNode` objects, which cache results by request number. Therefore
-        # both must number requests equally.
+        # Both timelines use the same `FreeByNode` objects, which cache results by request number. Therefore a
+        # request must have the same number in both timelines.
         other._numbers = self._numbers
         return other
 
@@ -143,7 +148,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         return forgotten
 
     def give(self, start: float, end: float, rows: RowSet, amounts: Amounts, sign: int) -> None:
-        """Add `amounts` to the free resources of the nodes `rows` (`sign` 1), or subtract them (-1).
+        """Add `amounts` to the free resources of the nodes `rows` (`sign` 1), or subtract them (`sign` -1).
 
         The change applies to the time from `start` to `end`.
         """
@@ -155,7 +160,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         times, values = self.times, self.values
         for at in range(first, last):
             values[at] = values[at].plus(rows, cpu, memory, scratch)
-        for at in (last, first):  # Merge neighbouring segments that have become equal.
+        for at in (last, first):  # merge neighbouring segments that have become equal
             if 0 < at < len(times) and values[at].by_amounts == values[at - 1].by_amounts:
                 del times[at], values[at]
 
@@ -168,20 +173,20 @@ class SharedTimeline(Timeline[FreeByNode]):
         enough: int,
         without: BackfillReservation | None = None,
     ) -> list[FirstStart]:
-        """Return for each node of `among` the first time from `since` on at which the request `part` fits on
-        it for `duration` seconds.
+        """Return for each node of `among` the first time, at or after `since`, when the request `part` fits
+        on the node for `duration` seconds.
 
         `part` is the request for one node. The nodes are sorted by this time. At least `enough` nodes are
-        returned if there are so many.
+        returned if this many exist.
 
-        1. Go through the segments of time. In each, take the nodes where `part` fits but did not fit in the
-           segment before.
+        1. Go through the segments of time. In each segment, take the nodes where `part` fits but did not fit
+           in the segment before.
         2. Of these nodes, keep those where `part` fits in all segments until `duration` is over. Their first
            start is the beginning of this segment.
         3. Stop once `enough` nodes have a first start.
 
-        `without`: the present reservation of the job itself. Its resources count as free. They were reserved
-        for `part`, so `part` fits on its nodes for as long as the reservation lasts.
+        `without` is the present reservation of the job itself. Its resources count as free. They were
+        reserved for `part`, so `part` fits on the reserved nodes for the whole time of the reservation.
         """
         among &= self.rows
         seen = Timeline(self.times, self._rows_with_room(part))
@@ -195,8 +200,8 @@ class SharedTimeline(Timeline[FreeByNode]):
         starts: list[FirstStart] = []
         while True:
             here = room[at] & among
-            # Skip nodes where `part` also fits in the segment before. A start in that segment was tried for
-            # them and failed, because `part` stops fitting too soon. A later start would fail at the same
+            # Skip nodes where `part` also fits in the segment before. A start in the earlier segment was
+            # tried and failed, because `part` stops fitting too soon. A later start would fail at the same
             # time.
             free = here & ~(before | found)
             before, until, end = here, at + 1, start + duration

@@ -1,4 +1,6 @@
-"""Finds the earliest start time for a job, and its nodes, between running jobs and reservations."""
+"""Finds the earliest start time of a job and its nodes, so that the job delays neither running jobs nor
+reservations.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ from controller.core.state.state import State
 class Slot:
     """A possible start of a job: the time, and the nodes on which the job can start then.
 
-    `free` has, for each of these nodes that has GPUs, the resources that are free while the job runs. The key
-    is the node's row number.
+    `free` has the resources that are free while the job runs, for each of these nodes with GPUs. The key is
+    the node's row number.
     """
 
     starts_at: float
@@ -41,19 +43,20 @@ class SlotSearch:
     1. Take the nodes that could hold the job's request if they were empty. Leave out the nodes on which the
        job would break an affinity term.
     2. Find the first time at which the licences are free.
-    3. From then on, find the first time at which each node can start the job (`NodeTimelines.first_starts`),
-       outside operators' reservations. Take the first time at which enough nodes can start the job.
-    4. If the licences are not free at that time, go back to step 2 and search from that time on. Do the same
-       if the job needs nodes in one topology domain or with one GPU model, and too few of the nodes found
-       meet this condition.
-    5. If more nodes than needed can start the job at that time, take those that are near each other
-       ([topology]), or the first by name.
+    3. Find the first time, from this time on, when each node can start the job
+       (`NodeTimelines.first_starts`), outside operators' reservations. Take the first time when enough nodes
+       can start the job.
+    4. If the licences are not free at this time, go back to step 2 and search from this time on. Do the same
+       if the job needs nodes in one topology domain or with one GPU model, and too few of these nodes meet
+       this condition.
+    5. If more nodes than needed can start the job, take nodes that are near each other ([topology]), or the
+       first by name.
 
-    Invariant: a job that starts in a slot delays no reservation in the table.
-    Cost: a few calls of `first_starts`; each time is tried once.
+    Invariant: a job that starts in a slot delays no reservation in the table. Cost: a few calls of
+    `first_starts`; each time is tried once.
 
-    Example: job 9 wants two nodes. Their first starts are gpu01 9:00, gpu02 11:00 and gpu03 10:00: the slot
-    is 10:00 on gpu01 and gpu03.
+    Example: job 9 wants two nodes. It can start on gpu01 from 9:00, on gpu02 from 11:00, and on gpu03 from
+    10:00. The slot is 10:00 on gpu01 and gpu03.
     """
 
     def __init__(
@@ -65,22 +68,24 @@ class SlotSearch:
         only_on: Mapping[int, RowSet],
     ) -> None:
         self._only_on = only_on
-        """By job, the nodes to which the search is restricted; see QueueReservations."""
+        """For some jobs, the set of nodes to which the search is restricted; see QueueReservations."""
         self._state = state
         self._placer = placer
         self._runtime = runtime
         self._table = table
         self._open: dict[PerNodeRequest, RowSet] = {}
-        """By request, the nodes that accept jobs and can hold it. Valid while `_versions` are current."""
+        """The nodes that accept jobs and can hold each request. The values are valid while `_versions` stays
+        the same.
+        """
         self._versions = (-1, -1)
 
     def earliest_on_fewer(self, shape: Shape, job: Job, most: int | None, now: float) -> Slot | None:
         """Return the first slot (start time and nodes) for a job that accepts fewer nodes than it requests
         (`--min-nodes`).
 
-        Such a job first waits for all its nodes. The slot begins at the end of this wait (the assembly time)
-        or later. The slot has as many nodes as can start the job at that time, but not more than `most`.
-        Quotas set this limit; None means no limit.
+        This kind of job first waits for all its nodes. The slot begins at the end of this wait (the assembly
+        time) or later. The slot has as many nodes as can start the job at its time, but at most `most`.
+        Quotas set this limit. None means no limit.
 
         Return None if the job does not accept fewer nodes, or never fits.
         """
@@ -124,9 +129,10 @@ class SlotSearch:
     def _starts(
         self, among: RowSet, part: PerNodeRequest, job: Job, moment: float, enough: int
     ) -> list[FirstStart]:
-        """Return for each node of `among` the first time from `moment` on at which the job can start on it.
+        """Return for each node of `among` the first time, at or after `moment`, when the job can start on the
+        node.
 
-        The nodes are sorted by this time. If there are more than `enough` nodes, the list may be cut after
+        The nodes are sorted by this time. If there are more than `enough` nodes, the list may end after
         `enough` of them.
         """
         nodes, duration, timelines = self._state.nodes, self._runtime(job), self._table.nodes
@@ -144,9 +150,9 @@ class SlotSearch:
         return starts
 
     def earliest(self, shape: Shape, job: Job, now: float) -> Slot | None:
-        """Return the first slot (start time and nodes) from `now` on in which the job can start.
+        """Return the first slot (start time and nodes), from `now` on, in which the job can start.
 
-        The slot has `shape.nodes` nodes. None if the job can never start on so many nodes.
+        The slot has `shape.nodes` nodes. Return None if the job can never start on this many nodes.
         """
         part, domains, moment = shape.part, self._placer.required_grouping(shape), now
         among, wanted, runtime = self._suited(part, job), job.ask.licences, self._runtime(job)
@@ -165,8 +171,8 @@ class SlotSearch:
             if domains is not None and rows.bit_count() >= shape.nodes:
                 chosen = domains.choose(np.array(list(rows_in(rows)), dtype=np.intp), None, shape.nodes)
                 if not chosen and starts[0][0] < moment:
-                    # `rows` has only the nodes on which the job can first start at `moment`. Search again
-                    # from `moment` on, so that nodes on which it can start earlier are tried as well.
+                    # `rows` has only the nodes whose first start is exactly `moment`. Search again from
+                    # `moment` on, so that nodes with an earlier first start are also tried.
                     continue
                 if not chosen:
                     later = [start for start, _, _ in starts if start > moment]
@@ -184,8 +190,8 @@ class SlotSearch:
     def placement_in(self, slot: Slot, part: PerNodeRequest, old: BackfillReservation | None) -> Placement:
         """Return the placement of a job in a slot: the nodes of the slot, and the GPUs chosen on them.
 
-        `old` is the job's present reservation; None if it has none. If a new choice would give the placement
-        of `old`, return that one, because choosing is slow.
+        `old` is the job's present reservation; None if it has none. If a new choice would give the same
+        placement as `old`, return that of `old`, because choosing is slow.
         """
         # Choose the GPUs again if the job needs part of a GPU, or if several profiles share the table. In
         # these cases the choice also depends on the GPUs that are free now.
@@ -205,8 +211,8 @@ class SlotSearch:
     ) -> FreeResources | None:
         """Return the free resources of a node from which the GPUs for a reservation are chosen.
 
-        If several profiles share the nodes, return only GPUs that are busy now, provided that they are
-        enough. Other profiles can then use the idle GPUs until the reservation starts.
+        If several profiles share the nodes, return only GPUs that are busy now, if there are enough. Other
+        profiles can then use the idle GPUs until the reservation starts.
         """
         if free is None or not self._table.shared or not part.wants_gpus:
             return free
@@ -226,8 +232,8 @@ class SlotSearch:
         since: float,
         against: list[Reservation],
     ) -> FirstStart | None:
-        """Return the first time from `since` on at which the job can start on the node `row` and end before
-        the next reservation of an operator begins there. Return None if there is no such time.
+        """Return the first time, at or after `since`, when the job can start on the node `row`. The job must
+        end before the next reservation of an operator begins there. Return None if there is no such time.
 
         `against` has the operators' reservations that do not admit the job.
         """
@@ -257,8 +263,8 @@ def _start_of_nodes(starts: list[FirstStart], nodes: int) -> tuple[float, RowSet
     """Return the first time at which `nodes` nodes can start a job. Also return the nodes whose own first
     start is exactly this time.
 
-    `starts` has the first start of each node, sorted by time. Returns (NEVER, no nodes) if it has too few
-    nodes.
+    `starts` has the first start of each node, sorted by time. Return (NEVER, no nodes) if `starts` has too
+    few nodes.
     """
     found, moment, rows = 0, NEVER, NO_ROWS
     for start, each, _ in starts:

@@ -17,9 +17,11 @@ T = TypeVar("T")
 
 
 class Timeline(Generic[T]):
-    """A value over time: `values[i]` holds from `times[i]` until `times[i + 1]`, the last value forever.
+    """A value over time: `values[i]` is valid from `times[i]` until `times[i + 1]`. The last value is valid
+    forever.
 
-    Example: times [0, 10, 30] and values [2, 0, 4] are 2 until 10, then 0 until 30, then 4.
+    Example: with times [0, 10, 30] and values [2, 0, 4], the value is 2 until 10, then 0 until 30, and then
+    4.
     """
 
     __slots__ = ("times", "values")
@@ -35,7 +37,8 @@ class Timeline(Generic[T]):
     def cut(self, moment: float) -> int:
         """Split the segment that contains `moment`, so that a segment begins at `moment`.
 
-        Returns the index of the segment that begins, or for NEVER (infinity) the number of segments.
+        Return the index of the segment that begins there. For NEVER (infinity), return the number of
+        segments.
         """
         if moment == NEVER:
             return len(self.times)
@@ -54,7 +57,8 @@ class Timeline(Generic[T]):
 
 
 class Segment:
-    """The free resources of one node in one segment of time, and a cache of which requests fit in them.
+    """The free resources of one node in one segment of time. Also a cache of the requests that fit in these
+    resources.
 
     `free` never changes, so copies of a timeline share their segments and this cache.
     """
@@ -78,10 +82,10 @@ class NodeTimeline(Timeline[Segment]):
 
     def _forget_caches(self) -> None:
         self._fits: dict[PerNodeRequest, bytes] = {}
-        """By request: one byte for each segment, which is 1 if the request fits in the segment."""
+        """For each request, one byte for each segment. The byte is 1 if the request fits in the segment."""
         self._dips: list[int] | None = None
         """The indices of the segments in which less of some resource is free than in the segment before. None
-        if they have not been computed since the timeline changed.
+        if the indices have not been computed since the last change of the timeline.
         """
 
     def copy(self, node: Node) -> NodeTimeline:
@@ -91,14 +95,16 @@ class NodeTimeline(Timeline[Segment]):
         return other
 
     def append(self, moment: float, free: FreeResources) -> None:
-        """Set the free resources from `moment` on, which must be later than all times in the timeline."""
+        """Set the free resources from `moment` on. `moment` must be later than all times in the timeline."""
         if free != self.values[-1].free:
             self._forget_caches()
             self.times.append(moment)
             self.values.append(Segment(free))
 
     def give(self, start: float, end: float, allocation: Allocation, sign: int) -> None:
-        """Add an allocation to the free resources (`sign` 1), or subtract it (-1), from `start` to `end`."""
+        """Add an allocation to the free resources from `start` to `end` (`sign` 1), or subtract it (`sign`
+        -1).
+        """
         if end <= start:
             return
         self._forget_caches()
@@ -107,7 +113,7 @@ class NodeTimeline(Timeline[Segment]):
             free = self.values[at].free.copy()
             free.add(self.node, allocation, sign)
             self.values[at] = Segment(free)
-        for at in (last, first):  # Merge neighbouring segments that have become equal.
+        for at in (last, first):  # merge neighbouring segments that have become equal
             if 0 < at < len(self.times) and self.values[at].free == self.values[at - 1].free:
                 del self.times[at], self.values[at]
 
@@ -119,8 +125,8 @@ class NodeTimeline(Timeline[Segment]):
 
     def least(self, since: float, duration: float) -> FreeResources:
         """Return the resources that stay free from `since` to `since + duration`."""
-        # Add the duration to the time, and do not subtract times. The values in `times` were computed as such
-        # sums, and equal sums are rounded equally.
+        # Add the duration to the time, as in the computation of `times`. Do not subtract times instead: the
+        # rounding would differ.
         at, end = self.index_at(since), since + duration
         least = self.values[at].free
         for later in range(at + 1, len(self.times)):
@@ -132,15 +138,16 @@ class NodeTimeline(Timeline[Segment]):
     def first_start(
         self, part: PerNodeRequest, needs: GpuNeeds, duration: float, since: float
     ) -> tuple[float, FreeResources] | None:
-        """Return the first time from `since` on at which `part` fits for the next `duration` seconds.
+        """Return the first time, at or after `since`, when the request `part` fits for the next `duration`
+        seconds.
 
-        Also return the resources that stay free while the job runs. None if there is no such time. A job
-        keeps the same GPUs until it ends, so the GPUs of a request must be free in all segments.
+        Also return the resources that stay free while the job runs. Return None if there is no such time. A
+        job keeps the same GPUs until it ends, so the GPUs of a request must be free in all segments.
 
-        1. Go to the next segment in which the request fits, and from there to the next one in which it does
-           not fit. If this one begins while the job would run, go on behind it.
-        2. Find the resources that stay free in all segments between them (`_least_fitting`). If the request
-           does not fit in these, start one segment later.
+        1. Go to the next segment in which the request fits. From there, go to the next segment in which the
+           request does not fit. If the second segment begins while the job would run, continue after it.
+        2. Find the resources that stay free in all segments between these two (`_least_fitting`). If the
+           request does not fit in these resources, start one segment later.
         """
         times, fits = self.times, self._fits.get(part)
         if fits is None:
@@ -174,7 +181,7 @@ class NodeTimeline(Timeline[Segment]):
         self, part: PerNodeRequest, needs: GpuNeeds, at: int, end: float
     ) -> FreeResources | None:
         """Return the resources that stay free from segment `at` until `end`, or those of the segment `at` if
-        the request has no GPUs. None if the request does not fit in them.
+        the request has no GPUs. Return None if the request does not fit in them.
 
         Only the segments in `_dips` are compared, because all other segments have at least as much free as
         the segment before them.
@@ -219,9 +226,8 @@ class LicenceTimeline(Timeline[int]):
                 self.values[at] += count
 
     def first_start(self, count: int, duration: float, since: float) -> float | None:
-        """Return the first time from `since` on at which `count` licences are free for `duration` seconds.
-
-        None if there is no such time.
+        """Return the first time, at or after `since`, when `count` licences are free for `duration` seconds.
+        Return None if there is no such time.
         """
         times, values = self.times, self.values
         at, start = self.index_at(since), since
@@ -247,15 +253,14 @@ class LicenceTimelines:
         return other
 
     def give(self, wanted: LicenceCounts, start: float, end: float, sign: int) -> None:
-        """Add licences to the free ones (`sign` 1), or subtract them (-1), from `start` to `end`."""
+        """Add licences to the free ones from `start` to `end` (`sign` 1), or subtract them (`sign` -1)."""
         for name, count in wanted:
             if name in self._by_name:
                 self._by_name[name].give(start, end, sign * count)
 
     def first_start(self, wanted: LicenceCounts, duration: float, since: float) -> float | None:
-        """Return the first time from `since` on at which all these licences are free for `duration` seconds.
-
-        None if there is no such time.
+        """Return the first time, at or after `since`, when all these licences are free for `duration`
+        seconds. Return None if there is no such time.
         """
         moment = since
         while True:
