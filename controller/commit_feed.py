@@ -12,8 +12,8 @@ from controller.core.model.rows import JournalEntry
 from wire.api.cluster import PulseSample
 
 MAX_PENDING_COMMITS = 4_096
-"""The greatest number of unread commits of one subscriber. If it has more, all of them are dropped, and the
-subscriber must read the journal instead."""
+"""The greatest number of unread commits of one subscriber. If a subscriber has more, all of them are dropped,
+and the subscriber must read the journal instead."""
 
 
 class Lagged(Exception):

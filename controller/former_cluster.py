@@ -1,14 +1,14 @@
 """Finds jobs that another cluster left on this host, before a controller starts with an empty store.
 
-If the store is empty although jobs run on this host, the state directory was lost, or a wrong one is
+If the store is empty although jobs run on this host, the state directory was lost, or a wrong directory is
 configured. The store does not contain these jobs. The agents would end them, and new jobs would get the same
 job ids. Therefore the controller refuses to start, unless the operator starts it with --new-cluster.
 
 1. Look in each configured spool (the directory of an agent) on this host for attempts of a controller with
    another store.
 2. Read the environment of each process on this host, and find processes of attempts in these spools.
-3. If there are any, refuse to start and list them. With --new-cluster, end these processes and rename these
-   spools.
+3. If there are such processes, refuse to start and list them. With --new-cluster, end these processes and
+   rename these spools.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class TurnRefused(Exception):
 class UserTurns:
     """Limits how many requests are served at the same time. A turn is the permission to serve one request.
 
-    1. While a turn is free, the next request gets it at once.
+    1. While a turn is free, the next request gets the turn at once.
     2. Further requests wait in a separate line for each user.
     3. A turn that becomes free goes to the waiting user whose last turn is longest ago, for the first request
        in this user's line.

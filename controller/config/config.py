@@ -49,8 +49,8 @@ from wire.http import addresses
 class _Environment(EnvSettingsSource):
     """Parses the values of environment variables as JSON if the key in scheduler.toml is a list or a table.
 
-    A value that is not valid JSON is kept as a string. The check of types refuses it later, with a message
-    that names the variable.
+    A value that is not valid JSON is kept as a string. The later check of types refuses such a string, with a
+    message that names the variable.
     """
 
     def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:

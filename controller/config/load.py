@@ -49,8 +49,8 @@ def load_with_problems(
 ) -> tuple[Config, tuple[ConfigProblem, ...]]:
     """Return the configuration and its mistakes. Values with a mistake are replaced by their defaults.
 
-    If `text` is given, it is read instead of the file. Raises ConfigRefused if the file cannot be read or is
-    not TOML.
+    If `text` is given, read it instead of the file. Raise ConfigRefused if the file cannot be read or is not
+    TOML.
     """
     if text is not None:
         name = "scheduler.toml" if path is None else str(path)

@@ -50,12 +50,12 @@ class AgentLinks:
     2. A hello (the first message of an agent), a report of an attempt, a GPU problem and the loss of a
        connection become inputs for the engine.
     3. The latest GPU measurements, GPU processes and resource usage of running attempts are kept here for
-       each node. If they show an idle GPU or a GPU problem, the engine gets an input.
+       each node. If the measurements show an idle GPU or a GPU problem, the engine gets an input.
     4. A node is silent from the loss of its connection to the next hello of its agent. While a node is
        silent, a timer checks every second whether the silence is long enough to mark the node down or its
        jobs lost (`NodeSilent`).
 
-    Silence is measured with the monotonic clock. After a restart of the controller it counts from the
+    Silence is measured with the monotonic clock. After a restart of the controller, silence counts from the
     restart, because the time of an agent's last report is not stored.
     """
 

@@ -19,7 +19,7 @@ class WallClock:
 
     1. While the system clock goes forward, `now()` is the system clock.
     2. After the system clock was set back, `now()` runs at half speed until the system clock has caught up.
-       It does not stop, because otherwise no requeue delay would end and no reservation would begin.
+       `now()` does not stop, because otherwise no requeue delay would end and no reservation would begin.
     3. After a restart, `now()` continues from the time of the newest journal entry. On a host without a clock
        battery, the system clock may start in 1970.
 

@@ -66,8 +66,8 @@ PASS_SHARE = 0.5
 """The largest fraction of the main loop's time that scheduling passes may take."""
 STORE_RETRY_S = 1.0
 CLOCK_CHECK_S = 60.0
-"""Seconds. The event loop reads the system clock at least this often, because it can be set while the loop
-waits."""
+"""Seconds. The event loop reads the system clock at least this often, because the clock can be set while the
+loop waits."""
 SAMPLER = ""
 """The user name under which the controller asks for start estimates. No account has this name."""
 MAX_CRASHES_PER_MINUTE = 50
@@ -77,8 +77,8 @@ QUARANTINE_S = 60.0
 MOST_USERS = 10_000
 """The most users that get a weekly notice about their jobs."""
 LARGEST_JOBS = 200
-"""The weekly notice of a user names jobs with idle GPUs. It examines this many of the user's jobs, those with
-the most GPU time."""
+"""The number of a user's jobs, those with the most GPU time, that are examined for the weekly notice. The
+notice names jobs with idle GPUs."""
 
 log = logging.getLogger("corral.daemon")
 
@@ -185,13 +185,14 @@ class Daemon:
 
     @property
     def state(self) -> State:
-        """Return the engine's state. It may contain changes that are not on disk yet; a caller that must not
-        see such changes awaits settled() first."""
+        """Return the engine's state, which may contain changes that are not on disk yet. A caller that must
+        not see such changes awaits settled() first."""
         return self.engine.state
 
     @property
     def store_problem(self) -> str:
-        """Return why the store cannot be written, such as "database locked"; "" if it can be written."""
+        """Return the reason why the store cannot be written, such as "database locked"; "" if the store can
+        be written."""
         return self._store_failure.trouble if self._store_failure is not None else ""
 
     # --- methods for the API and the watchers ---
@@ -242,7 +243,8 @@ class Daemon:
         return self._feed.subscribe(pulse=pulse)
 
     async def add_node(self, name: str, host: HostSpec, by: str) -> Reply:
-        """Add a node, or change the host settings of an existing node. Attempts that run on it continue."""
+        """Add a node, or change the host settings of an existing node. Attempts on an existing node
+        continue."""
         reply = await self.ask(inputs.AddNode(name, host.labels, host, by))
         if not isinstance(reply, Refusal):
             await self.agents.close_link(name)
@@ -418,9 +420,8 @@ class Daemon:
         return [self._inbox.popleft() for _ in range(min(len(self._inbox), most))]
 
     async def _process_batch(self, batch: list[PendingInput]) -> None:
-        """Pass a batch of inputs to the engine, commit the events, and send replies and orders. These are
-        steps 2 to 6 in the docstring of the class.
-        """
+        """Pass a batch of inputs to the engine, commit the events, and send replies and orders (steps 2 to 6
+        in the docstring of the class)."""
         events: list[Event] = []
         effects: list[Effect] = []
         replies: list[tuple[asyncio.Future[Reply], Reply]] = []
@@ -562,11 +563,11 @@ class Daemon:
     async def _quarantine(self, batch: list[PendingInput], one_by_one: bool, failure: Exception) -> None:
         """Find and refuse the input that crashed the engine, so that only its sender is affected.
 
-        1. If the batch was larger than one input, put it back and process its inputs one by one.
+        1. If the batch had more than one input, put the inputs back and process them one by one.
         2. Otherwise refuse the input. If an agent sent it, disconnect that agent for QUARANTINE_S.
         3. Load the state on disk again, because the engine may have stopped in the middle of a change.
-        4. Reconnect all agents. Each agent then sends all its reports again. This is needed because unsaved
-           reports were lost with the old state.
+        4. Reconnect all agents, so that each sends all its reports again, because unsaved reports were lost
+           with the old state.
         """
         culprit = ""
         if not one_by_one:

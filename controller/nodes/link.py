@@ -21,7 +21,8 @@ class LinkLost:
 
 
 FrameHandler = Callable[[str, AgentFrame | LinkLost], str]
-"""The function that handles a frame; its first argument is the node's name. It runs on the event loop.
+"""A function that handles a frame (message) of the agent, and runs on the event loop. Its first argument is
+the node's name.
 
 The first frame after a lost connection is a Hello. The function returns "" if the agent can be used.
 Otherwise it returns the reason, and the connection is closed.
@@ -37,7 +38,7 @@ class LogMissing(Exception):
 
 
 class NodeLink(Protocol):
-    """The connection to the agent of one node. After a loss, it connects again."""
+    """The connection to the agent of one node. After a loss, the connection is opened again."""
 
     name: str
 

@@ -75,5 +75,5 @@ def shared_arguments(config: Config) -> tuple[object, ...]:
 
 
 def _arguments(config: Config, name: str) -> NodeSection:
-    # Leave out labels and taints, because they are not in the agent's arguments.
+    # Leave out labels and taints, because they are no command line arguments of the agent.
     return config.nodes[name].model_copy(update={"labels": {}, "taints": []})

@@ -17,7 +17,7 @@ LAST_WORDS_S = 5.0
 
 
 class LocalLink(ReconnectingLink):
-    """Starts the agent of a node on this machine, and starts it again whenever it ends.
+    """Starts the agent of a node on this machine, and starts a new agent whenever the agent ends.
 
     The host settings must have a spool and no SSH address.
     """

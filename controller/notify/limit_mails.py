@@ -81,8 +81,8 @@ class LimitMails:
         return rows
 
     def due(self, state: State, now: float) -> Iterator[tuple[Job, int]]:
-        """Yield each job that has reached a part of its time limit about which it requests mail, and this
-        part in percent."""
+        """Yield each job that has reached a percentage of its time limit about which it requests mail, and
+        this percentage."""
         if not self._loaded:
             self._loaded = True
             self._planned.clear()

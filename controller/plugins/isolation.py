@@ -100,9 +100,8 @@ class IsolatedFilter(IsolatedPlugin):
         return self._keep(part, nodes, rows, passes=self._passes)
 
     def could_keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return for each node whether it could run the job if it were empty. `nodes` contains the nodes
-        without their jobs. While the filter fails, the value is True for all nodes.
-        """
+        """Return for each node True if the node could run the job when no other job runs there. `nodes`
+        contains the nodes without their jobs. While the filter fails, return True for all nodes."""
         return self._keep(part, nodes, rows, passes=True)
 
     def _keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, passes: bool) -> Bools:
@@ -151,7 +150,7 @@ class IsolatedPicker(IsolatedPlugin):
 
 
 class IsolatedOrder(IsolatedPlugin):
-    """Isolates a queue order: while it fails, jobs are ranked last."""
+    """Isolates a queue order: while the order fails, jobs are ranked last."""
 
     kind = "order"
 
@@ -222,7 +221,7 @@ class IsolatedQuota(IsolatedPlugin):
 
 
 class IsolatedMetrics(IsolatedPlugin):
-    """Isolates a metrics plugin: while it fails, its metrics are missing on the page /metrics."""
+    """Isolates a metrics plugin: while the plugin fails, its metrics are missing on the page /metrics."""
 
     kind = "metrics"
 
@@ -233,7 +232,7 @@ class IsolatedMetrics(IsolatedPlugin):
 
 
 class IsolatedHook(IsolatedPlugin):
-    """Isolates a hook: after a failure it is not called again in the same scheduling cycle."""
+    """Isolates a hook: after a failure, the hook is not called again in the same scheduling cycle."""
 
     kind = "hook"
 

@@ -35,7 +35,7 @@ class OtherPolicy:
 
 
 def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
-    """Return the scheduling policy of the configuration in `file`. Raises ConfigRefused with all problems."""
+    """Return the scheduling policy of the configuration in `file`. Raise ConfigRefused with all problems."""
     config = load_text(file.text, file.name)
     strange = [path for path in config.plugin_files if path not in running.plugin_files]
     # Refuse plugin files that are not loaded, because a running controller loads no further code.
@@ -78,9 +78,8 @@ def _edit(each: JobEdit, user: str, asker: Requester | None) -> Input:
 
 
 def _resumed(name: str, engine: Engine, user: str) -> Iterator[Input]:
-    """Yield the engine's inputs that resume a node, or one GPU (gpu01:3). For a GPU, they include a passed
-    health check.
-    """
+    """Yield the engine's inputs that resume a node, or one GPU (gpu01:3). The inputs for a GPU include a
+    passed health check."""
     node, _, gpu = name.rpartition(":")
     there = engine.state.nodes.get(node)
     if there is None or not (gpu.isascii() and gpu.isdigit()):

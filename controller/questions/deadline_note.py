@@ -38,8 +38,8 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
     will miss it, also yield a second, longer sentence that adds a change that would help. Yield nothing if
     the job has no deadline.
 
-    1. Forecast when the job starts if all jobs use their full time limits. If the job then still ends before
-       its deadline (`Job.latest_start`), it will meet the deadline.
+    1. Forecast the start of the job if all jobs use their full time limits. If this start is not later than
+       the latest start that meets the deadline (`Job.latest_start`), the job will meet its deadline.
     2. Otherwise try these changes, each on a copy of the engine, until the job meets its deadline with one of
        them: a higher quota, another queue that the user may use, and the preemption of running jobs.
     """

@@ -53,7 +53,8 @@ class QuestionDropped:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswer:
-    """Message from the replica: an answer to a question. It replaces the earlier answers to this question."""
+    """Message from the replica: an answer to a question. The answer replaces earlier answers to the same
+    question."""
 
     number: int
     answer: Any

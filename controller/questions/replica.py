@@ -11,8 +11,8 @@
    to repeat inputs.
 
 The controller sends a question on the same connection as the inputs, so the answer takes all inputs into
-account that were committed before it. Cost: the replica needs as much CPU time as the controller's engine,
-and with time about as much memory as the controller.
+account that were committed before the question. Cost: the replica needs as much CPU time as the controller's
+engine, and with time about as much memory as the controller.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ HOUR_S = 3600.0
 def what_if(
     engine_copy: EngineCopy, question: WhatIf, user: str, only_first: bool, asker: Requester | None = None
 ) -> Iterator[WhatIfAnswer]:
-    """Yield which waiting jobs would start earlier or later with the proposed changes.
+    """Yield the waiting jobs that would start earlier or later with the proposed changes.
 
     1. In a forked copy of this process, forecast the cluster without the changes. In another copy, if the
        changes submit a job, find the reason why it would wait.
@@ -101,7 +101,8 @@ def _leaving(engine: Engine, question: WhatIf) -> tuple[LeavingJob, ...]:
 def _why_not_at_once(
     engine_copy: EngineCopy, engine: Engine, changes: list[Input]
 ) -> tuple[Why | None, tuple[Easing, ...]]:
-    """Return why the first job that `changes` submit would wait, and further changes that would start it now.
+    """Return the reason why the first job that `changes` submit would wait, and further changes that would
+    start this job now.
 
     If the job would start at once, return None and no further changes.
     """
@@ -171,9 +172,11 @@ class ShiftTotals:
     not_known: int = 0
     """The number of jobs for which neither forecast has a start, although both forecasts are complete."""
     now_unknown: int = 0
-    """The number of jobs that have a start only without the changes. They also count as later."""
+    """The number of jobs that have a start only without the changes. These jobs also count as starting
+    later."""
     now_known: int = 0
-    """The number of jobs that have a start only with the changes. They also count as sooner."""
+    """The number of jobs that have a start only with the changes. These jobs also count as starting
+    sooner."""
     later_s: float = 0.0
     sooner_s: float = 0.0
 
@@ -229,8 +232,8 @@ class ShiftTotals:
 def _compare(
     there: WaitingJobs, before: Forecast, after: Forecast, changed: Engine, now: float
 ) -> WhatIfAnswer:
-    """Return the answer. It lists the jobs that the changes submit, then the most delayed jobs, and then the
-    jobs that start earlier by the most."""
+    """Return the answer, which lists the jobs that the changes submit, then the most delayed jobs, and then
+    the jobs that gain the most time."""
     until = min(before.known_until, after.known_until)
     tally = ShiftTotals(now, until)
     released = [job for job in there.held if job.id in after.starts]

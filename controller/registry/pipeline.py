@@ -135,7 +135,7 @@ class PipelineBuilder:
     def policy(self, section: SchedulerSection, keys: Container[str], *above: str) -> dict[str, Any]:
         """Create the plugins in a [scheduler] table, and return them as fields of a Pipeline, by field name.
 
-        Only the keys in `keys` are read: for a profile, these are the keys that it sets. `above` is the
+        Only the keys in `keys` are read (for a profile, the keys that the profile sets). `above` is the
         position of the table in scheduler.toml.
         """
         policy: dict[str, Any] = {}

@@ -13,8 +13,8 @@ def restarted(old: State, pipeline: Pipeline) -> tuple[Engine, tuple[str, ...]]:
     """Return a new engine, and the names of the nodes that were connected. The new engine gets the jobs,
     nodes and notes (other stored state) of the state `old`, as if a controller read them from its store.
 
-    Like a real restart, this loses plans and backfill reservations. The caller must pass the input
-    ControllerStarted with the names to the engine.
+    The new engine has no plans and backfill reservations, as after a real restart. The caller must pass it
+    the input ControllerStarted with the names of the nodes.
     """
     jobs = sorted(old.jobs.values(), key=lambda job: job.id)
     live = [job for job in jobs if job.ended_at is None]

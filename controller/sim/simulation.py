@@ -287,8 +287,7 @@ class Simulation:
     def run_pass(self) -> None:
         """Run one scheduling pass, and another one after each pass that preempted jobs.
 
-        A virtual job ends as soon as it is stopped, so the job that preempted it starts in the next
-        scheduling pass.
+        A virtual job ends as soon as it is stopped, so the preempting job starts in the next scheduling pass.
         """
         self.tell(TICK)
         while self.engine.cycle.preemption.victims_have_left():

@@ -1,4 +1,4 @@
-"""One job of a job log: what it requests, when it is submitted and how long it runs."""
+"""One job of a job log: its request, its submit time and its run time."""
 
 from __future__ import annotations
 

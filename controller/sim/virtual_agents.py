@@ -16,9 +16,8 @@ AttemptReports = dict[str, AttemptStatus]
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """How an attempt will run: its run time in seconds, its exit code, and the seconds between two
-    checkpoints (None without checkpoints).
-    """
+    """The plan of an attempt: its run time in seconds, its exit code, and the seconds between two checkpoints
+    (None without checkpoints)."""
 
     runtime_s: float
     code: int = 0

@@ -3,7 +3,8 @@
 Jobs
 1. Choose ended jobs that are too old. If more ended jobs remain than allowed, also choose those that ended
    first. Keep all elements of an array while any element has not ended.
-2. In one transaction: add their usage to the rows of `usage_days`, then delete their rows.
+2. In one transaction, add the usage of the chosen jobs to the rows of `usage_days`, then delete the rows of
+   these jobs.
 
 Journal
 1. The controller commits the entry `JournalSealed`, with the number and the hash of the last entry to delete.

@@ -40,8 +40,8 @@ SEALED = "JournalSealed"
 class VerifyReport:
     """The numbers of entries and rows that were checked, and the problems that were found.
 
-    `head` is the newest journal entry. An operator can note it elsewhere, and compare it later to find out
-    whether the journal was replaced.
+    `head` is the newest journal entry. An operator can record this entry elsewhere and compare it later, to
+    find out whether the journal was replaced.
     """
 
     store: str
@@ -162,8 +162,8 @@ class Verification:
 
 
 def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
-    """Return the values that a job's row must have according to the job's journal entries `life`. None if the
-    first of these entries was deleted."""
+    """Return the values that a job's row must have according to the job's journal entries `life`. Return None
+    if the first of these entries was deleted."""
     facts: dict[str, Any] | None = None
     for entry in life:
         if entry.kind == "JobQueued":

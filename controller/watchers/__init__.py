@@ -1,2 +1,2 @@
-"""Background tasks of the controller. They watch data paths and GPUs, call placement hooks, delete old jobs,
+"""Background tasks of the controller, which watch data paths and GPUs, call placement hooks, delete old jobs,
 and estimate starts."""

@@ -1,4 +1,4 @@
-"""Counters and histograms for /metrics. They count since the start of the controller."""
+"""Counters and histograms for /metrics, which count since the start of the controller."""
 
 from __future__ import annotations
 

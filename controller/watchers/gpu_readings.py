@@ -2,7 +2,8 @@
 
 Measurements are not written to the journal, so the engine does not get them. This module compares each
 measurement with earlier ones and passes problems to the engine as inputs, like the Xid errors that agents
-report. The table `[gpus.rules]` of the configuration decides what follows (core/cluster/gpus/gpu_health.py).
+report. The table `[gpus.rules]` of the configuration sets the actions after a problem
+(core/cluster/gpus/gpu_health.py).
 
 1. Counters: each rise of the uncorrected ECC errors is reported once. Corrected ECC errors are reported when
    there are `corrected_per_hour` of them within an hour. A counter that is lower than before was reset to 0
@@ -93,9 +94,8 @@ class GpuHealthWatch:
             self._note_times(node, gpu, now)
 
     def forget(self, node: str) -> None:
-        """Treat the GPU conditions of the node, such as a slowdown, as if they began now, because its agent
-        has connected again. Error counters are kept.
-        """
+        """Treat the GPU conditions of the node, such as a slowdown, as if they began now, because the node's
+        agent has connected again. Keep the error counters."""
         for gpu in self._gpus.get(node, {}).values():
             gpu.slow_since = gpu.leaked_since = None
         self._busy.pop(node, None)

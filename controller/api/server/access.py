@@ -4,8 +4,8 @@
 2. `controller/api/server/app.py` calls `refusal()` before it reads the body of a request.
 3. If the request is about one job, the rights also depend on the user of the job (`Owner`).
 
-A caller that may only see a job can never change it. A job of root or of the controller's user runs with the
-rights of that user. An operator that edits such a job, or runs a command in it, would get these rights.
+A caller that may only see a job can never change the job. A job of root or of the controller's user runs with
+the rights of that user. An operator that edits such a job, or runs a command in it, would get these rights.
 Therefore only an admin may do so.
 """
 
@@ -143,11 +143,11 @@ def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "
 
 
 def host_refusal(caller: Caller, wanted: HostSpec, present: HostSpec | None) -> Refusal | None:
-    """Return the refusal if the caller may not add or change a host with these settings, or None if it may.
+    """Return the refusal if the caller may not add or change a host with these settings, and None otherwise.
 
     `wanted` is the requested host entry, and `present` the current one, or None for a new node. Only an admin
     may set the HOST_FIELDS. Other callers may send the values that an admin has set, but only with the same
-    SSH address, because a key or program for one host must not be used on another.
+    SSH address, because a key or program for one host must not be used on another host.
     """
     if caller.role is Role.ADMIN:
         return None
@@ -163,7 +163,7 @@ def host_refusal(caller: Caller, wanted: HostSpec, present: HostSpec | None) -> 
 
 
 def submit_refusal(caller: Caller, user: str, privileged: bool) -> Refusal | None:
-    """Return the refusal if the caller may not submit a job as `user`, or None if it may.
+    """Return the refusal if the caller may not submit a job as `user`, and None otherwise.
 
     `privileged` is True if `user` is root or the controller's user.
     """

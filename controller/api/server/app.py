@@ -37,7 +37,8 @@ GRACE_S = 1.0
 
 
 async def serve(daemon: Daemon, reload: ConfigReload | None = None) -> Server:
-    """Start the API server and return it. Raises OSError if it cannot listen on one of its addresses."""
+    """Start the API server and return it. Raise OSError if the server cannot listen on one of its
+    addresses."""
     server = Server(daemon, reload or ConfigReload(daemon))
     try:
         await server.open()
@@ -69,7 +70,7 @@ class Server:
         self.tcp_url = ""
 
     async def open(self) -> None:
-        """Start listening on the unix sockets, and on TCP if it is configured."""
+        """Start listening on the unix sockets, and on a TCP address if one is configured."""
         if self._listen:
             line = open_tcp(self._listen)
             host, port = line.getsockname()[:2]

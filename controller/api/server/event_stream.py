@@ -104,8 +104,8 @@ class EventStreams:
             shell.close()
 
     async def render(self, commit: Commit, rows: bool) -> bytes:
-        """Return a new commit as the bytes of server-sent events. Keep the bytes, because other streams need
-        them too.
+        """Return a new commit as the bytes of server-sent events. The bytes are cached, because other streams
+        send the same bytes.
 
         With `rows`, the bytes also contain the present state of the jobs and nodes that the commit
         changed.
@@ -187,8 +187,8 @@ class _Listener:
         self.pulse = pulse
 
     async def listen(self) -> None:
-        """Send commits until the server closes. If the client reads too slowly and misses commits, read them
-        from the journal."""
+        """Send commits until the server closes. If the client reads too slowly, so that commits were dropped,
+        read these commits from the journal."""
         while True:
             subscription = self.streams.subscribe(pulse=self.pulse)
             try:

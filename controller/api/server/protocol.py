@@ -16,7 +16,7 @@ from controller.api.server.identity import Identity, peer_uid
 from controller.core.model.inputs import Refusal
 
 IDLE_S = 20.0
-"""Seconds. A connection is closed if it has not sent a complete request head by then."""
+"""Seconds until a complete request head must have arrived. Otherwise the connection is closed."""
 
 STALLED_S = 30.0
 """Seconds. A client that does not read for this long is disconnected, even in the middle of a stream."""

@@ -1,4 +1,4 @@
-"""Compares what a job requested with what it used, and advises which options to change.
+"""Compares the requested and the used resources of a job, and advises which options to change.
 
 1. Add up the allocations of the attempt, and its measured use, over its nodes.
 2. For each resource, compute the used fraction of the requested amount.

@@ -27,7 +27,8 @@ def _pattern(text: str) -> str:
 
 
 class FailureRuleSection(Section):
-    """One class of failed jobs: how it is found, and the remedy that users see."""
+    """One class of failed jobs: how failed jobs of the class are recognised, and the remedy that users
+    see."""
 
     name: Annotated[str, AfterValidator(_class_name)]
     sentence: str = Field(min_length=1, max_length=200)

@@ -47,7 +47,7 @@ def _mount(text: str) -> str:
 
 
 class ContainersSection(Section):
-    """How agents run container images."""
+    """Sets how agents run container images: [jobs.containers]."""
 
     command: list[str] = []
     options: list[str] = []
@@ -55,9 +55,8 @@ class ContainersSection(Section):
 
 
 class JobsSection(SizesSection):
-    """How agents run jobs, and the run time that the scheduler assumes for jobs without a time limit:
-    [jobs].
-    """
+    """Sets how agents run jobs, and the run time that the scheduler assumes for jobs without a time limit:
+    [jobs]."""
 
     default_time_limit_s: float = Field(86_400.0, ge=0, le=315_360_000)
     owners_may_extend: bool = True
@@ -112,8 +111,8 @@ class GpuRulesSection(Section):
 
 
 class GpusSection(Section):
-    """How unhealthy GPUs are checked, and what happens with unhealthy GPUs and with jobs whose GPUs are idle:
-    [gpus]."""
+    """Sets how unhealthy GPUs are checked, and what happens to unhealthy GPUs and to jobs whose GPUs are
+    idle: [gpus]."""
 
     check_s: float = Field(30.0, gt=0, le=86_400)
     check_most_s: float = Field(3_600.0, gt=0, le=604_800)

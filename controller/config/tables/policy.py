@@ -55,9 +55,8 @@ Weight = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class FairShareSection(Section):
-    """How the use of resources is counted, and the weights and limits of organisations, projects and users:
-    [fair_share].
-    """
+    """Sets how the use of resources is counted, and the weights and limits of organisations, projects and
+    users: [fair_share]."""
 
     half_life_s: float = Field(86_400.0, ge=60, le=315_360_000)
     window_s: float | None = Field(None, ge=60, le=315_360_000)
@@ -134,7 +133,7 @@ class SchedulerSection(Section):
 
 
 class BackfillSection(Section):
-    """Which run times backfill and estimates use, and how deadlines are protected: [backfill]."""
+    """Sets which run times backfill and estimates use, and how deadlines are protected: [backfill]."""
 
     estimate: Literal["limit", "predicted"] = "limit"
     quantile: float = Field(0.9, gt=0, le=1)
@@ -162,9 +161,8 @@ class QuotaSection(WithOptions):
 
 
 class PreemptionSection(Section):
-    """Which waiting jobs may preempt other jobs, and which running jobs are protected. Preemption is off by
-    default.
-    """
+    """Sets which waiting jobs may preempt other jobs, and which running jobs are protected. Preemption is off
+    by default."""
 
     strategies: list[Plugin] = []
     grace_s: float = Field(60.0, ge=0, le=86_400)
@@ -177,8 +175,8 @@ class PreemptionSection(Section):
 
 
 class RebalanceSection(Section):
-    """Decides whether running jobs are moved to other nodes, and how much lost work a move may cost.
-    Rebalancing is off by default."""
+    """Sets whether running jobs are moved to other nodes, and how much lost work a move may cost. Rebalancing
+    is off by default."""
 
     mode: Literal["off", "propose", "auto"] = "off"
     interval_s: float = Field(300.0, ge=1, le=604_800)

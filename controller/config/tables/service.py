@@ -47,7 +47,7 @@ class StoreSection(Section):
 
 
 class RetentionSection(Section):
-    """How long the store keeps ended jobs and journal entries; 0 means no limit."""
+    """Sets how long the store keeps ended jobs and journal entries; 0 means no limit."""
 
     jobs_days: float = Field(365.0, ge=0, le=36_500)
     jobs: int = Field(500_000, ge=0, le=1_000_000_000)
@@ -73,9 +73,8 @@ class QuestionsSection(Section):
 
 
 class AccessSection(Section):
-    """Which users are operators, and which actions other users may take. Root and the user of the controller
-    may do everything.
-    """
+    """Sets which users are operators, and which actions other users may take. Root and the user of the
+    controller may do everything."""
 
     operators: list[Name] = []
     others: Literal["submit", "view"] = "submit"

@@ -42,7 +42,7 @@ class HealthSection(Section):
 
 
 class ServiceSection(Section):
-    """One service: the request of its replicas, their number, and how they are restarted."""
+    """One service: the request and the number of its replicas, and rules for restarting them."""
 
     user: Name
     command: Annotated[list[str], Field(min_length=1)]

@@ -52,8 +52,8 @@ _FIND = (
     'echo "corral finds no python$seen" >&2; exit 127'
     "'"
 )
-"""The command that finds a Python. Every shell reads it the same way, because it is one line in single
-quotes without a quote, a backslash or a `!`."""
+"""The shell command that finds a Python interpreter. Every shell reads the command in the same way, because
+it is one line in single quotes that contains no quote, backslash or `!`."""
 _NO_PYTHON = "corral finds no python"
 
 
@@ -72,8 +72,8 @@ class NoPython(BootstrapFailed):
 
 @dataclass(frozen=True, slots=True)
 class BootstrappedAgent:
-    """An agent that has been started over SSH and waits for its options on stdin. `home` is the directory on
-    the host that it uses by default."""
+    """An agent that has been started over SSH and waits for its options on stdin. `home` is the agent's
+    default directory on the host."""
 
     process: asyncssh.SSHClientProcess[bytes]
     words: LastLine

@@ -13,8 +13,8 @@ from pathlib import Path
 from wire.program_parts import is_frozen
 
 COMMAND = """exec /bin/sh -c 'read -r size; eval "$(head -c "$size")"'"""
-"""The command that runs a script from stdin, whose first line is the size of the script. Every shell reads it
-the same way, as the command in bootstrap.py."""
+"""The shell command that runs a script from stdin. The first line of stdin is the size of the script. Every
+shell reads the command in the same way (see the command in bootstrap.py)."""
 _END = "# --- end of functions ---\n"
 _RECEIVE = Path(__file__).with_name("receive_agent.sh")
 

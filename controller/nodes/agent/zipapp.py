@@ -31,7 +31,8 @@ class Bundle:
 
 @functools.cache
 def bundle() -> Bundle:
-    """Return the zip file with the agent program of this installation. It is built at the first call."""
+    """Return the zip file with the agent program of this installation. The file is built at the first
+    call."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted({**_packages(), **_nvml(), "__main__.py": _MAIN}.items()):

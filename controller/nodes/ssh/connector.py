@@ -22,14 +22,13 @@ CONNECT_S = 30.0
 PAUSES_S = (0.3, 0.6, 1.2, 2.4)
 KEEPALIVE_S, KEEPALIVES = 15.0, 3
 
-# Hide the log messages of asyncssh, because it logs every connection.
+# Hide the log messages of asyncssh, because asyncssh logs every connection.
 logging.getLogger("asyncssh").setLevel(logging.WARNING)
 
 
 class SshConnector:
-    """Opens the SSH connections of a controller. They share the pinned host keys, and a limit on the number
-    of connections that are being opened at the same time.
-    """
+    """Opens the SSH connections of a controller. All connections share the pinned host keys, and a limit on
+    how many are being opened at the same time."""
 
     def __init__(
         self, known: KnownHosts, *, config: Path | None = None, connect_s: float = CONNECT_S

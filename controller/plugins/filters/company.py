@@ -22,8 +22,8 @@ class JobAffinityFilter:
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
         if nodes.job_affinity is not None:
             return nodes.job_affinity().nodes_allowed(part, nodes)[rows]
-        # This node table has no running jobs, because it is used to check whether the job can ever run. Keep
-        # the nodes on which the affinity terms could be met after other jobs have started.
+        # A node table without running jobs is used to check whether the job can ever run. Keep the nodes on
+        # which the affinity terms could be met after other jobs have started.
         mask = np.ones(nodes.height, dtype=np.bool_)
         for term in part.company:
             if not term.prefer and term.domains is not None:

@@ -1,6 +1,5 @@
-"""The `proximity` scorer places the nodes of a gang near to each other: it prefers a node if many of its
-neighbours (for example the nodes in the same rack) also have room for the job.
-"""
+"""The `proximity` scorer places the members of a gang near to each other. The scorer prefers a node if many
+of the node's neighbours (for example nodes in the same rack) also have room for the job."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class ProjectPolicy:
     """The weight of the project; None if the order of jobs ignores weights."""
     share: float | None
     """The fraction of the cluster to which the project is entitled while all named projects have waiting
-    jobs. None if the order of jobs ignores weights, and for "*"."""
+    jobs. It is None for "*", and if the order of jobs ignores weights."""
     gpus: float | None
     """The share as a number of GPUs; None if the share or the number of GPUs is not known."""
     quota: Quota
@@ -179,8 +179,8 @@ def project_policies(config: Config, pipeline: Pipeline) -> tuple[ProjectPolicy,
     """Return the share, the quota and the borrowing limit of each project in scheduler.toml, the largest
     share first.
 
-    The last entry, "*", is for all projects that are not in scheduler.toml. It is left out if jobs in such
-    projects are refused, or if scheduler.toml has no projects and no quota "*".
+    The last entry, "*", is for all projects that are not in scheduler.toml. This entry is left out if jobs in
+    such projects are refused, or if scheduler.toml has no projects and no quota "*".
     """
     quotas, gpus, shares = quotas_of(config, pipeline), cluster_gpus(config), _shares(config)
     compared = any(uses_shares(each.order) for each in policies(pipeline))
@@ -260,9 +260,8 @@ def preemption_sentences(config: Config, pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _preemption_sentence(strategy: Any, highest: int) -> str:
-    """Return a sentence about a preemption strategy: which jobs may preempt, and which jobs they may preempt.
-    `highest` is the highest priority that users may request.
-    """
+    """Return a sentence about a preemption strategy: which jobs may preempt which other jobs. `highest` is
+    the highest priority that users may request."""
     if isinstance(strategy, PriorityStrategy):
         sentence = (
             f"jobs of priority {strategy.least} and above may preempt jobs whose priority is lower by "

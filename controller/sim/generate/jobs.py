@@ -172,7 +172,8 @@ def _loaded(request: WorkloadRequest, gpu_s: float) -> Iterator[Session]:
     """Yield sessions (the jobs that a user submits in a row) whose jobs together use `gpu_s` GPU-seconds, if
     possible with an error of at most 0.5 %.
 
-    A job that would exceed the total is left out, because one long job on many GPUs could exceed it by far.
+    A job that would exceed the total is left out, because one long job on many GPUs could use far more than
+    the total.
     """
     rest, jobs, misses = gpu_s, 0, 0
     for session in _sessions(request):

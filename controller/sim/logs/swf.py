@@ -43,8 +43,8 @@ class SwfFilter(enum.StrEnum):
 
     HOUSE = "house"
     SC15 = "sc15"
-    """The filter with which the tables of a paper at SC'15 were made. It leaves out jobs that ran longer than
-    their estimate, had no allocation, or were submitted at time 0."""
+    """The filter that was used for the tables of a paper at SC'15. This filter leaves out jobs that ran
+    longer than their estimate, had no allocation, or were submitted at time 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 The inputs and the passes are the steps of a replay. A step is added wherever the journal shows that an input
 arrived or that a pass had an effect. A pass without an effect writes no journal entry, so
-`_with_quiet_cycles` adds a step for it after the last of several inputs in quick succession.
+`_with_quiet_cycles` adds a step for such a pass after the last of several inputs in quick succession.
 
 Invariant: under the recorded configuration, the replay repeats the recorded placements exactly. The
 exceptions are conservative and aggressive backfill, which keep reservations from earlier passes: such a
@@ -168,9 +168,9 @@ def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
 
     The controller runs a pass after every batch of inputs. If the journal has no pass within SOON_S seconds
     after an input, the pass had no effect, and a step for it is added. If several inputs follow each other
-    within SOON_S seconds, only one step is added, after the last input: a job that was submitted and then
-    held in one batch must not start in between. Under another configuration, a job may therefore start up to
-    SOON_S seconds too late.
+    within SOON_S seconds, only one step is added, after the last input, because a job that was submitted and
+    then held in one batch must not start in between. Under another configuration, a job may therefore start
+    up to SOON_S seconds too late.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):

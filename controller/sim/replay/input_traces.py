@@ -374,9 +374,8 @@ def input_of(event: Event, past: JournalPosition) -> type[Any] | None:
 
 
 def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input | None:
-    """Return an input of the class `kind`, made from the event that proves its arrival. None if the replay
-    cannot repeat the input, for example because the attempt differs from the recorded one.
-    """
+    """Return an input of the class `kind`, made from the event that proves its arrival. Return None if the
+    replay cannot repeat the input, for example because the attempt differs from the recorded one."""
     [trace] = [trace for known, trace in _TRACES[type(event)] if known is kind]
     if trace.recreate is not None:
         return trace.recreate(event, agents)

@@ -28,7 +28,8 @@ LOST = ("node_lost", "supervisor_lost")
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """How long an attempt runs, and how it ends. All members of a gang run equally long and end alike."""
+    """The run time and the end of an attempt. All members of a gang run equally long and end in the same
+    way."""
 
     launch_s: float = 0.0
     """Seconds from placement to the start of the processes."""
@@ -46,8 +47,8 @@ class RecordedRun:
 class RunRecorder:
     """Collects from the events of one job how long its attempts run if they are not stopped.
 
-    An attempt that was lost or stopped shows only that the job runs at least that long. If such an attempt
-    saved a checkpoint, the saved run time is added to that of the next attempt. If every attempt was lost or
+    An attempt that was lost or stopped shows only the least run time of the job. If such an attempt saved a
+    checkpoint, the saved run time is added to the run time of the next attempt. If every attempt was lost or
     stopped, the job is assumed to end at the last event about it.
     """
 

@@ -127,9 +127,8 @@ class Replay:
             self._agents.predict(job)
 
     def _count_silence(self, event: NodeWentAway) -> None:
-        """Schedule the inputs NodeSilent for a node that has lost its connection. If the connection does not
-        come back, these inputs mark the node as down, and later the jobs on it as lost.
-        """
+        """Schedule the inputs NodeSilent for a node that has lost its connection. If the node does not
+        connect again, these inputs mark the node as down, and later its jobs as lost."""
         state, losses = self.engine.state, self._pipeline.losses
         for silent_s in silence_limits(state, state.nodes.by_name[event.node], losses):
             self._clock.after(silent_s + 2 * STEP_S, partial(self._check_silence, event))

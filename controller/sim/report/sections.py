@@ -143,9 +143,8 @@ def _reading(curves: Sequence[Curve], times: float, unit: str) -> list[dict[str,
 
 
 def _cores(run: ReportRun, span: TimeSpan) -> Curve | None:
-    """Return the curve of used processors for a report that counts GPUs. None if the report counts
-    processors, because the main curve of the chart then shows them.
-    """
+    """Return the curve of used processors for a report that counts GPUs. Return None if the report counts
+    processors, because the main curve of the chart then shows the used processors."""
     if not run.by_gpu:
         return None
     whole = run.cluster.cpu_milli / run.cluster.core_milli

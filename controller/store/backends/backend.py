@@ -64,7 +64,7 @@ class Backend(Protocol):
         ...
 
     def damaged(self, what: str) -> StoreFailure:
-        """Copy the damaged store if it is a file, and return an error about the damage (`what`)."""
+        """Copy the damaged store if the store is a file, and return an error about the damage (`what`)."""
         ...
 
     def failure(self, error: BaseException | None) -> StoreFailure:

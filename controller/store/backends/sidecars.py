@@ -25,7 +25,7 @@ class Sidecar:
 
     @property
     def open_descriptor(self) -> int:
-        """Return the descriptor of the open file. It is valid only between open() and close()."""
+        """Return the descriptor of the open file. The descriptor is valid only between open() and close()."""
         return self._descriptor
 
     def open(self) -> int:

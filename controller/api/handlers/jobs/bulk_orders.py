@@ -1,8 +1,8 @@
 """Carries out one action, such as cancel or hold, on many jobs in one request. A refusal for one job does not
 affect the other jobs.
 
-For each job, the engine gets one input: a command such as Cancel, which it carries out completely or refuses.
-The changes of all jobs are written to the store in as few transactions as possible.
+For each job, the engine gets one input (a command such as Cancel), and carries it out completely or refuses
+it. The changes of all jobs are written to the store in as few transactions as possible.
 """
 
 from __future__ import annotations

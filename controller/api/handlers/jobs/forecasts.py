@@ -48,7 +48,8 @@ async def explain(call: Call) -> Explanation:
             answer, busy = None, error.refusal.message
         if answer is not None:
             return answer
-    # The forecast was not ready in time. Answer with the reason alone, because it is found quickly.
+    # The forecast was not ready in time. Answer only with the reason, because finding the reason takes little
+    # time.
     reason = await why(call, job)
     job = await call.job()
     complete, predicted_s = job.state is not JobState.QUEUED, engine.predicted(job)

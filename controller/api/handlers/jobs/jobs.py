@@ -153,8 +153,8 @@ async def show(call: Call) -> JobDetail:
     engine = call.daemon.engine
     spec = job.spec if may_read else public_spec(job.spec)
     if not job.ready:
-        # The job is not ready to start: since the reason was computed it may have started, ended or been
-        # held. Compute the reason again.
+        # Compute the reason again, because the job is no longer ready to start: it may have started, ended or
+        # been held since the reason was computed.
         reason = engine.explain(job, call.daemon.now())
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None

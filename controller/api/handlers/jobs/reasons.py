@@ -19,9 +19,9 @@ async def why(call: Call, job: Job) -> Why:
     """Return the reason why the job is in its state, with a sentence for users.
 
     1. If at most FEW_WAITING jobs wait, or the job is not ready to start, the controller finds the reason.
-    2. Otherwise another process with a copy of the engine (the replica) finds it, because with 10,000
-       different jobs in the queue this takes up to a second. The replica also finds it if profiles share
-       nodes, because finding the reason then changes backfill reservations.
+    2. Otherwise the replica (a process with a copy of the engine) finds the reason, because this takes up to
+       a second with 10,000 different jobs in the queue. The replica also finds the reason if profiles share
+       nodes, because the search then changes backfill reservations.
     3. If the replica does not answer in time, the reason that the last scheduling pass recorded is returned.
     """
     daemon = call.daemon

@@ -1,6 +1,5 @@
-"""Routes of quotas: list them with the resources in use, set limits, and remove limits that operators have
-set.
-"""
+"""Routes of quotas: list limits with the resources in use, set limits, and remove limits that operators have
+set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes of rebalancing (moving running jobs to other nodes): show proposals, carry them out."""
+"""Routes of rebalancing (moving running jobs to other nodes): show and carry out proposals."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def _need(need: Need, call: Call) -> None:
 
 
 def _text(call: Call, request: ConfigRequest) -> str | None:
-    """Return the text of scheduler.toml that the request contains or selects. None means the controller's own
-    file."""
+    """Return the text of scheduler.toml that the request contains or selects. Return None for the
+    controller's own file."""
     if not request.previous:
         return request.text
     if request.text is not None:

@@ -49,8 +49,8 @@ async def _labels(daemon: Daemon, ids: Collection[int]) -> dict[int, str]:
     missing = [job for job in ids if job not in known]
     if missing:
         rows = await daemon.read(lambda: daemon.store.jobs_of_ids(missing))
-        # Decode the whole stored job only if it is an array element, because its label contains the element's
-        # index.
+        # Decode the whole stored job only if the job is an array element, because the label of an element
+        # contains its index.
         known.update((row.id, str(row.id) if row.array is None else load_job(row).label) for row in rows)
     return known
 

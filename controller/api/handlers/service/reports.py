@@ -21,7 +21,7 @@ from wire.api.reports import (
 
 BY = (PROJECT, USER)
 USUAL_S = 7 * 86_400
-"""Seconds of the report if `since` is not given. This is one week."""
+"""The length of the report in seconds (one week) if `since` is not given."""
 
 
 async def estimates(call: Call) -> EstimateReport:

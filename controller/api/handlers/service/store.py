@@ -1,4 +1,5 @@
-"""Routes of the store: verify it in a separate process, and delete old jobs and journal entries from it."""
+"""Routes of the store: verify the store in a separate process, and delete its old jobs and journal
+entries."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from wire.api.reports import StintList, StintView, UsageList, UsageView
 
 BY = ("user", "project", "queue", "job")
 USUAL_S = 7 * 86_400
-"""Seconds of the window if `since` is not given. This is one week."""
+"""The length of the time window in seconds (one week) if `since` is not given."""
 
 
 async def show(call: Call) -> UsageList:

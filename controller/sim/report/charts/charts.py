@@ -1,4 +1,4 @@
-"""Draws SVG charts. They need no script, and work in print, in dark mode and with screen readers."""
+"""Draws SVG charts, which need no script, and work in print, in dark mode and with screen readers."""
 
 from __future__ import annotations
 
