@@ -217,8 +217,8 @@ class ClusterAccounting:
         return rows
 
     def _note(self, state: State, event: JobEvent) -> None:
-        """Record one of these: the wait of a job that starts for the first time, the end of a job in its
-        queue, or the GPU-hours of unsaved work that an attempt lost.
+        """Record the figures of one event. These are the wait of a job that starts for the first time, the
+        end of a job in its queue, and the GPU-hours of unsaved work that an attempt lost.
         """
         job = state.jobs.get(event.job)
         if job is not None:

@@ -1,9 +1,9 @@
 """Finds why GPUs are idle. The cause of an idle GPU is the reason why no waiting job runs on it.
 
 A sample is the number of idle GPUs at one moment, by cause. Algorithm of a sample
-1. For an idle GPU that takes no new jobs, the cause is what excludes new jobs: node down, drained node,
-   maintenance, a reservation for some users, or a GPU out of service. The cause of a GPU kept for a nominated
-   job is "victims are ending".
+1. For an idle GPU that takes no new jobs, the cause is the obstacle to new jobs. It is a node that is down or
+   drained, maintenance, a reservation for some users, or a GPU out of service. The cause of a GPU kept for a
+   nominated job is "victims are ending".
 2. If no job may start, all other idle GPUs have one cause. It is "held or not yet due" if jobs wait for a
    release, a dependency or a time; otherwise it is "no job waits".
 3. Group the waiting jobs that fit on the idle GPUs by kind (same request, user, project, queue and priority).

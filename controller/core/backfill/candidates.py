@@ -69,7 +69,9 @@ class BackfillCandidates:
         """
         head = lane.head() if cycle.rationed else None
         self._rationed = head is not None and cycle.state.tenant(cycle.state.jobs[head[1]]) in cycle.rationed
-        """Whether the jobs of the lane are tried after all others (rationing.py)."""
+        """True if the jobs of the lane are tried after all others, because their user has got more than its
+        part (rationing.py).
+        """
         if not cycle.backfill.in_queue_order:
             key = cycle.backfill.candidate_key
             entries = sorted(entries, key=lambda entry: (key(self._runtime(entry)), entry))

@@ -104,7 +104,9 @@ class Cycle:
         self._now = 0.0
         self._conservative = ConservativePass(self)
         self.rationed: frozenset[SharePath] = frozenset()
-        """The users whose jobs backfill tried last in the last full pass (rationing.py)."""
+        """The users who have got more than their part (rationing.py), as found in the last full pass.
+        Backfill tries their jobs after all others.
+        """
         self._compares_shares = compares_shares(self.queue.moving)
 
     @property
@@ -217,7 +219,7 @@ class Cycle:
         queue = self.queue
         if (
             head[1] not in queue
-            or head[1] in fresh  # an edit of the first job may have made it fit
+            or head[1] in fresh  # An edit of the first job may have made it fit.
             or queue.entry(head[1]) != head
             or self._seen != self.versions()
         ):

@@ -137,7 +137,7 @@ class DeadlineGuard:
             for latest, number in self._queue.by_latest_start[:GUARDED_MOST]:
                 job = self._state.jobs[number]
                 if self._limits.over(job, now) is not None:
-                    continue  # a job over a quota may not start even if it fits
+                    continue  # A job over a quota may not start even if it fits.
                 reserved = deadline_reservation(self._state, self._placer, job, max(latest, now))
                 self._doubted[number] = reserved is None
                 if reserved is not None:

@@ -420,7 +420,7 @@ def find_beside_reservation(
     chosen: list[int] = []
     blocked, spare = easy.blocked_by(placer, shape.part, ranking.rows), easy.spare
     if ranking.count - len(blocked) + spare < shape.nodes:
-        return None  # return before `in_order`, which is slow because it sorts all nodes
+        return None  # Return before `in_order`, which is slow because it sorts all nodes.
     if placer.nearness_of(shape) is not None:
         # Prefer nodes near each other that the first waiting job does not need. If there are too few, ignore
         # nearness, because a job must not wait for near nodes.

@@ -37,7 +37,7 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
     placer, queue, jobs = cycle.placer, cycle.queue, cycle.state.jobs
     scavengers = cycle.scavengers
     if scavengers is not None and scavengers.yields(jobs[head[1]]):
-        return {}  # all waiting jobs are scavengers, because scavengers come last
+        return {}  # All waiting jobs are scavengers, because scavengers come last.
     found: dict[int, RowSet | None] = {head[1]: None}
     shape = placer.shape(jobs[head[1]].ask)
     if shape is None:

@@ -138,7 +138,7 @@ class ProfileCycles:
         rows = {name: profile.rows(columns) for name, profile in self._profiles.items()}
         for name, cycle in self.cycles.items():
             shares = any((rows[name] & rows[other]).any() for other in rows if other != name)
-            licences = bool(self._state.licences.total)  # all profiles share all licences
+            licences = bool(self._state.licences.total)  # All profiles share all licences.
             cycle.share(self._shared[name] if shares or licences else None)
 
     def resume(self, other: ProfileCycles) -> None:
@@ -156,7 +156,7 @@ class ProfileCycles:
         """
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
-        self._state.nodes.room_version += 1  # the next pass then tries all waiting jobs again
+        self._state.nodes.room_version += 1  # The next pass then tries all waiting jobs again.
 
     def forget(self, job: int) -> None:
         """Drop the reservation of a waiting job whose request has changed."""

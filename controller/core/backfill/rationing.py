@@ -1,4 +1,6 @@
-"""Finds the users whose jobs backfill tries last, because other users of their project have got less."""
+"""Finds the users whose jobs backfill tries last. They have used more than their part of their project's use,
+and another user of the project has used less than its part.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +12,29 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
 
 ABOVE = 1.05
-"""A user is above its part of the use of its project if it has used this many times as much as its part."""
+"""A factor. A user's part is the fraction of its project's use to which the user's weight entitles it. A user
+is above its part if it has used this many times as much.
+"""
 
 
 def rationed_users(cycle: Cycle, now: float) -> frozenset[SharePath]:
     """Return the users, as paths in the share tree, whose jobs backfill tries after all other jobs.
 
     Algorithm
-    1. Take the projects that have used more than their shares. If users of other projects came last, these
-       projects would get still less.
-    2. Divide the use of each by the weights of its users with jobs (`ShareTree.part_of_project`).
-    3. Take the users above their parts, if another user of the project waits and is below its part.
+    1. Take the projects that have used more than their shares. All other projects are left out, because they
+       would get even less if some of their users came last.
+    2. Divide the use of each of these projects into parts, by the weights of its users with jobs
+       (`ShareTree.part_of_project`).
+    3. Return the users above their parts if another user of the same project waits and is below its part.
 
-    Otherwise the narrow jobs of one user take each GPU that becomes free. The use of the project grows, so
-    the wider jobs of its other users come later in the queue and never get a node.
+    Without this rule, the narrow jobs (jobs of few GPUs) of one user take each GPU that becomes free. The use
+    of the project grows, so the wider jobs of its other users move back in the queue and never get a node.
     Invariant: only the order of the candidates changes. A job still starts if no other job takes its GPUs.
     Cost: O(lanes).
 
-    Example: ann and bob of a project have used 300 and 100 GPU-hours. Ann waits with jobs of one GPU, bob
-    with a job of four. A GPU that becomes free goes to jobs of other projects first, and to ann only if none
-    of them fits.
+    Example: users ann and bob of one project have used 300 and 100 GPU-hours. Jobs of one GPU of ann wait,
+    and a job of four GPUs of bob. A GPU that becomes free goes to jobs of other projects first. It goes to
+    ann only if none of those jobs fits.
     """
     state = cycle.state
     waiting: dict[SharePath, set[SharePath]] = {}

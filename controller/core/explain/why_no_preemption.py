@@ -31,8 +31,8 @@ _LIMITS = {
 
 
 def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
-    """Return a sentence about what prevents preemption for a waiting job. Empty if preemption is not
-    configured.
+    """Return a sentence that says what prevents preemption for a waiting job. Return an empty text if
+    preemption is not configured.
 
     A guard is a limit of [preemption] in scheduler.toml, such as the cooldown. The function searches for
     victims (running jobs to preempt) in the same way as the scheduling pass.

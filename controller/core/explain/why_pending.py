@@ -104,7 +104,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
 
 
 def held_text(job: Job) -> str:
-    """Return a sentence that says that the job is held, and who may release the job."""
+    """Return a sentence that says that the job is held, and which users may release the job."""
     if job.operator_hold:
         return f"held by operator {printable(job.operator_hold)}: only an operator can release it"
     return "held: release it to let it start"

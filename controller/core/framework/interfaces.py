@@ -154,8 +154,8 @@ class Backfill(Protocol):
 
     def candidate_key(self, runtime_s: float) -> float:
         """Return the sort key of a backfill candidate with this expected run time in seconds. Candidates are
-        tried in the order of their keys, the lowest first. Of equal keys, the first in queue order comes
-        first.
+        tried in the order of their keys, the lowest first. Candidates with equal keys are tried in queue
+        order.
         """
         ...
 

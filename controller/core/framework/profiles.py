@@ -76,7 +76,7 @@ class Profile:
 
     def refused(self, spec: JobSpec, user: str) -> tuple[str, str] | None:
         """Return why the profile does not accept the job: a pair of field and value, such as ("queue",
-        "batch"). None if the profile accepts the job.
+        "batch"). Return None if the profile accepts the job.
         """
         for kind, name, names in (
             ("queue", spec.queue, self.queues),

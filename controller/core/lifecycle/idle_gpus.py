@@ -92,7 +92,7 @@ class IdleGpuHandler:
             until = now + idling.grace_s if ends else None
             self._record(IdleNoted(job.id, now, job.attempt, given.since, until))
             for member in job.running:
-                # The warning is written to the job's log, because the owner of the job reads the log.
+                # Write the warning to the job's log, because the owner of the job reads this log.
                 self._order(
                     SendToNode(member.allocation.node, Note(job.id, job.attempt, idle_text(job, now)))
                 )

@@ -23,7 +23,9 @@ from wire.text import duration
 MOST_OUTDATED = 10_000
 """The most outdated entries that stay on the heap (a rough limit)."""
 LEAST_LEAD_S = 1.0
-"""The least time in seconds between a warning and the end of the job. No warning is given later."""
+"""The least time, in seconds, between a warning and the end of the job. A warning that would come later is
+not given.
+"""
 
 NO_LIMIT_WARNINGS = TimeLimitRules(warning_s=0.0)
 LONGER = 1.2
@@ -57,7 +59,7 @@ class LimitWarnings:
     restart of the controller. Cost: O(log jobs) for each start of a job and for each warning.
 
     Example: with `warning_s` = 600, a job with a limit of 1 h is warned 6 minutes before its end, and a job
-    with a limit of 8 h 10 minutes before.
+    with a limit of 8 h is warned 10 minutes before its end.
     """
 
     def __init__(

@@ -128,7 +128,8 @@ class LastAttempt:
 
 @dataclass(slots=True)
 class Job:
-    """A job in the state of the engine. Only apply() changes a job.
+    """A job in the state of the engine. Only `apply` (the function that applies events to the state) changes
+    a job.
 
     `attempt` never decreases, because agents refuse orders of older attempts.
     """
@@ -410,7 +411,7 @@ class Job:
         return milli / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600
 
     def change_state(self, new: JobState, reason: Reason, detail: str = "") -> None:
-        """Change the state of the job. Raises IllegalTransition if the table LEGAL does not allow the
+        """Change the state of the job. Raise IllegalTransition if the table LEGAL does not allow the
         change.
         """
         if new not in LEGAL[self.state]:

@@ -1,5 +1,5 @@
 """Services: jobs (replicas) that scheduler.toml keeps running at all times, and the orders of operators to
-restart or scale them.
+restart or scale services.
 """
 
 from __future__ import annotations

@@ -361,7 +361,7 @@ class Placer:
         they are chosen from the resources that are free now.
         """
         nodes, part = self.nodes.rows, shape.part
-        if not part.wants_gpus:  # gives the same result as the code below, but faster
+        if not part.wants_gpus:  # This gives the same result as the code below, but faster.
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
             bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)
             return Placement(bare, quality_of([NO_GPUS] * len(rows)))

@@ -33,8 +33,8 @@ class NodeRanking:
 
     Validity of the cache (the docstring of `Nodes` explains the versions): `_fits_at` and `_scores_at` are
     (layout_version, change_count) at the last update. All rows are computed again if `layout_version`
-    differs, or if more than half of the rows changed. For requests with labels or job affinity all rows are
-    computed again whenever a job with labels starts or ends, because a job on one node affects all nodes of
+    differs, or if more than half of the rows changed. For requests with labels or job affinity, all rows are
+    computed again whenever a job with labels starts or ends. The reason is that this job affects all nodes of
     its topology domain. All scores are computed again when `value_version` increases.
 
     Invariant: after `update`, `fits` equals the result of all filters for all rows. Cost: O(changed rows *

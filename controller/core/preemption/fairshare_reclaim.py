@@ -268,9 +268,7 @@ class QuotaReclaim:
         return used + (self._shifted[project][resource] if project in self._shifted else 0)
 
     def _borrowed(self, project: str) -> Mapping[int, int]:
-        """Return how much a project has borrowed, by resource. Only resources that the waiting job needs are
-        considered.
-        """
+        """Return how much a project has borrowed of each resource that the waiting job needs."""
         found = self._borrowed_by.get(project)
         if found is None:
             bounds = self._state.quotas.limits_of(("project", project))
@@ -312,7 +310,7 @@ def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
     """
     state = context.state
     if state.quotas.unlimited or is_exempt(state, job, EXEMPT_QUOTA):
-        return None  # without quotas, no project can have borrowed any
+        return None  # Without quotas, no project can have borrowed any.
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

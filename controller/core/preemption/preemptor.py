@@ -171,7 +171,7 @@ class Preemptor:
             return None
         jobs = [self._state.jobs[each] for each in ids]
         if not self._may_fit_after(jobs, shape):
-            return None  # return before the nodes are copied, because a copy is slow
+            return None  # Return before the nodes are copied, because a copy is slow.
         ends = sorted((likely_ends(each, self.guards_of(each)).at(now), each.id) for each in jobs)
         nodes = self._state.nodes.copy()
         placer = Placer(nodes, self._placer.pipeline)

@@ -228,7 +228,7 @@ class VictimIndex:
             if self._reclaim is not None:
                 group = self.groups.setdefault(self._reclaim.group(job, self._state), len(self.groups))
             values.append(
-                (  # in the order of `_COLUMNS`
+                (  # The order is that of `_COLUMNS`.
                     number,
                     gpu,
                     gpu if only_here else job.gpu_milli,

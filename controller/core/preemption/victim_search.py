@@ -129,7 +129,7 @@ class VictimSearch:
     def stoppable(self, job: Job, running: Iterable[Job], now: float) -> list[Job]:
         """Return those of the running jobs that the strategy allows to stop for the waiting job.
 
-        Neither the limits in [preemption] nor options of the running jobs such as `--not-preemptible` are
+        The limits in [preemption], and options of the running jobs such as `--not-preemptible`, are not
         checked.
         """
         reach = self.strategy.reach(job)

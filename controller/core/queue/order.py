@@ -95,8 +95,8 @@ class DynamicOrder(Protocol):
 
 
 def compares_shares(order: object) -> bool:
-    """Return whether the order puts jobs of tenants that have used less than their shares first. Each lane
-    then has the jobs of one tenant only.
+    """Return whether the order puts a job earlier if its tenant has used less than its share. Each lane (list
+    of equal jobs) then has the jobs of only one tenant.
     """
     return bool(getattr(order, "compares_shares", False))
 

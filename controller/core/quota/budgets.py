@@ -25,7 +25,7 @@ class BudgetAction(enum.Enum):
     """The effect of a used-up budget on the waiting jobs of its project."""
 
     ALERT = "alert"
-    """Only an event is recorded."""
+    """An event is recorded; the waiting jobs are not affected."""
     LOW = "low"
     """The jobs come after the jobs of all other projects."""
     STOP = "stop"
@@ -60,8 +60,8 @@ class Calendar:
         return max(0, bisect_right(self.starts, at) - 1)
 
     def start(self, index: int) -> float:
-        """Return the time at which the month with this index in `starts` begins, in seconds since 1970. NEVER
-        for a month after the last one.
+        """Return the time at which the month with this index in `starts` begins, in seconds since 1970.
+        Return NEVER for a month after the last one.
         """
         return self.starts[index] if index < len(self.starts) else NEVER
 
@@ -89,7 +89,7 @@ class BudgetRules:
 
     @property
     def priced(self) -> bool:
-        """True if anything has a price."""
+        """True if GPUs, CPUs or memory have a price."""
         prices = self.price, self.cpu_price, self.memory_price, *self.price_per_model.values()
         return any(prices)
 
@@ -104,8 +104,8 @@ NO_BUDGETS = BudgetRules()
 
 @dataclass(slots=True)
 class MonthUse:
-    """What a project used in one month: GPU-seconds, and the cost of its GPUs, CPUs and memory at the prices
-    that applied when they were used.
+    """The use of a project in one month: GPU-seconds, and the cost of GPUs, CPUs and memory. The cost is
+    computed at the prices that applied at the time of the use.
     """
 
     gpu_s: float = 0.0
@@ -131,7 +131,7 @@ class BudgetUse:
     cpu_milli: int = 0
     """Thousandths of CPUs that jobs of the project hold now."""
     memory_mib: int = 0
-    """Memory that jobs of the project hold now."""
+    """The memory that jobs of the project hold now, in MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,7 +429,9 @@ class Budgets:
 
     @property
     def next_at(self) -> float:
-        """The time at which `due` must be called next; NEVER if no project with a budget uses anything."""
+        """The time at which `due` must be called next. NEVER if no project with a budget uses GPUs, CPUs or
+        memory.
+        """
         if self._next_at is None:
             self._next_at = min(
                 (self._next_alert(project) for project in self.rules.budgets if project in self.uses),
@@ -439,7 +441,7 @@ class Budgets:
 
     def _next_alert(self, project: str) -> float:
         """Return the time of the project's next alert, or the begin of the next month if that is earlier.
-        NEVER if no alert is due and the project uses nothing that is counted.
+        Return NEVER if no alert is due and the project uses nothing that is counted.
         """
         use = self.uses[project]
         # `use.at` is the time of the last start or end of a job, so it may lie in an earlier month.

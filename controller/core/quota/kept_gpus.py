@@ -31,7 +31,9 @@ class GpusKept:
     reserved: int
     """The number of free GPUs that a backfill reservation needs within the longest time limit of `queue`."""
     preemptible: int
-    """The number of GPUs of scavengers that count as free, because jobs of `queue` may preempt them."""
+    """The number of GPUs of scavengers (jobs of the lowest priority) that count as free. Jobs of `queue` may
+    preempt these scavengers.
+    """
     now: float
     until: float
     """The time at which the queue stops keeping GPUs free; infinity if the queue keeps them at all times."""
@@ -58,8 +60,8 @@ class KeptGpus:
 
     Algorithm of `bars`
     1. Only jobs in queues with a lower priority than the queue that keeps GPUs can be kept from starting.
-    2. Of these jobs, only narrow ones are kept from starting: jobs on one node that do not need all GPUs of a
-       node. If a wider job had to wait for two more GPUs, whole nodes would stay idle.
+    2. The rule applies only to narrow jobs: jobs on one node that do not need all GPUs of a node. If a wider
+       job had to wait for two more GPUs, whole nodes would stay idle.
     3. A narrow job may not start if fewer GPUs than `keep_free_gpus` would then be free for jobs of the
        queue. A free GPU does not count if a backfill reservation needs it within the longest time limit of
        the queue, because a job with this limit could not use it. A GPU of a scavenger that may be preempted
@@ -101,7 +103,8 @@ class KeptGpus:
         `priority` is that of the job's queue. The job needs `part` on each of `nodes` nodes. `versions` must
         change when GPUs of `table` become free or busy, because the count of free GPUs is cached.
         `unreserved` returns, for each node with reservations, the free GPUs that no reservation needs.
-        `preemptible` has the number of GPUs by row that jobs of the queue can get by preemption.
+        `preemptible` has the number of GPUs on each node, by row number, that jobs of the queue can get by
+        preemption.
         """
         if not part.wants_gpus or nodes > 1 or part.gpus >= table.gpu_count.max(initial=1):
             return None

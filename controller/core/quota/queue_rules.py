@@ -39,7 +39,9 @@ class QueueRule:
     decides.
     """
     max_preemptions: int | None = None
-    """A job of the queue is preempted at most this often; None: `max_per_job` of [preemption] decides."""
+    """A job of the queue is preempted at most this many times. None: `max_per_job` of [preemption]
+    decides.
+    """
     cooldown_s: float | None = None
     """Jobs of the queue are not preempted again for this many seconds after a preemption; None: [preemption]
     decides.

@@ -310,7 +310,7 @@ class Quotas:
 
     def never_on_model(self, user: str, spec: JobSpec, model: str, need: int) -> LimitExceeded | None:
         """Return a hard limit that a job exceeds if it holds `need` thousandths of GPUs of the model `model`,
-        even if its tenants use nothing else. None if there is no such limit.
+        even if its tenants use nothing else. Return None if there is no such limit.
         """
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)

@@ -71,7 +71,7 @@ class TenantUsage:
 
     def falls_at(self, now: float, window_s: float) -> float:
         """Return the time at which the GPU time of ended attempts decreases next, because its oldest hour
-        becomes older than `window_s` seconds. NEVER if no GPU time is counted.
+        becomes older than `window_s` seconds. Return NEVER if no GPU time is counted.
         """
         leaving = ((hour + 1) * HOUR_S + window_s for hour in self.spent)
         return next((moment for moment in leaving if moment > now), NEVER)
@@ -235,7 +235,7 @@ class UsageCounters:
         self._subtract(job, released)
         if spent:
             for tenant in self.tenants_of(job.user, job.spec):
-                if tenant.key[0] != QUEUE_USER:  # queues do not limit the GPU time of their users
+                if tenant.key[0] != QUEUE_USER:  # Queues do not limit the GPU time of their users.
                     tenant.spend(spent, at, self.window_s)
 
     def _subtract(self, job: Job, allocations: Iterable[Allocation]) -> None:

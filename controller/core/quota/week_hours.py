@@ -98,7 +98,7 @@ class HoursClosed:
 
 def windows_of(text: str) -> list[tuple[int, int]]:
     """Return (begin, end) for each day of a text such as "mon-fri 20:00-08:00", in minutes since Monday
-    00:00. Raises ValueError with a message for users if the text has another form.
+    00:00. Raise ValueError with a message for users if the text has another form.
 
     Example: "mon 20:00-08:00" gives [(1200, 1920)]: the window ends on the next day, because its end is
     before its begin. "mon" gives [(0, 1440)], the whole day.

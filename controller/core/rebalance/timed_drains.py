@@ -29,7 +29,7 @@ from wire.text import duration
 
 
 class Departure(enum.Enum):
-    """What happens to a job on a node that must be empty at a given time."""
+    """The treatment of a job on a node that must be empty at a given time."""
 
     ENDS = "ends"
     """The job ends before this time, because of its time limit."""

@@ -102,8 +102,8 @@ class ServiceReconciler:
         """
         self._changed = dict.fromkeys((*self._services, *self._state.replicas), NEVER)
         """The services with an event since their last round (check of replicas), each with the time of the
-        event. At first all services are here. Their time is NEVER, because the pass after each new
-        configuration runs the round.
+        event. At first it has all services. Their time is NEVER, because a scheduling pass follows each new
+        configuration and runs these rounds.
         """
 
     @property

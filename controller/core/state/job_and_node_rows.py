@@ -105,7 +105,7 @@ class JobRecord(JobFields):
     from the configuration.
     """
     operator_hold: str = ""
-    """The operator that holds the job. Only the row of such a job has this field."""
+    """The operator that holds the job. The row has this field only if an operator holds the job."""
     replica: Replica | None = None
     """The number of the job in its service. Only the row of a service's job has this field."""
     workload: int | None = None
@@ -159,7 +159,7 @@ class NodeRecord(NodeFields):
 
     health: tuple[GpuRecord, ...] = ()
     timed_drain: TimedDrain | None = None
-    """The timed drain. Only the row of a node with a timed drain has this field."""
+    """The timed drain of the node. The row has this field only if the node has a timed drain."""
 
 
 NO_PREEMPTION = PreemptionRecord()
@@ -251,8 +251,8 @@ class RowDecoder:
     """Decodes the specs and JSON bodies of job rows. Equal texts are decoded only once, because many jobs
     have equal ones.
 
-    Several jobs can share one decoded spec or body, because these objects are immutable. Only the body of a
-    job with allocations is not shared, because it has Member objects, which change.
+    Several jobs can share one decoded spec or body, because these objects are immutable. The body of a job
+    with allocations is not shared, because it has Member objects, which change.
     """
 
     def __init__(self) -> None:

@@ -70,7 +70,7 @@ def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
     in the result at once.
 
     Such a job comes before all other jobs, so that backfill reserves nodes for it and starts no further jobs
-    on them. Of the jobs with equal requests (a lane), only the first can be in the result.
+    on them. If several jobs have equal requests (a lane), only the first of them can be in the result.
 
     Example: with `gang_after_s = 86400`, a job on four nodes that has waited for 25 hours comes first. Of two
     such jobs, the order of the queue decides which one is first.

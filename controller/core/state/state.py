@@ -77,7 +77,7 @@ class State:
         self.queue: Queue | ProfileQueues = self.queues[""]
         """The queues of all profiles, used like one queue."""
         self.scavengers_last = False
-        """Whether jobs with the priority SCAVENGER come after all others (see preemption/scavengers.py)."""
+        """True if jobs with the priority SCAVENGER come after all others (see preemption/scavengers.py)."""
         self.gang_after_s: float | None = None
         """`[scheduler] gang_after_s`: gangs that have waited longer come first; None: never."""
         self.releases: list[tuple[float, int]] = []
@@ -157,7 +157,7 @@ class State:
             # tenant that is at a limit.
             group = (*group, job.user, job.spec.project, job.spec.queue)
         if self.scavengers_last:
-            # Limits such as kept GPUs and reservations hold for other jobs, but not for scavengers.
+            # Limits such as kept GPUs and reservations apply to other jobs, but not to scavengers.
             group = (*group, job.granted_priority <= PRIORITIES["SCAVENGER"])
         queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
 
@@ -418,7 +418,7 @@ class State:
         if job.key:
             insort(
                 self.keys.setdefault((job.user, job.key), []), job.id
-            )  # insert by value: the rows of ended jobs are loaded later and may have lower ids
+            )  # Sort on insertion: rows of ended jobs are loaded last and may have lower ids.
         if job.array is not None and job.index is not None:
             self.arrays.setdefault(job.array, {})[job.index] = job.id
         if job.replica is not None and not job.state.terminal:

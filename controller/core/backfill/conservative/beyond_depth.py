@@ -1,5 +1,5 @@
-"""Starts waiting jobs that have no reservation. Only a certain number of waiting jobs (the depth) may have
-reservations.
+"""Starts waiting jobs that have no reservation, because more jobs wait than may have reservations (the
+depth).
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ class QueueReservations:
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            self._seen = (-1, -1)  # the next `update` then searches earlier starts for all jobs
+            self._seen = (-1, -1)  # The next `update` then searches earlier starts for all jobs.
 
     def forget_all(self) -> None:
         for job in list(self.by_job):

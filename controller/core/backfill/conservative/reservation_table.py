@@ -211,7 +211,7 @@ class ReservationTable:
         Return False if the table must be built again instead.
         """
         nodes, jobs = self._state.nodes, self._state.jobs
-        if self._room_version != nodes.room_version:  # the version has grown, so a job may have ended
+        if self._room_version != nodes.room_version:  # The version has grown, so a job may have ended.
             ran = [number for number, each in self._running.items() if not each.waits_for_victims]
             for number in [each for each in ran if each not in jobs or not jobs[each].unended]:
                 self._return(number, now)
@@ -231,7 +231,7 @@ class ReservationTable:
                     self._give_running(started, now, ends_at, -1)
                 elif known.attempt != job.attempt:
                     return False
-                elif node.name not in known.allocations:  # an elastic job has started on one more node
+                elif node.name not in known.allocations:  # An elastic job has started on one more node.
                     more: Allocation = node.held[number]
                     grown = {**known.allocations, node.name: more}
                     self._running[number] = replace(known, allocations=grown)

@@ -160,7 +160,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         times, values = self.times, self.values
         for at in range(first, last):
             values[at] = values[at].plus(rows, cpu, memory, scratch)
-        for at in (last, first):  # merge neighbouring segments that have become equal
+        for at in (last, first):  # Merge neighbouring segments that have become equal.
             if 0 < at < len(times) and values[at].by_amounts == values[at - 1].by_amounts:
                 del times[at], values[at]
 

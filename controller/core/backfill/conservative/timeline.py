@@ -113,7 +113,7 @@ class NodeTimeline(Timeline[Segment]):
             free = self.values[at].free.copy()
             free.add(self.node, allocation, sign)
             self.values[at] = Segment(free)
-        for at in (last, first):  # merge neighbouring segments that have become equal
+        for at in (last, first):  # Merge neighbouring segments that have become equal.
             if 0 < at < len(self.times) and self.values[at].free == self.values[at - 1].free:
                 del self.times[at], self.values[at]
 
@@ -183,8 +183,8 @@ class NodeTimeline(Timeline[Segment]):
         """Return the resources that stay free from segment `at` until `end`, or those of the segment `at` if
         the request has no GPUs. Return None if the request does not fit in them.
 
-        Only the segments in `_dips` are compared, because all other segments have at least as much free as
-        the segment before them.
+        The function compares only the segments in `_dips`. In every other segment, at least as much of each
+        resource is free as in the segment before.
         """
         least = self.values[at].free
         if not needs.count:

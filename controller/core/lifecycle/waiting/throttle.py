@@ -80,7 +80,9 @@ class Throttle:
         return not (self.holding or self.waiting)
 
     def next_job(self) -> int | None:
-        """Return the id of the job that gets the next slot. None if all slots are taken or no job waits."""
+        """Return the id of the job that gets the next slot. Return None if all slots are taken or no job
+        waits.
+        """
         heap = self._heap
         while heap and heap[0] not in self.waiting:
             heapq.heappop(heap)

@@ -66,7 +66,7 @@ def body_of(event: Event) -> str:
 
 
 def event_of(kind: str, body: str) -> Event:
-    """Return the event of a journal entry. Raises KeyError for an unknown kind, and Malformed for an invalid
+    """Return the event of a journal entry. Raise KeyError for an unknown kind, and Malformed for an invalid
     body.
     """
     event: Event = decode(KINDS[kind], json.loads(body))
