@@ -58,7 +58,9 @@ from wire.names import PRIORITIES, WHOLE_GPU, JobState, Reason
 
 STEP_S = 60.0
 SAVE_S = 300.0
-"""Seconds between two writes of the figures of the present hour. A crash loses at most these figures."""
+"""Seconds between two writes of the figures of the present hour. A crash loses at most the figures since the
+last write.
+"""
 BACKFILL_WINDOW = "backfill window closed"
 PREEMPTION, NODE_LOSS, GPU_FAULT, TIME_LIMIT = "preemption", "node loss", "GPU fault", "time limit too short"
 _LOSSES = {

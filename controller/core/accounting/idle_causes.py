@@ -58,7 +58,7 @@ LANES = 512
 """The most lanes (groups of waiting jobs with the same request) that are examined, in the order of their
 first jobs."""
 JOBS = 256
-"""The most jobs of one lane that are examined."""
+"""The most jobs of one lane (group of waiting jobs with the same request) that are examined."""
 
 
 class IdleCause(StrEnum):

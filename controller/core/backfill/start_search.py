@@ -114,7 +114,7 @@ class StartSearch:
         reaches = [
             (strategy, reach)
             for strategy in pipeline.strategies
-            # A reclaim strategy compares what tenants hold, and a waiting job holds nothing.
+            # A reclaim strategy compares the resources that tenants hold, and a waiting job holds none.
             if not isinstance(strategy, ReclaimStrategy) and (reach := strategy.reach(job)) is not None
         ]
         victim_queues = rules.queue(job.spec.queue).may_preempt

@@ -60,7 +60,9 @@ class DatasetReads:
         self.changed: dict[str, None] = {}
         """The data sets whose database rows must be written again."""
         self.version = 0
-        """A number that increases with every change of a level."""
+        """A number that increases with every change of a level (estimate of how much of a data set is cached
+        on a node).
+        """
         self._moment = -math.inf
         self._levels: dict[str, Mapping[str, float]] = {}
 

@@ -28,7 +28,7 @@ Elements of one array are alike. Many runs of few arrays would hide the differen
 SHORTEST_S = 1.0
 
 Run = tuple[float, int | None]
-"""The run time of a job in seconds, and the id of its array; None if it belongs to no array."""
+"""(run time of a job in seconds, id of its array). The id is None if the job belongs to no array."""
 
 _LEARNT_ENDS = (Reason.NONE, Reason.EXIT_NONZERO, Reason.SIGNAL, Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY)
 """Reasons for an end by the program itself or by a limit of the job. The next run will probably take equally

@@ -164,8 +164,8 @@ def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
     for node in [node for node in nodes if node.up and not node.drained]:
         out = [gpu for gpu in node.facts.gpus if node.health_of(gpu) is GpuHealth.CORDONED][:MOST_NODES]
         for chosen in [*([gpu] for gpu in out), out] if len(out) > 1 else [out] if out else []:
-            # Resume the GPUs, and report a passed check (GpuChecked) for each, because a resumed GPU gets no
-            # job before a check.
+            # Resume the GPUs, and report a passed check (GpuChecked) for each of them. Without a passed
+            # check, a resumed GPU gets no job.
             given: list[Input] = [ResumeGpu(node.name, gpu.index, ACTOR) for gpu in chosen]
             given += [GpuChecked(node.name, gpu.uuid, True) for gpu in chosen]
             if trial.starts(*given):

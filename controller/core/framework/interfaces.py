@@ -121,7 +121,7 @@ class Reserves(enum.Enum):
 
     NO_JOB = "none"
     FIRST_JOB = "first"
-    """The first job in queue order that cannot start."""
+    """Only the first job in queue order that cannot start."""
     ALL_JOBS = "all"
     """The first waiting jobs in queue order, at most `Backfill.depth` of them."""
 

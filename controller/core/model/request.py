@@ -31,8 +31,8 @@ LicenceCounts = tuple[tuple[str, int], ...]
 
 
 class _Hashed:
-    """Base of frozen dataclasses that are used as dictionary keys. The hash is computed once, when the object
-    is made.
+    """The base of frozen dataclasses that are used as dictionary keys. The hash is computed once, when the
+    object is made.
     """
 
     __slots__ = ("_hash",)

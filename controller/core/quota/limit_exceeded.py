@@ -75,8 +75,8 @@ class LimitExceeded:
 
 
 def limit_name(key: TenantKey, kind: int, model: str = "") -> str:
-    """Return the words that name the limit of a tenant on a resource in a sentence, such as "the quota of
-    user 'ann' on CPUs".
+    """Return the name of a limit in a sentence. The limit is that of a tenant on a resource. Example: "the
+    quota of user 'ann' on CPUs".
     """
     scope, name = key
     what = f"{printable(model)} GPUs" if model else _NAMES[kind]

@@ -18,7 +18,9 @@ CPU, MEMORY, GPU, RUNNING, QUEUED, GPU_TIME = range(6)
 FIRST_MODEL = 6
 """Index in an Amount of the first GPU model in `UsageCounters.models`: 1/1000 GPUs of this model."""
 Amount = tuple[int, ...]
-"""An amount of each resource. The GPU models with a limit follow after the six resources above."""
+"""A list with one amount for each resource. The six resources above come first, and then each GPU model that
+has a limit.
+"""
 
 HOUR_S = 3_600
 WEEK_S = 7 * 24 * HOUR_S

@@ -56,8 +56,8 @@ class ConservativePass:
         jobs.
         """
         state, reservations = self._state, self._cycle.reservations
-        # With quotas of GPU models, each start needs another round: it can use up a quota, and other jobs
-        # then need reservations on other nodes.
+        # With quotas of GPU models, another round is needed after each start. The start can use up a quota,
+        # and other jobs then need reservations on other nodes.
         waiting = len(self._cycle.queue) if state.quotas.models else 0
         return state.nodes.job_affinity.version, len(reservations.refused), waiting
 

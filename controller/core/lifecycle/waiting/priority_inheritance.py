@@ -42,8 +42,8 @@ class PriorityInheritance:
         self._lent: dict[int, tuple[int, tuple[Target, ...]]] = {}
         """For each waiting job, the priority that it lends and the targets to which it lends."""
         self._heaps: dict[Target, list[tuple[int, int]]] = {}
-        """For each target, a heap of (-priority, job). An outdated entry is dropped when it reaches the
-        top.
+        """For each target (a job or array for which others wait), a heap of (-priority, job). An outdated
+        entry is dropped when it reaches the top.
         """
         self._best: dict[Target, int] = {}
         """For each target, the highest priority that is lent to it."""
