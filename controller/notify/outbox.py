@@ -107,8 +107,8 @@ class Outbox:
             self._changed[oldest] = None
 
     def retry(self, ids: Iterable[str], now: float) -> list[Message]:
-        """Make those of these messages due now that are dead letters or wait after a failure, and return
-        them. Ignore other ids."""
+        """Make the messages with these ids due now if they are dead letters or wait after a failure, and
+        return them. Ignore all other ids."""
         found = []
         for each in ids:
             message = self.dead.pop(each, None) or self.waiting.get(each)

@@ -21,7 +21,7 @@ def budget_rules_of(config: Config) -> BudgetRules:
         for name, project in config.projects.items()
         if (each := project.budget) is not None
     }
-    # The months are needed for budgets only; prices also for reports.
+    # Only budgets need the months. Prices are also needed for reports.
     return BudgetRules(
         budgets,
         section.gpu_hour,
@@ -47,7 +47,7 @@ def calendar_of(time_zone: str) -> Calendar:
 
 
 def budgets_without_price(config: Config) -> Iterator[ConfigProblem]:
-    """Yield a warning for each budget in money that can never be used up, because nothing has a price."""
+    """Yield a warning for each budget in money that can never be used up, because [budgets] has no prices."""
     section = config.budgets
     prices = section.gpu_hour, section.cpu_hour, section.memory_gib_hour
     if any(prices) or any(section.gpu_hour_per_model.values()):

@@ -24,19 +24,18 @@ from controller.store import tables
 from controller.store.usage import DAY_S, DELETED, part_in, running_table
 
 TIMES = ("gpu_s", "measured_s", "busy_s", "cpu_s", "cpu_held_s")
-"""These columns are added in milliseconds."""
+"""The columns of the usage tables whose values are added in whole milliseconds."""
 MEMORY = "memory_held_s"
-"""This column is added in seconds of one MiB."""
+"""The column of the usage tables whose values are added in whole seconds of one MiB."""
 PEAK = "memory_mib"
 
 
 @dataclass(frozen=True, slots=True)
 class BilledTime:
-    """The time of a tenant on one node in milliseconds: GPU time that was allocated, had a known utilisation,
-    and was busy; CPU time that was used and was allocated. `memory_mib_s` is allocated memory in MiB times
-    seconds, `memory_peak_mib` the highest memory of a job on the node. `node` is empty for deleted jobs, of
-    which the node is not known any more.
-    """
+    """The time of a tenant on one node in milliseconds: allocated GPU time, GPU time with a known
+    utilisation, busy GPU time, used CPU time and allocated CPU time. `memory_mib_s` is allocated memory in
+    MiB times seconds, `memory_peak_mib` the highest memory of a job on the node. `node` is empty for deleted
+    jobs, because their nodes are no longer known."""
 
     name: str
     node: str
@@ -60,8 +59,8 @@ def billed(
 ) -> tuple[list[BilledTime], dict[str, int]]:
     """Return the time by tenant and node, and the number of jobs of each tenant.
 
-    `by` is "user", "project", "queue" or "job". `only` restricts the rows to a user, a project or a queue,
-    `names` to some of the users, projects, queues or jobs of `by`.
+    `by` is "user", "project", "queue" or "job". `only` restricts the rows to one user, project or queue.
+    `names` restricts the groups to the users, projects, queues or jobs with these names.
     """
     parts = [_attempts(tables.usage, by, since, until, only), _days(by, since, until, only)]
     if running:
@@ -109,7 +108,7 @@ def _only(column: Any, only: Mapping[str, str]) -> list[Any]:
 
 
 def _amounts(column: Any, part: Any) -> list[Any]:
-    """Return the figures of a row inside the window as integers."""
+    """Return as integers the parts of a row's times and memory that are inside the window."""
     times = [_whole(column[name] * part * 1_000).label(name) for name in TIMES]
     return [*times, _whole(column[MEMORY] * part).label(MEMORY), column[PEAK].label(PEAK)]
 

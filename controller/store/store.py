@@ -311,9 +311,8 @@ class Store:
         running: Sequence[UsageRow] = (),
         names: Sequence[str] | None = None,
     ) -> tuple[list[BilledTime], dict[str, int]]:
-        """Return the time by user, project, queue or job (`by`) and node, and the jobs of each of them. With
-        `names` only these users, projects, queues or jobs count.
-        """
+        """Return the billed time of each user, project, queue or job (`by`) on each node, and the number of
+        jobs of each. With `names`, only the users, projects, queues or jobs with these names count."""
         with self._reading() as connection:
             return billed(connection, by, since, until, only, running, names)
 

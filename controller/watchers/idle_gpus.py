@@ -18,8 +18,8 @@ IDLE_PERCENT = 5
 utilisation rises above or falls below this value."""
 _LONGEST_S, _LEAST_S = 30.0, 0.1
 _DEFAULT_S = 1_800.0
-"""The value of `window_s`, in seconds, if the configuration never flags jobs as idle. Users then still see
-idle times."""
+"""The value of `window_s`, in seconds, if the configuration never flags jobs as idle. Idle times are then
+measured only to show them to users."""
 _SPANS = 48
 
 

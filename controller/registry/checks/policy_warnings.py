@@ -286,7 +286,7 @@ def _quota_tables(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def dead_budgets(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each budget of money if nothing has a price."""
+    """Yield a warning for each budget in money if [budgets] has no prices."""
     yield from budgets_without_price(config)
 
 

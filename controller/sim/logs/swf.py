@@ -5,9 +5,9 @@ The fields of a job
 - estimate: field 9, or field 4 if field 9 is unknown
 - size: field 8, or field 5 if field 8 is unknown
 
-A job is left out, and counted as left out, if its submit time, run time or size is unknown, if it ran for 0 s
-(see ZeroRuns), or if it needs more processors than the machine has. The fields for status, queue, memory and
-think time are not used.
+A job is left out and counted if its submit time, run time or size is unknown. Jobs that ran for 0 s (see
+ZeroRuns) or need more processors than the machine has are also left out and counted. The fields for status,
+queue, memory and think time are not used.
 """
 
 from __future__ import annotations

@@ -168,8 +168,8 @@ def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
 
     The controller runs a pass after every batch of inputs. If the journal has no pass within SOON_S seconds
     after an input, the pass had no effect, and a step for it is added. If several inputs follow each other
-    within SOON_S seconds, only one step is added, after the last input, because a job that was submitted and
-    then held in one batch must not start in between. Under another configuration, a job may therefore start
+    within SOON_S seconds, only one step is added, after the last input. Otherwise a job that was submitted
+    and then held in one batch could start in between. Under another configuration, a job may therefore start
     up to SOON_S seconds too late.
     """
     burst: float | None = None

@@ -124,7 +124,8 @@ def _in_spec(refused: Refusal) -> Refusal:
 
 
 async def _permitted(call: Call, need: Need) -> Workload:
-    """Return the workload that the URL names. Raise Rejected if the caller may not do this."""
+    """Return the workload that the URL names. Raise Rejected if the caller may not use the workload in this
+    way."""
     await call.daemon.settled()
     workload = _named(call)
     privileged = await call.identity.privileged_user(workload.user)

@@ -1,7 +1,7 @@
-"""The money that billed time costs at the present prices in [budgets] of scheduler.toml.
+"""Computes the cost of billed time at the present prices in [budgets] of scheduler.toml.
 
 1. Take the prices as exact fractions of the decimal numbers in scheduler.toml.
-2. Multiply them by the integers of the billed time.
+2. Multiply the prices by the billed times, which are integers.
 3. Add the fractions, and convert only the sum to a floating-point number.
 
 Exact sums do not depend on the groups, so a report by user costs as much as a report by project.
@@ -35,12 +35,12 @@ class Bill:
 
     @property
     def money(self) -> Fraction:
-        """The whole cost."""
+        """Return the total cost."""
         return sum(self.gpus.values(), self.cpu + self.memory)
 
 
 def bill_of(state: State, times: Iterable[BilledTime]) -> Bill:
-    """Return what these times cost together."""
+    """Return the total cost of these times."""
     rules, bill, cpu_ms, memory_mib_s = state.budgets.rules, Bill(), 0, 0
     for each in times:
         model, price = _model(state, rules, each.node)

@@ -37,7 +37,7 @@ async def show(call: Call) -> UsageList:
 async def _money(
     call: Call, by: str, since: float, until: float, running: Sequence[UsageRow], names: Sequence[str]
 ) -> dict[str, float]:
-    """Return the cost of each of these users, projects, queues or jobs; empty if nothing has a price."""
+    """Return the cost of each of these users, projects, queues or jobs; empty if [budgets] has no prices."""
     daemon = call.daemon
     if not names or not daemon.state.budgets.rules.priced:
         return {}

@@ -1,4 +1,5 @@
-"""Rows and bars of a Gantt chart. A row (track) is a GPU or a node without GPUs, a bar is a job on it."""
+"""Rows and bars of a Gantt chart. A row (track) is a GPU or a node without GPUs, and a bar is a job on a
+row."""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
 
 
 def _rows(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Combine neighbouring track numbers into groups, each as (first, count)."""
+    """Combine neighbouring track numbers (rows of the chart) into groups. Each group is (first number,
+    count)."""
     first = count = 0
     for place in places:
         if count and place == first + count:
