@@ -150,7 +150,7 @@ def test_nothing_of_the_agent_leaks_into_a_job(run: Run) -> None:
     base = {"HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "CUDA_VISIBLE_DEVICES"}
     ours = {"CORRAL_SPOOL", "CORRAL_MARK", "CORRAL_GPUS", "CORRAL_CPU_MILLI", "CORRAL_MEMORY_MIB"}
     slurms = {"SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_NODE", "SLURM_GPUS_ON_NODE"}
-    slurms |= {"SLURM_JOB_UID", "SLURM_JOB_GID"}
+    slurms |= {"SLURM_JOB_UID", "SLURM_JOB_GID", "SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER"}
     assert seen.keys() - env.keys() == base | ours | slurms
     assert seen["CUDA_VISIBLE_DEVICES"] == ""
     *descriptors, blocked, ignored = agent.log(2).decode().split("\n")[:-1]

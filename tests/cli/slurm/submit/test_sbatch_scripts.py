@@ -64,7 +64,9 @@ def test_scripts_are_accepted_and_end_well(slurm: SlurmFace) -> None:
     assert outputs["singleton_chain"].read_text() == "PD JobHeldUser\n"
     farm, restarted = (f"farm-{jobs['job_farm']}.out", f"restartable-{jobs['requeue_checkpoint']}.out")
     assert (slurm.place / farm).read_text() == "12 144\n8 CPUs, RUNNING\n"
-    assert (slurm.place / restarted).read_text() == ("USR2 in attempt 0\nresumed in attempt 1 from saved\n")
+    told, requeued, resumed = (slurm.place / restarted).read_text().splitlines()
+    assert (told, resumed) == ("USR2 in attempt 0", "resumed in attempt 1 from saved")
+    assert requeued.endswith(" DUE TO JOB REQUEUE ***")
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
