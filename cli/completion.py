@@ -1,4 +1,4 @@
-"""Completes names of jobs and nodes in the shell. If no controller answers, there are no suggestions."""
+"""Completes names of jobs and nodes in the shell. If no controller answers, the shell gets no suggestions."""
 
 from __future__ import annotations
 

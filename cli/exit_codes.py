@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wire.names import JobState
 
-# Import these only for type checks, because `corral --help` would otherwise start 20 ms later.
+# Import these modules only for type checks, because `corral --help` would otherwise start 20 ms later.
 if TYPE_CHECKING:
     from wire.api.jobs import JobView
     from wire.api.problem import Problem
@@ -49,8 +49,8 @@ def of_problem(problem: Problem) -> int:
 
 
 def of_job(job: JobView) -> int:
-    """Return the exit code for an ended job. It is the exit code of the job's program, or 128 + N if signal N
-    ended the job, as in a shell.
+    """Return the exit code for an ended job: the exit code of the job's program, or 128 + N if signal N ended
+    the job, as in a shell.
     """
     if job.state is JobState.COMPLETED:
         return 0

@@ -95,8 +95,8 @@ def _open_streams() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    # Replace characters that the encoding of the terminal does not have. Without this, they would raise an
-    # error.
+    # Replace characters that the encoding of the terminal does not have, because they would otherwise raise
+    # an error.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
@@ -119,7 +119,7 @@ def _run(words: list[str], application: typer.Typer, program: str) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Print the error and what the user can do about it. Return the exit code."""
+    """Print the error and what the user can do. Return the exit code."""
     from wire.http.transport import Refused, Unreachable
 
     if isinstance(error, typer.TyperException):

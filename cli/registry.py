@@ -119,8 +119,8 @@ the same.
 
 
 class RootGroup(TyperGroup):
-    """The command `corral`. Its help lists all commands without importing them; only the command that runs is
-    imported.
+    """The command `corral`. Its help lists all commands without importing their modules. Only the module of
+    the command that runs is imported.
     """
 
     def list_commands(self, _ctx: Any) -> list[str]:
@@ -168,8 +168,8 @@ def _first_sentence(text: str) -> str:
 
 
 def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
-    """Return the text " Did you mean 'X'?" with the word in `known` that is most similar to `word`; empty if
-    none is similar.
+    """Return the text " Did you mean 'X'?", where X is the word in `known` that is most similar to `word`;
+    empty if no word is similar.
     """
     import difflib
 
@@ -182,7 +182,7 @@ def application(help_text: str = "", **settings: Any) -> typer.Typer:
     options for shell completion.
     """
     if help_text:
-        # Set the help text here. Otherwise Typer shows the docstring of the callback function.
+        # Set the help text here, because Typer would otherwise show the docstring of the callback function.
         settings["help"] = help_text
     return typer.Typer(
         cls=CommandGroup,

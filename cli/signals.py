@@ -21,8 +21,8 @@ class SignalReceived(Exception):
 
 
 class DeferredSignals:
-    """Context manager that delays SIGINT, SIGTERM and SIGHUP. A signal raises SignalReceived when the command
-    is inside `interruptible` or `nap`, and not before.
+    """Context manager that delays SIGINT, SIGTERM and SIGHUP. A signal raises SignalReceived only when the
+    command enters or is inside `interruptible` or `nap`.
     """
 
     def __init__(self) -> None:
@@ -46,8 +46,8 @@ class DeferredSignals:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Context manager in which a signal raises SignalReceived at once. If a signal has arrived earlier,
-        SignalReceived is raised on entry.
+        """Context manager in which a signal raises SignalReceived at once. A signal that has arrived earlier
+        raises SignalReceived on entry.
         """
         self._interruptible = True
         try:

@@ -63,7 +63,7 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
 
 
 def changes_to_start_now(answer: Explanation) -> str:
-    """Return one line for each change of the job or the cluster that would start the waiting job now. Each
+    """Return one line for each change of the job or the cluster that would start the waiting job now. The
     line ends with the shell command that makes the change.
     """
     return "\n".join(

@@ -29,8 +29,10 @@ from wire.job.selection import AllJobs, InvalidSelection, JobRange, JobsOf, pars
 from wire.text import counted
 
 SHOWN = 100
-"""At most this many different reasons for refusals are printed."""
-DryRun = Annotated[bool, switch("--dry-run", "Show which jobs the command would change, and change nothing.")]
+"""The most different reasons for refusals that are printed."""
+DryRun = Annotated[
+    bool, switch("--dry-run", "Change nothing. Only show which jobs the command would change.")
+]
 
 Clear = Annotated[
     str,
@@ -65,10 +67,11 @@ def show(jobs: Jobs, output: Output = Format.TABLE) -> int:
     epilog=examples("corral job stats 7", "corral job stats last -o json", "corral job stats 7_[0-3]")
 )
 def stats(jobs: Jobs, output: Output = Format.TABLE) -> int:
-    """Show what jobs requested and what they used: CPUs, memory, GPUs, GPU memory, energy and time.
+    """Show the resources that jobs requested and used: CPUs, memory, GPUs, GPU memory, energy and time.
 
-    The last lines have the options to change. CPUs and GPUs are means; memory is the peak on the node with
-    the most. A running job is measured until now.
+    The last lines have the options of 'corral submit' that would fit the jobs better. The figures of CPUs and
+    GPUs are means. The figure of memory is the peak on the node with the highest one. The figures of a
+    running job are those until now.
     """
     client = Client()
     found = [client.job_stats(each.id) for each in select(client, jobs, mine=False, ended=True)]
@@ -88,8 +91,8 @@ app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
 
 @dataclass(frozen=True)
 class Chosen(FlagGroup):
-    """The flags of all commands that change several jobs, such as `corral job cancel`. They select jobs
-    (--mine), skip the confirmation (--yes) or make a dry run (--dry-run).
+    """The flags of all commands that change several jobs, such as `corral job cancel`: --mine selects jobs,
+    --yes skips the confirmation, and --dry-run changes nothing.
     """
 
     jobs: Jobs = field(default_factory=list)
@@ -157,8 +160,8 @@ def change(
     clear: Clear = "",
     answer: JobFormat = Format.TABLE,
 ) -> int:
-    """Change options of jobs. Of a running job, only --name, --comment, --priority, --deadline and the
-    --restart options can be changed, and --time can become longer.
+    """Change options of jobs. For a running job, only --name, --comment, --priority, --deadline and the
+    --restart options can be changed, and --time can be made longer.
 
     --time +2h adds two hours to the time limit. The owner of a running job may extend it up to the limit of
     its queue, if this delays no reservation and no promised start of another job. Operators may always extend
@@ -176,7 +179,7 @@ def signal(
     job: Job,
     name: Annotated[str, argument("SIGNAL", "Name of the signal: USR1, USR2, HUP, INT, TERM, …")],
 ) -> int:
-    """Send a signal to those processes of a running job that have a handler for the signal."""
+    """Send a signal to the processes of a running job that have a handler for the signal."""
     client = Client()
     client.signal(select_one(client, job).id, name)
     return 0
@@ -184,10 +187,10 @@ def signal(
 
 @app.command(epilog=examples("corral job checkpoint 7", "corral job checkpoint 7_[0-9]"))
 def checkpoint(jobs: Jobs) -> int:
-    """Let running jobs save a checkpoint, with their --checkpoint-signal or --checkpoint-command. The jobs go
-    on.
+    """Let running jobs save a checkpoint, with their --checkpoint-signal or --checkpoint-command. The jobs
+    continue.
 
-    'corral job show' shows the checkpoint when it is complete.
+    When the checkpoint is complete, 'corral job show' shows it.
     """
     client = Client()
     for each in select(client, jobs, mine=False):
@@ -207,8 +210,9 @@ def checkpoints(
 ) -> int:
     """List the checkpoints of a job, the newest first, or delete some of them.
 
-    RESUMES marks the checkpoint with which the next attempt would begin; it can only be deleted after the job
-    has ended. If the job does not run, a small job looks on the node where it ran last.
+    RESUMES marks the checkpoint with which the next attempt would begin. This checkpoint cannot be deleted
+    before the job has ended. If the job does not run, this command starts a small job on the node of the last
+    attempt, which lists or deletes the checkpoints there.
     """
     from cli.jobs.checkpoints import checkpoint_table, delete_checkpoints, list_checkpoints
 
@@ -261,7 +265,8 @@ def preempt(
     output: Output = Format.TABLE,
 ) -> int:
     """Preempt running jobs: stop them, and queue them again. Jobs with a checkpoint option save their state
-    first. For operators; users can stop their own jobs with 'corral job requeue'.
+    first. Only operators can use this command. Users can stop and queue their own jobs with 'corral job
+    requeue'.
     """
     return chosen.order("preempt", output, stay_held=hold)
 
@@ -286,7 +291,7 @@ def wait(
     output: Output = Format.TABLE,
 ) -> int:
     """Wait until jobs have ended, with any result. Exit with code 0 if no job failed, otherwise with the exit
-    code of the first failed job, in the order of ids.
+    code of the failed job with the lowest id.
     """
     from cli.jobs.wait import first_failure, wait_until_ended
 
@@ -331,7 +336,7 @@ def _print_refusals(refused: Sequence[JobRefused], *, options: bool) -> None:
     concerned: dict[Problem, list[str]] = {}
     first: dict[Problem, Problem] = {}
     for each in refused:
-        # Replace the job id in each reason, so that "may cancel job 17" and "may cancel job 18" count as one
+        # Replace the job id in each reason, so that "may cancel job 17" and "may cancel job 18" are the same
         # reason.
         reason = replace(each.problem, message=each.problem.message.replace(f"job {each.job}", "these jobs"))
         concerned.setdefault(reason, []).append(each.job)

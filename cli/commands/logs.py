@@ -108,8 +108,8 @@ class _Counted:
 
 
 class _Headed:
-    """Output stream that passes all bytes on to the stream `sink`. If `sink` already has output, a line with
-    `heading` is written before the first bytes.
+    """Output stream that passes all bytes on to the stream `sink`. If `sink` has output from before, the
+    first bytes follow a line with `heading`.
     """
 
     def __init__(self, heading: str, sink: _Counted) -> None:

@@ -52,9 +52,9 @@ def plan(
 ) -> int:
     """Show when and on which nodes jobs run in the next hours, as the scheduler expects it now.
 
-    START is sure for jobs that run. Other jobs start at the latest at START if all jobs use their whole time
-    limits (SURE: limit), or likely at START, from the run times of earlier jobs (SURE: likely). LIKELY is the
-    likely start of a waiting job. Jobs without a time limit have no END.
+    START is certain for jobs that run. For waiting jobs, SURE says how START was computed: limit is the
+    latest start, which assumes that all jobs use their whole time limits; likely is predicted from the run
+    times of earlier jobs. The column LIKELY has the predicted start. Jobs without a time limit have no END.
     """
     if picture is not None and picture.suffix not in (".svg", ".html"):
         raise CommandError(

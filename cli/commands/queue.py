@@ -27,7 +27,7 @@ app = application()
 @app.command(
     epilog=examples(
         "corral queue                          waiting and running jobs",
-        "corral queue --mine --all             all my jobs, with ended ones",
+        "corral queue --mine --all             all my jobs, also ended ones",
         "corral queue --state failed -o wide   failed jobs, with all columns",
         "corral queue --unfold                 each job of workloads and arrays in its own row",
         "corral queue --watch                  print again every two seconds",
@@ -42,17 +42,17 @@ def queue(
     user: Annotated[str, option("--user", "NAME", "List only jobs of this user.")] = "",
     profile: Annotated[str, option("--profile", "NAME", "List only jobs of this scheduler profile.")] = "",
     mine: Annotated[bool, switch("--mine", "List only your jobs.")] = False,
-    everything: Annotated[bool, switch("--all -a", "List ended jobs, too.")] = False,
+    everything: Annotated[bool, switch("--all -a", "Also list ended jobs.")] = False,
     fold: Annotated[
         bool | None,
         switch(
             "--fold/--unfold",
-            "Show each workload and each array as one row with its progress, or each of their jobs. Default: "
-            "one row in tables without --state; each job in all other formats.",
+            "--fold shows each workload and each array as one row with its progress; --unfold shows one "
+            "row for each of their jobs. Default: --fold for tables without --state, otherwise --unfold.",
         ),
     ] = None,
     watch: Annotated[
-        bool, switch("--watch", "Print the list again at each --interval, until Ctrl-C.")
+        bool, switch("--watch", "Print the list again every --interval seconds, until Ctrl-C.")
     ] = False,
     interval: Annotated[
         float,

@@ -69,7 +69,8 @@ def run(
 
     SIGUSR1 and SIGUSR2 are passed on to the processes of the job that have a handler for them. The stdin of
     the job is empty, because a second attempt of the job could not read the same input again. With --pty the
-    command has this terminal, runs on the first node, and is not started a second time; Ctrl-C goes to it.
+    command is connected with this terminal, runs on the first node, and is started only once. Ctrl-C then
+    goes to the command.
 
     The options are those of 'corral submit'.
     """
@@ -108,7 +109,7 @@ def _run_with_terminal(client: Client, spec: JobSpec, key: str, as_user: str) ->
             return 128 + interrupted.number
     if view.state.terminal:
         return exit_codes.of_job(view)
-    # From here on signals end this command, and the end of its connection ends the job's command.
+    # From this point on, signals end this process. The end of its connection then ends the job's command.
     return terminal_run.run_in_terminal(job, spec.command)
 
 
@@ -130,7 +131,7 @@ def _has_unread_input(descriptor: int = 0) -> bool:
 
 
 def _forward(job: int) -> None:
-    """From now on, send each SIGUSR1 and SIGUSR2 that this process receives to the job."""
+    """Send each SIGUSR1 and SIGUSR2 that this process receives from now on to the job."""
 
     def pass_on(number: int) -> None:
         try:
@@ -163,8 +164,8 @@ def _show_until_end(client: Client, output: _JobOutput) -> int:
 
 
 class _JobOutput:
-    """Shows the output of one job. `is_broken` is true after the program that reads this output has closed
-    the pipe.
+    """Shows the output of one job. `is_broken` becomes true when the program that reads stdout of this
+    process has closed the pipe.
     """
 
     def __init__(self, job: int, quiet: bool, interrupts: DeferredSignals) -> None:
@@ -210,8 +211,8 @@ class _JobOutput:
 
 
 def _readers(job: JobView) -> Iterator[_Reader]:
-    """Yield two threads for each node of the job: one shows its stdout, one its stderr. On several nodes,
-    lines begin with the node's name.
+    """Yield two threads for each node of the job: one shows stdout, the other stderr. For a job on several
+    nodes, lines begin with the node's name.
     """
     nodes = [held.node for held in job.held]
     for node in nodes if len(nodes) > 1 else [""]:

@@ -1,4 +1,4 @@
-"""corral slurm: runs the commands of Slurm, and installs them under their own names."""
+"""corral slurm: runs the commands of Slurm (such as sbatch), and installs programs with their names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wire.program_parts import is_frozen
 app = application(
     "Commands of Slurm (sbatch, squeue and others), with Slurm's options, output and exit codes.",
     epilog=examples(
-        "corral slurm install /usr/local/bin    put the commands under their own names",
+        "corral slurm install /usr/local/bin    install sbatch, squeue and the other commands",
         "corral slurm sbatch --gres=gpu:2 train.sh",
     ),
 )
@@ -31,8 +31,8 @@ _WORDS_PASS = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_
 def install(
     folder: Annotated[Path, argument("DIR", "The directory that gets the commands, such as /usr/local/bin.")],
 ) -> int:
-    """Write small programs with the names of Slurm's commands to a directory. Files that this command did not
-    write stay as they are, and the command fails.
+    """Write small programs with the names of Slurm's commands to a directory. If the directory has other
+    programs with these names, the command fails and writes nothing.
 
     A login shell resets PATH, so choose a directory that is always in PATH.
     """

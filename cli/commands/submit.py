@@ -1,4 +1,4 @@
-"""corral submit: queues a job. corral run and corral what-if use functions of this module."""
+"""corral submit: queues a job. The commands corral run and corral what-if use functions of this module."""
 
 from __future__ import annotations
 
@@ -70,10 +70,11 @@ Key = Annotated[
     option(
         "--key",
         "TEXT",
-        "Idempotency key. A second submit with the same key creates no new job, but returns the first job.",
+        "Idempotency key. A second submit with the same key creates no new job, and prints the id of "
+        "the first job.",
     ),
 ]
-DryRun = Annotated[bool, switch("--dry-run", "Show the job with all defaults, and do not submit it.")]
+DryRun = Annotated[bool, switch("--dry-run", "Submit nothing. Only show the job with all defaults.")]
 
 app = application()
 

@@ -59,8 +59,8 @@ def submit(
     within: Within = None,
     answer: JobFormat = Format.TABLE,
 ) -> int:
-    """Show when this job would start if it were submitted now, and which jobs would start later because of
-    it.
+    """Show when this job would start if it were submitted now, and which other jobs would then start
+    later.
     """
     spec = spec_of(options, words, is_command=context.meta["is_command"])
     return _answer(WhatIf(submit=(spec,)), answer, within)
@@ -216,7 +216,8 @@ def unreserve(name: reserve.Name, within: Within = None, output: Output = Format
 @app.command("nodes", epilog=examples("corral what-if nodes --add 4 --like gpu01"))
 def more_nodes(
     like: Annotated[
-        str, option("--like", "NODE", "Name of an existing node. The new nodes have the same resources.")
+        str,
+        option("--like", "NODE", "Name of an existing node. The new nodes have the resources of this node."),
     ],
     add: Annotated[int, option("--add", "N", "Number of new nodes. Default: 1.", min=1, max=1000)] = 1,
     within: Within = None,
@@ -230,7 +231,7 @@ def more_nodes(
     epilog=examples("corral what-if config new-scheduler.toml", "corral what-if config new.toml -o json")
 )
 def config(file: File, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Show which jobs would start sooner or later under another scheduler.toml. For operators.
+    """Show which jobs would start sooner or later under another scheduler.toml. Operators only.
 
     The forecast uses only the tables of the file that affect when jobs start. The answer lists the other
     tables that differ. The file is read on this machine and checked by the controller.

@@ -108,7 +108,7 @@ def progress_of(each: WorkloadView) -> str:
 def submit(
     file: File,
     dry_run: Annotated[
-        bool, switch("--dry-run", "Show the jobs of the workload, and submit nothing.")
+        bool, switch("--dry-run", "Submit nothing. Only show the jobs of the workload.")
     ] = False,
     wait: Annotated[bool, switch("--wait", "Wait until all jobs have ended.")] = False,
     key: Annotated[
@@ -116,13 +116,14 @@ def submit(
         option(
             "--key",
             "TEXT",
-            "Idempotency key. A second submit with the same key queues nothing, and shows the first one.",
+            "Idempotency key. A second submit with the same key queues nothing, and shows the first "
+            "workload.",
         ),
     ] = "",
     as_user: AsUser = "",
     output: Output = Format.TABLE,
 ) -> int:
-    """Submit all jobs of a workload file, or none if one of them is refused."""
+    """Submit all jobs of a workload file. If the controller refuses one of the jobs, none is submitted."""
     spec = workload_of(file, os.environ, submitter())
     client = Client()
     if dry_run:
@@ -154,7 +155,7 @@ def _planned(job: PlannedJob) -> _Planned:
 @app.command(name="list", epilog=examples("corral workload list", "corral workload list --mine --all"))
 def list_all(
     mine: Annotated[bool, switch("--mine", "List only your workloads.")] = False,
-    everything: Annotated[bool, switch("--all -a", "List workloads whose jobs have all ended, too.")] = False,
+    everything: Annotated[bool, switch("--all -a", "Also list workloads whose jobs have all ended.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """List workloads with their progress."""
@@ -196,7 +197,10 @@ def wait(
     timeout: Annotated[
         str,
         option(
-            "--timeout", "TIME", "Give up after this time (e.g. 2h). The jobs go on. Default: wait forever."
+            "--timeout",
+            "TIME",
+            "Stop waiting after this time (e.g. 2h), and exit with code 6. The jobs continue. "
+            "Default: no limit.",
         ),
     ] = "",
 ) -> int:
@@ -244,15 +248,17 @@ def retry(
         bool,
         switch(
             "--failed",
-            "Run failed jobs again, and jobs that were cancelled for such a failure. This is the default.",
+            "Run failed jobs again, and jobs that were cancelled because others failed. This is the default.",
         ),
     ] = False,
     cancelled: Annotated[
-        bool, switch("--cancelled", "Also run jobs again that were cancelled by users or operators.")
+        bool, switch("--cancelled", "Also run jobs again that users or operators have cancelled.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Queue new jobs in place of jobs that have failed, and of jobs that never ran because of them."""
+    """Queue new jobs in place of jobs that have failed, and in place of jobs that did not run because others
+    failed.
+    """
     return _report(Client().retry_workload(workload, cancelled=cancelled), "queued again", output)
 
 

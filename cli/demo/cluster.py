@@ -1,4 +1,4 @@
-"""Runs a controller and simulated hosts in a temporary directory, and removes all of it at the end."""
+"""Runs a controller and simulated hosts in a temporary directory, and removes the directory at the end."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from wire.program_parts import CONTROLLER
 
 READY_S, JOBS_END_S, STOP_S, SWEEP_S = 30.0, 10.0, 10.0, 5.0
 LONGEST = 60
-"""The path of the directory has at most this many characters. The kernel accepts at most 107 for the path of
-a socket in it.
+"""The most characters in the path of the directory. It is short, because the kernel accepts at most 107
+characters for the path of a socket in the directory.
 """
 
 _HEAD = """\

@@ -33,7 +33,7 @@ ALL_ENDED_S = 90.0
 TUI_END_S = 5.0
 STRETCH, CROWD = 6.0, 24
 """With the terminal UI, run times of jobs are multiplied by STRETCH, and new jobs are submitted until CROWD
-are active.
+jobs are active.
 """
 
 RESET = "\x1b[?1049l\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"

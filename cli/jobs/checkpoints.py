@@ -1,5 +1,5 @@
-"""Lists and deletes the checkpoints of a job: by commands in the allocation of a running job, and by a small
-job on the node of another one.
+"""Lists and deletes the checkpoints of a job. For a running job, commands run in its allocation. For any
+other job, a small job runs them on the node of the last attempt.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DELETE = _ENTER + 'rm -rf -- "$@"'
 @dataclass(frozen=True)
 class CheckpointFile:
     """A file or directory in the checkpoint directory of a job: its name, its size in bytes, and its time in
-    seconds since 1970. `resumes` is True for the one with which the next attempt would begin.
+    seconds since 1970. `resumes` is True for the checkpoint with which the next attempt would begin.
     """
 
     name: str
@@ -52,8 +52,8 @@ def list_checkpoints(client: Client, job: JobDetail) -> list[CheckpointFile]:
 
 
 def delete_checkpoints(client: Client, job: JobDetail, names: list[str]) -> None:
-    """Delete checkpoints of a job. Raise CommandError if a name is not in the directory, or if the
-    next attempt would begin with it.
+    """Delete checkpoints of a job. Raise CommandError if a name is not in the directory, or if the next
+    attempt would begin with the checkpoint of this name.
     """
     known = {each.name: each for each in list_checkpoints(client, job)}
     for name in names:
@@ -103,8 +103,8 @@ def _in_allocation(client: Client, job: JobDetail, command: tuple[str, ...]) -> 
 
 
 def _by_small_job(client: Client, job: JobDetail, command: tuple[str, ...]) -> str:
-    """Run a command as a job without GPUs on the first node of the job's last attempt. The node may be full;
-    then the command waits.
+    """Run a command as a job without GPUs on the first node of the job's last attempt. If the node is full,
+    the new job waits.
     """
     label = job.job.label
     node = job.job.held[0].node if job.job.held else ""

@@ -19,8 +19,8 @@ _READ = 1 << 15
 
 
 def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> int:
-    """Run a command in the job until the command ends; with `terminal`, the command gets a terminal. Return
-    its exit code, or 128 + N if signal N ended the command.
+    """Run a command in the job until the command ends. With `terminal`, the command gets a terminal. Return
+    the exit code of the command, or 128 + N if signal N ended it.
     """
     client = Client()
     rows, columns = _size()
@@ -68,7 +68,7 @@ def _type(shell: str) -> None:
     command in the API.
     """
     client = Client()
-    # Ignore errors here, because they mean that the command has ended. The main thread returns the exit code
+    # Ignore errors, because an error means that the command has ended. The main thread returns the exit code
     # of the command.
     with suppress(Refused, Unreachable):
         while data := os.read(0, _READ):

@@ -10,11 +10,11 @@ from cli.jobs.wait import RetryLimit
 from wire.http.client import Client, JobName, Refused, Unreachable
 
 PER_LINE = 256
-"""To find the last lines of a log, the search first assumes that a line has this many bytes."""
+"""The number of bytes in a line that the search for the last lines of a log assumes at first."""
 
 MOST = 16 * 1024 * 1024
-"""To find the last lines of a log, at most this many bytes are read. Without a limit, a progress bar could be
-one line of many GB.
+"""The most bytes that are read to find the last lines of a log. A limit is needed, because a progress bar may
+be one line of many GB.
 """
 
 

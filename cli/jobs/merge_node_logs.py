@@ -7,15 +7,15 @@ import threading
 from cli.jobs.logs import ByteSink
 
 LONGEST = 64 * 1024
-"""A longer line, in bytes, is written in parts, because a program may never write the end of the line."""
+"""A line with more bytes is written in parts, because a program may never write the end of its line."""
 
 _TURN = threading.Lock()
-"""Held while a line is written, so that lines of several nodes do not mix."""
+"""The lock that a thread holds while it writes a line, so that lines of several nodes do not mix."""
 
 
 class NodeLineWriter:
-    """Writes the output of one node to a stream to which the output of other nodes is written, too. Each line
-    begins with the name of the node.
+    """Writes the output of one node to a stream that also gets the output of other nodes. Each line begins
+    with the name of the node.
     """
 
     def __init__(self, node: str, sink: ByteSink) -> None:

@@ -52,8 +52,9 @@ Yes = Annotated[
 
 
 def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:
-    """Return the jobs that the words of a command line select, each once. With `mine`, only jobs of this user
-    are selected; without words, all of them. With `ended`, a range such as 1-9 includes ended jobs.
+    """Return the jobs that the words of a command line select, without repetitions. With `mine`, only jobs of
+    this user are selected; without words, these are all jobs of this user. With `ended`, a range such as 1-9
+    includes ended jobs.
     """
     chosen = list(words) or (["all"] if mine else [])
     if not chosen:
@@ -105,8 +106,8 @@ def _jobs_of(client: Client, word: str, user: str, states: tuple[JobState, ...])
             return _elements(client, array, indices)
         case JobLabel() as label if label.is_id:
             job = client.job(word).job
-            # The id of an array is the id of its first element. Here 7 means the whole array, and 7_0 its
-            # first element.
+            # The id of an array is also the id of its first element. In a selection, 7 means the whole array,
+            # and 7_0 the first element.
             return _array(client, job.id) if job.array == job.id else [job]
     return [select_one(client, word)]
 

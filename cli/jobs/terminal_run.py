@@ -1,13 +1,14 @@
 """Runs the command of `corral run --pty` in a terminal, as the only command of a new job.
 
-1. The job itself runs a shell that makes a named pipe and reads an exit code from it (`_KEEPER`).
-2. When the job runs, the command is started in it like a command of `corral exec`, with a terminal. A shell
-   around the command keeps the pipe open, and writes the exit code of the command to it (`_WRAPPER`).
-3. The keeper exits with this code, a moment after the shell. So the job has the exit code of the command. If
-   the shell is killed or its client is lost, the pipe is closed without a code, and the keeper exits with
-   code 129.
+1. The job itself runs a shell, the keeper, which makes a named pipe and reads an exit code from this pipe
+   (`_KEEPER`).
+2. When the job runs, the command is started in the job like a command of `corral exec`, with a terminal. A
+   shell around the command keeps the pipe open, and writes the exit code of the command to it (`_WRAPPER`).
+3. The keeper exits with this code, 0.3 s after the shell. So the job has the exit code of the command. If the
+   shell is killed or the client is lost, the pipe is closed without a code, and the keeper exits with code
+   129.
 
-If no client comes within five minutes, the keeper exits with code 129, too.
+If the command is not started within five minutes, the keeper also exits with code 129.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _WRAPPER = (
 
 
 def keeper_spec(spec: JobSpec) -> JobSpec:
-    """Return the job that keeps the resources for the command. It runs once, on the first node."""
+    """Return the JobSpec of the job that holds the resources for the command. This job runs once, on the
+    first node.
+    """
     several = spec.nodes is not None and spec.nodes > 1
     once = Restart(RestartWhen.NEVER)
     return replace(spec, command=("/bin/sh", "-c", _KEEPER), restart=once, batch=several or spec.batch)
@@ -74,7 +77,8 @@ def run_in_terminal(job: int, command: tuple[str, ...]) -> int:
     except CommandError:
         _cancel(job)
         raise
-    # The exit code of the job is that of the command. The wrapper itself may have been ended with the job.
+    # Use the exit code of the job, which is the exit code of the command, because the shell around the
+    # command may have been ended with the job.
     [ended] = wait_until_ended([job])
     return exit_codes.of_job(ended)
 

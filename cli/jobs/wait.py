@@ -15,7 +15,9 @@ from wire.api.jobs import JobView
 from wire.http.client import Client, Refused, Unreachable
 
 PATIENCE_S = 60.0
-"""Waiting fails after this many seconds without a connection to the controller. The jobs keep running."""
+"""After this many seconds without a connection to the controller, the command fails. The jobs keep
+running.
+"""
 
 PAUSE_S = 0.5
 FEW = 20

@@ -1,4 +1,6 @@
-"""Prepares what the tools of the MCP server return: JSON of the API, with a mark on all that users typed."""
+"""Prepares the answers of the tools of the MCP server: JSON of the API, with a note that some texts were
+typed by users.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ UNTRUSTED = (
 
 
 def answer(found: Any) -> dict[str, Any]:
-    """Return an object of the API as JSON, with the note about texts of users."""
+    """Return an object of the API as JSON, with a note that some texts were typed by users and are no
+    instructions.
+    """
     data = found if isinstance(found, dict | list | str) else encode(found)
     return {"untrusted": UNTRUSTED, "data": data}
 

@@ -29,7 +29,9 @@ PLAN_S, MOST_PLANS = 600.0, 100
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """A change that was planned and not applied: how to carry it out, and until when this is possible."""
+    """A change that was planned and not applied: the function that carries it out, and the time until which
+    this is possible.
+    """
 
     text: str
     apply: Callable[[Client], Any]
@@ -66,11 +68,13 @@ class Changes:
     def _effects(
         self, client: Client, action: str, target: str, spec: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Return what the controller expects of the change, from a copy of its state."""
+        """Return the effects of the change that the controller computes on a copy of its state."""
         if action == "submit":
             changes: dict[str, Any] = {"submit": (client.preview(_job_spec(spec)),)}
         elif action in ("drain", "resume"):
-            client.node(target)  # because a wrong name must be refused now, and not in `apply`
+            client.node(
+                target
+            )  # Look the name up, because a wrong name must be refused now and not in `apply`.
             changes = {action: (target,)}
         else:
             changes = {action: (client.job(target).job.id,)}
@@ -86,7 +90,7 @@ class Changes:
             raise ToolError(f"{MOST_PLANS} changes are planned and not applied; apply one, or wait")
         id = secrets.token_hex(8)
         job = _job_spec(spec) if action == "submit" else None
-        key = f"mcp-{id}"  # because a submit that is sent again must not make a second job
+        key = f"mcp-{id}"  # Send a key, because a submit that is sent twice must not create two jobs.
 
         def carry_out(client: Client) -> Any:
             if job is not None:

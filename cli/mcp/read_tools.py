@@ -1,4 +1,6 @@
-"""The tools of the MCP server that only read. The docstring of each is what the model reads about it."""
+"""The tools of the MCP server that only read. The docstring of a tool is the description that the language
+model gets.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def usage(by: str = "user", days: float = 7.0) -> dict[str, Any]:
 
 
 def fairness(by: str = "project", days: float = 7.0) -> dict[str, Any]:
-    """Show the GPU-hours that each project or user got and was entitled to, and how long its jobs waited."""
+    """Show the GPU-hours that each project or user got, those to which it was entitled, and how long its jobs
+    waited.
+    """
     since = int(time.time() - days * DAY_S)
     return ask(lambda client: client.fairness(by, since))
 

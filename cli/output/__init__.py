@@ -1,1 +1,1 @@
-"""Prints what commands show: tables, details of one object, JSON, YAML and CSV."""
+"""Prints the output of commands: tables, details of one object, JSON, YAML and CSV."""

@@ -16,11 +16,11 @@ from wire.codec import encode
 from wire.text import printable
 
 LONGEST = 4_096
-"""A longer value is cut after this many characters."""
+"""The most characters of a value. The rest of a longer value is left out."""
 
 _TIMES = ("at", "since", "until", "was", "becomes", "again")
-"""Fields with these names are times in seconds since 1970. So are all fields whose names end in `_at` or
-`_since`.
+"""Names of fields that are times in seconds since 1970. All fields whose names end in `_at` or `_since` are
+also such times.
 """
 
 Getter = Callable[[Any], Any]

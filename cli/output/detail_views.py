@@ -22,7 +22,7 @@ from wire.text import counted, decimal, duration, memory, printable
 Facts = list[tuple[str, str]]
 SHOWN_VICTIMS = 8
 SHOWN = 400
-"""At most this many characters of a job's command are shown. -o json shows the whole command."""
+"""The most characters of a job's command that are shown. -o json shows the whole command."""
 
 
 def of_job(detail: JobDetail) -> Facts:
@@ -102,7 +102,9 @@ def of_failure(failure: Failure | None) -> str:
 
 
 def of_last_attempt(job: JobView) -> str:
-    """Return how the attempt before ended; empty if there was none."""
+    """Return a text about the end of the attempt before the present one; empty if there was no such
+    attempt.
+    """
     last = job.last
     if last is None:
         return ""
@@ -203,7 +205,7 @@ def _node_lost(spec: JobSpec) -> str:
 
 
 def of_after(spec: JobSpec) -> str:
-    """Return the conditions of --after and similar options, on which the start of the job depends."""
+    """Return the conditions of --after and the other --after-... options, for which the job waits."""
     if not spec.after:
         return ""
     listed = ", ".join(f"{each.until.value} {printable(each.path or each.job)}" for each in spec.after)
@@ -256,7 +258,9 @@ def of_node(node: NodeView) -> Facts:
 
 
 def drain_lines(drain: TimedDrainView) -> list[str]:
-    """Return the time of a drain, and one line for each job on the node."""
+    """Return lines about a timed drain: the time by which the node is to be empty, and one line for each job
+    on the node.
+    """
     lines = [f"to be empty by {clock(drain.empty_by)}{f' ({printable(drain.why)})' if drain.why else ''}"]
     for each in drain.jobs:
         job = f"job {each.label} ({printable(each.name, 40)}, {printable(each.user, 40)})"
@@ -328,7 +332,9 @@ def of_why(why: Why) -> str:
 
 
 def of_node_scores(why: Why) -> str:
-    """Return a line for each of the best nodes of a waiting job: its points, and those of each scorer."""
+    """Return a line for each of the best nodes of a waiting job, with the points of the node in total and
+    from each scorer.
+    """
     lines = [] if not why.nodes or why.nodes[0].fits else ["it fits on no node now; these could hold it:"]
     lines += [
         f"{each.node}: {each.points:.1f} points = "
@@ -368,7 +374,9 @@ def _moved(each: Moved) -> str:
 
 
 def _gang(spec: JobSpec) -> str:
-    """Return a text: the fewest nodes on which the job starts, and the effect of a failure on one node."""
+    """Return a text with the fewest nodes on which the job starts, and the effect of a failure on one
+    node.
+    """
     gang, parts = spec.gang, []
     if gang.min_nodes is not None:
         wait = f" after waiting {duration(gang.assembly_s)} for all" if gang.assembly_s else ""
@@ -386,7 +394,7 @@ def _gang(spec: JobSpec) -> str:
 
 
 def _preemptible(spec: JobSpec) -> str:
-    """Return when the job may be preempted, as text: "no" for never, empty for always."""
+    """Return a text that says when the job may be preempted: "no" for never, empty for always."""
     if not spec.preemptible:
         return "no"
     return f"after {duration(spec.min_runtime_s)}" if spec.min_runtime_s else ""

@@ -59,7 +59,7 @@ JobFormat = Annotated[
         "Format of what the command prints: table, wide, json, yaml, csv or name. Default: table.",
     ),
 ]
-"""The same option under the name --format, for commands in which --output names the file for the job's
+"""The option -o with the long name --format, for commands in which --output names the file for the job's
 output.
 """
 

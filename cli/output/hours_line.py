@@ -1,4 +1,4 @@
-"""The line below the tables of quotas and shares about the tables [hours.NAME] that are in force."""
+"""Prints the line below a table of quotas or shares that names the tables [hours.NAME] in force."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from wire.text import printable
 
 
 def print_hours(hours: HoursInForce | None, output: Format, otherwise: str) -> None:
-    """Print below a table which tables [hours.NAME] are in force, and what follows. Print nothing if there
-    are no such tables. `otherwise` is the table that is in force without them.
+    """Print which tables [hours.NAME] are in force, and which tables follow. Print nothing if there are no
+    such tables. `otherwise` is the table that is in force at all other times, such as [quota].
     """
     if hours is not None and output in (Format.TABLE, Format.WIDE):
         print_note(hours_text(hours, otherwise))
 
 
 def hours_text(hours: HoursInForce, otherwise: str) -> str:
-    """Return the tables in force, and those after the next change, as a text such as `[hours.night] is in
+    """Return a text with the tables in force now and after the next change, such as `[hours.night] is in
     force until Fri 08:00, then [quota]`.
     """
     present = _names(hours.tables) or otherwise

@@ -1,4 +1,4 @@
-"""The table of `corral job stats`: what jobs requested and what they used."""
+"""The table of `corral job stats`: the resources that jobs requested and used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _TITLES = {"gpu_memory": "gpu memory"}
 
 
 def stats_table(*, several: bool) -> Table[Row]:
-    """Return the table. With several jobs it has a column for the job."""
+    """Return the table of the resources that jobs requested and used. For several jobs, the table has a
+    column with the job.
+    """
     job: list[Column[Row]] = [Column("JOB", lambda row: row[0].label, right=True)] if several else []
     return Table(
         [

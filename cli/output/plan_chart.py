@@ -17,7 +17,9 @@ WIDTH, LEFT, RIGHT, TOP = 1040.0, 110.0, 12.0, 12.0
 LANE, GAP, CURVE = 9.0, 6.0, 60.0
 """The heights of the lane of one GPU, of the space between two nodes, and of the curve of free GPUs."""
 LANES = 16
-"""The most lanes of a node. Jobs on further GPUs share the last lane."""
+"""The most lanes (lines of the image, one for each GPU) of a node. Jobs on further GPUs share the last
+lane.
+"""
 
 STYLE = """
 svg { background: #fff; font: 11px sans-serif; }

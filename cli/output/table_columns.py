@@ -64,7 +64,9 @@ def nodes_or_reason(job: JobView) -> str:
             f"{nodes} (idle {duration(max(0.0, time.time() - job.idle_since))})" if job.idle_since else nodes
         )
     if job.reason is Reason.TIME_LIMIT and job.state.terminal:
-        return "time limit"  # The detail has a long advice, which 'corral job show' prints.
+        # Show only the reason, because `detail` also contains long advice, which 'corral job show'
+        # prints.
+        return "time limit"
     reason = job.detail or job.reason.value.replace("_", " ")
     if job.last is not None and job.last.reason is Reason.PREEMPTED and job.state is JobState.QUEUED:
         return f"PREEMPTED {clock(job.last.at)}; {reason}"
@@ -184,7 +186,7 @@ def ecc(gpu: GpuView) -> str:
 
 
 def idle(gpu: GpuView) -> str:
-    """Return as text how long an allocated GPU has had no load."""
+    """Return a text with the time for which an allocated GPU has had no load."""
     return "-" if gpu.idle_since is None else duration(max(0.0, time.time() - gpu.idle_since))
 
 

@@ -15,14 +15,16 @@ from wire.api.what_if_words import counts, delay, extent, hours, moment, starts_
 from wire.text import duration
 
 DryRun = Annotated[
-    bool, switch("--dry-run", "Show which jobs would start sooner or later, and change nothing.")
+    bool, switch("--dry-run", "Change nothing. Only show which jobs would start earlier and which later.")
 ]
-"""The flag --dry-run of commands that change the cluster. With it, the command shows the effect and changes
-nothing.
+"""The flag --dry-run of commands that change the cluster. With this flag, a command changes nothing and shows
+the effect that the change would have.
 """
 
 SHOWN = 10
-"""At most this many delayed jobs, and this many earlier jobs, are shown. -o json shows more."""
+"""The most jobs that are shown of those that would start later, and of those that would start earlier. -o
+json shows more jobs.
+"""
 
 
 def show(answer: WhatIfAnswer, output: Format) -> int:

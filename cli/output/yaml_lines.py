@@ -11,7 +11,7 @@ from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "y", "n", "null"))
-"""These words need quotation marks, because YAML 1.1 reads them as booleans or null."""
+"""Words that need quotation marks, because YAML 1.1 reads them as booleans or null."""
 
 
 def yaml_lines(data: Any) -> Iterator[str]:
@@ -31,7 +31,7 @@ def yaml_lines(data: Any) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """Return a value on one line as JSON, which is valid YAML, too. Simple strings are written without
+    """Return a value as JSON on one line, because JSON is also valid YAML. Simple strings are written without
     quotation marks.
     """
     if isinstance(value, str):

@@ -17,9 +17,9 @@ from wire.codec import encode
 
 
 def changes_of(options: SubmitOptions, clear: str, *, extends: bool = False) -> dict[str, Any]:
-    """Return the new value of each changed field as JSON data. The value None resets the field to its
-    default: `clear` has the names of the options to reset, separated by commas. If there are no changes,
-    raise CommandError, unless `extends` is True because the command extends the time limit.
+    """Return the new value of each changed field as JSON data. `clear` has the names of the options to reset
+    to their defaults, separated by commas; their fields get the value None. If there are no changes, raise
+    CommandError. With `extends` (the command extends the time limit), raise no error.
     """
     texts = from_flags(options)
     spec = encode(spec_from(("true",), "", texts, {}))

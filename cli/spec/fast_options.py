@@ -2,7 +2,7 @@
 
 Typer asks each parameter for a reader by calling `get_runtime_param()`, and its own reader imports pydantic.
 `use_fast_readers` replaces the reader for flags with a parser (`option(..., parser=amounts.seconds)`) and for
-simple types. Other types keep the reader of Typer. The new readers also give better errors: they name the
+simple types. Other types keep the reader of Typer. The new readers also give better errors, which name the
 wrong value and the valid values.
 """
 

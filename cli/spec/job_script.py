@@ -15,12 +15,12 @@ from cli.spec.job_options import BY_FLAG, OPTIONS
 from cli.spec.submit_options import Layer, OptionText, merged
 
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
-"""Linux accepts at most this many bytes in one argument of a program, without the final NUL."""
+"""The most bytes, without the final NUL, that Linux accepts in one argument of a program."""
 
 _DIRECTIVE = re.compile(r"#(CORRAL|SBATCH)(?:\s+(.*))?")
 _HASH = "\0"
-"""Stands for a '#' inside a word while a line is split into words. This character cannot occur in a
-script.
+"""The character that replaces a '#' inside a word while a line is split into words. Scripts cannot contain
+this character.
 """
 
 _SHELLS = {"sh", "bash", "dash", "ksh", "mksh", "zsh"}
@@ -53,7 +53,9 @@ class OtherInterpreter(CommandError):
 
 @dataclass
 class Directives:
-    """The #CORRAL options and the #SBATCH options of a script, and the lines that come too late."""
+    """The #CORRAL options and the #SBATCH options of a script, and the option lines that have no effect
+    because they follow the first command.
+    """
 
     corral: dict[str, list[OptionText]] = field(default_factory=dict)
     sbatch: list[sbatch_resources.Option] = field(default_factory=list)
@@ -75,8 +77,8 @@ def read(path: str, arguments: list[str]) -> Script:
 
 
 def command_of(text: str, path: str, name: str, arguments: list[str]) -> tuple[str, ...]:
-    """Return the command that runs a script, with the text of the script in it. `path` is for messages,
-    `name` is $0 of a shell script.
+    """Return the command that runs a script. The command contains the text of the script. `path` is used in
+    messages, and `name` is $0 of a shell script.
     """
     interpreter = _interpreter(text, path)
     program = _program(interpreter)
@@ -185,7 +187,7 @@ def _with_sbatch(
 
 
 def add_options(found: dict[str, list[OptionText]], pairs: list[tuple[str, OptionText]]) -> None:
-    """Add options. The last text of an option that cannot be repeated replaces earlier ones."""
+    """Add options. If an option that cannot be repeated is written twice, its last text is used."""
     for name, text in pairs:
         found[name] = [*found.get(name, []), text] if OPTIONS[name].repeats else [text]
 

@@ -16,11 +16,11 @@ def gpu_models(text: str) -> list[str]:
     """Return the GPU models of the nodes that an expression of features accepts; empty if it accepts all
     nodes. Raise ValueError.
 
-    1. Split the text into names and operators. ',' and '&' mean that a node has both features, '|' that it
-       has one of them; '&' binds more tightly. '[a|b]' also means that all nodes have the same feature, which
-       is Corral's default for GPU models.
+    1. Split the text into names and operators. ',' and '&' mean that a node has both features, and '|' means
+       that a node has one of them. '&' binds more tightly than '|'. '[a|b]' means in addition that all nodes
+       have the same feature, which is Corral's default for GPU models.
     2. Compute the sets of features that are enough: 'a&(b|c)' gives {a, b} and {a, c}.
-    3. Each set may have one GPU model, because a node is requested for one. A set without a model accepts all
+    3. Refuse a set with several GPU models, because no node meets it. A set without a model accepts all
        nodes.
 
     Example: '[a100|h100]&gpu' gives a100 and h100.

@@ -19,7 +19,9 @@ Pairs = list[tuple[str, str]]
 
 
 def options(words: list[str], where: str) -> list[Option]:
-    """Return the options of an #SBATCH line. A word that sbatch does not know is an option without value."""
+    """Return the options of an #SBATCH line. An option that sbatch does not know counts as an option without
+    a value.
+    """
     found = parse(BATCH_OPTIONS, words, go_on=True)
     return [
         *(Option(f"--{name}", None if name in SWITCHES else value, where) for name, value in found.options),
@@ -55,7 +57,7 @@ def translate(found: list[Option]) -> Translation:
         if option.flag == "--wait":
             translation.wait = True
         elif option.flag == "--input" and option.value in ("/dev/null", "none"):
-            pass  # The stdin of a job is /dev/null anyway.
+            pass  # Ignore the option, because the stdin of a job is always /dev/null.
         elif option.flag in _IGNORED:
             translation.warnings.append(
                 f"{option.where}: {option.flag} has no effect: {_IGNORED[option.flag]}"
@@ -97,8 +99,8 @@ def _one(option: Option, translation: Translation, others: dict[str, Option]) ->
 
 
 def _keep_typed_gpus(translation: Translation) -> None:
-    """Remove the GPU models of --constraint if --gres or another option requests GPUs of one type: a node
-    must meet both, and Corral takes a list of models as alternatives.
+    """Remove the GPU models of --constraint if --gres or another option requests GPUs of one type. In Slurm a
+    node must meet both options, but Corral takes a list of models as alternatives.
     """
     models = [(text.source, text.text) for name, text in translation.pairs if name == "gpu_model"]
     allowed = {model.lower() for source, model in models if source.endswith(": --constraint")}
@@ -116,8 +118,8 @@ def _keep_typed_gpus(translation: Translation) -> None:
 
 
 class _Harmless(Exception):
-    """Raised if all or part of a value is ignored with a warning. If a part can be translated, `pairs` has
-    its Corral options.
+    """Raised if a value, or a part of it, is ignored with a warning. `pairs` has the Corral options of the
+    part that can be translated.
     """
 
     def __init__(self, warning: str, pairs: Pairs) -> None:
@@ -145,7 +147,9 @@ def _time(text: str) -> Pairs:
 
 
 def _export(text: str) -> Pairs:
-    """Convert the value of --export. With NONE the job gets only the variables that are named with it."""
+    """Convert the value of --export. With NONE, the job gets only the variables that are named in the same
+    value.
+    """
     names = [name for name in text.split(",") if name not in ("", "NIL")]
     if "NONE" in names:
         return [("env", "none"), *(("env", name) for name in names if name not in ("NONE", "ALL"))]
@@ -271,7 +275,7 @@ _TOGETHER = {
     "--ntasks-per-node",
 }
 _BARE = frozenset(("--hold", "--nice", "--requeue", "--no-requeue", "--wait"))
-"""These options need no value. Only --nice may have one, after '='."""
+"""Options of sbatch that need no value. Only --nice may have a value, after '='."""
 _BIND = "a job gets its own CPUs, near its GPUs ([jobs] bind)"
 _TASKS = "the program that starts the tasks places them on the CPUs of a node"
 _IGNORED = {

@@ -1,4 +1,6 @@
-"""The table of sbatch's options: their letters, whether they have a value, and their input variables."""
+"""The table of sbatch's options: for each its letter, whether it has a value, and the environment variable
+that sets it.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,7 @@ BATCH_OPTIONS = (
     switch("wait", "W", "Wait for the end of the job, and exit with its exit code."),
     Option("wrap", help="Run this command line with /bin/sh."),
 )
-"""All options of sbatch, which may also stand in #SBATCH lines."""
+"""All options of sbatch. They may be written on the command line and in #SBATCH lines."""
 
 SWITCHES = frozenset(option.name for option in BATCH_OPTIONS if option.value is Value.NONE)
 
@@ -156,11 +158,13 @@ INPUT_VARIABLES: Mapping[str, str] = {
     "WAIT": "wait",
     "WCKEY": "wckey",
 }
-"""For each input variable without its prefix SBATCH_, SRUN_ or SALLOC_: the option that the variable sets."""
+"""The option that an environment variable sets, by the name of the variable without its prefix SBATCH_, SRUN_
+or SALLOC_.
+"""
 
 
 def from_variables(prefix: str, environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return the options that input variables set, as (name, value, variable)."""
+    """Return the options that environment variables set, each as (name, value, variable)."""
     return [
         (name, "" if name in SWITCHES else environment[prefix + suffix], prefix + suffix)
         for suffix, name in INPUT_VARIABLES.items()

@@ -1,5 +1,5 @@
-"""Converts node, task, CPU, GPU and memory options of #SBATCH lines: Slurm counts per task, Corral per
-node.
+"""Converts the node, task, CPU, GPU (--gres, --gpus) and memory options of #SBATCH lines. Slurm counts per
+task, and Corral counts per node.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Option:
 
 @dataclass
 class Translation:
-    """The result for all #SBATCH lines of a script: the Corral options (`pairs`), the errors, and warnings
-    about ignored lines.
+    """The translation of all #SBATCH lines of a script: the Corral options (`pairs`), the errors, and
+    warnings about ignored lines.
     """
 
     pairs: list[tuple[str, OptionText]] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Sizes:
         if each:
             given["SLURM_NTASKS_PER_NODE"] = each
         elif tasks and tasks % nodes:
-            # Slurm puts one task more on each of the first nodes.
+            # As in Slurm, each of the first nodes has one task more than the other nodes.
             low, more = divmod(tasks, nodes)
             parts = [part for part in ((low + 1, more), (low, nodes - more)) if part[0]]
             given["SLURM_TASKS_PER_NODE"] = ",".join(

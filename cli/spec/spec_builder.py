@@ -1,4 +1,6 @@
-"""Builds the JobSpec of a new job from flags, environment variables, the script and the submitting shell."""
+"""Builds the JobSpec of a new job from flags, environment variables, the script and the shell in which the
+job is submitted.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from wire.job.health import HealthAction, HealthCheck
 from wire.job.spec import JobSpec, gpus_text, spec_problems
 
 NO_SUBMITTER = Submitter()
-"""The submitter of a job that is not submitted from a shell: the job gets no umask and no variables."""
+"""The submitter of a job that is not submitted from a shell. Such a job gets no umask and no variables of a
+shell.
+"""
 
 
 @dataclass(frozen=True)
@@ -167,8 +171,8 @@ COMBINED: Mapping[str, Callable[..., Any]] = {
     "health": _liveness,
     "restart": restart_of,
 }
-"""For each field that several options set together: the function that makes the value of the field. The
-`part` of each option is the name of the function's argument for this option.
+"""The functions that make the values of fields that several options set together, by the name of the field.
+The `part` of an option is the name of the function's argument for this option.
 """
 
 
@@ -193,8 +197,8 @@ JOINED: Mapping[str, Callable[[list[Any]], Any]] = {
     "tolerations": tuple,
     "topology": _only_topology,
 }
-"""For each field that collects several values: the function that combines them. All other fields get the last
-value.
+"""The functions that combine the values of fields that collect several values, by the name of the field. All
+other fields get the last value.
 """
 
 
@@ -202,7 +206,7 @@ def _gpus_and_nodes(
     nodes: int | None, total: float | None = None, each: int | None = None
 ) -> tuple[float, int | None]:
     """Return the number of GPUs on all nodes together, and the number of nodes. `total` (--gpus) and `each`
-    (--gpus-per-node) may both be given if they agree.
+    (--gpus-per-node) may both be given, if `total` is `each` times the number of nodes.
     """
     if each is None:
         return total or 0, nodes

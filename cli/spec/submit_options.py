@@ -85,8 +85,8 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def merged(strongest: Layer, *weaker: Layer) -> Layer:
-    """Combine the options of several sources; the first source overrides the others. An option with `adds_up`
-    gets the values of all sources; the values of the first source come last.
+    """Combine the options of several sources. An earlier source overrides a later one. But an option with
+    `adds_up` gets the values of all sources, and the values of the first source come last.
     """
     found = {name: list(texts) for name, texts in strongest.items()}
     for layer in weaker:

@@ -13,12 +13,12 @@ from wire.job.spec import JobSpec, is_storable
 
 ALL, NONE = "all", "none"
 _OF_THE_SHELL = frozenset(("HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "TERM"))
-"""--env all does not pass on these variables, because they describe the user's shell, or the node sets them
-for the job's user.
+"""Variables that --env all does not pass on, because they describe the user's shell, or because the node sets
+them for the job's user.
 """
 _OF_SCHEDULERS = ("CORRAL_", "SLURM_")
-"""--env all does not pass on variables with these prefixes: settings and secrets of corral, and the variables
-of a job from which another job is submitted.
+"""Prefixes of variables that --env all does not pass on: settings and secrets of corral, and the variables of
+a job that submits another job.
 """
 
 
@@ -56,7 +56,8 @@ def inherited(spec: JobSpec) -> JobSpec:
 def variables(
     env_options: list[OptionText], environment: Mapping[str, str], first: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the environment variables of a job: those in `first`, changed by each --env option in order.
+    """Return the environment variables of a job: the variables in `first`, changed by each --env option in
+    order.
 
     NAME=VALUE sets a variable, and NAME passes on a variable of the submitting shell. `all` passes on all
     variables of that shell. `none` removes all variables from `first` and from earlier options.

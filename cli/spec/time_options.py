@@ -91,4 +91,4 @@ AFTER = {
     "after_checkpoint": Until.CHECKPOINT,
     "after_data": Until.DATA,
 }
-"""For each dependency option: the event for which the job waits."""
+"""The event for which a job waits, by the name of the dependency option."""

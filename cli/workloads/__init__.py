@@ -1,1 +1,3 @@
-"""Reads files of workloads: tasks with dependencies, matrices and counts."""
+"""Reads workload files. A workload is a set of tasks with dependencies; a matrix or a count makes one task
+several jobs.
+"""

@@ -30,7 +30,9 @@ class Document:
     lines: dict[Path, int]
 
     def line(self, path: Path) -> int:
-        """Return the line of the value at this place, or of the table around it if it is not known."""
+        """Return the line of the value at this place. If this line is not known, return the line of the table
+        that contains the value.
+        """
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
@@ -93,7 +95,9 @@ def _toml_lines(text: str) -> dict[Path, int]:
 
 
 def _open_quote(line: str, quoted: str) -> str:
-    """Return the quotes of the multi-line string that is open after this line; empty if none is."""
+    """Return the quotation marks of the multi-line string that is still open after this line; empty if no
+    string is open.
+    """
     for mark in re.findall(r"\"\"\"|'''", line):
         if not quoted:
             quoted = mark
@@ -107,7 +111,9 @@ def _parts(dotted: str) -> Path:
 
 
 def _resolved(parts: Path, counts: dict[Path, int]) -> Path:
-    """Return the place of a table whose header may be below a list of tables: the last table of the list."""
+    """Return the place of the table with this header. If a part of the header names a list of tables, the
+    last table of this list is meant.
+    """
     place: Path = ()
     for part in parts:
         if place in counts:

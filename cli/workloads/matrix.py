@@ -1,4 +1,6 @@
-"""The combinations of values of a task: its matrix, its count, and the placeholders in its texts."""
+"""Computes the combinations of values of a task from its matrix and its count, and fills the values into
+placeholders.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,15 @@ Values = Mapping[str, str]
 """The variables of one job of a task, as texts."""
 
 RESERVED = ("index", "run", "task")
-"""Variables that every task has: the number of the job in its task, the number of the repetition of its
-combination, and the name of the task.
+"""Variables that every job of a task has: the number of the job in the task (index), the number of the
+repetition of its combination (run), and the name of the task (task).
 """
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{(\w+)\}\}|\{([A-Za-z_]\w*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
 
 def text_of(value: Any) -> str:
-    """Return a value of a file as text: true and false in small letters, as in TOML, YAML and JSON."""
+    """Return a value of a file as text. Booleans become true and false, as in TOML, YAML and JSON."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -28,8 +30,11 @@ def combinations(
     include: Sequence[Mapping[str, Any]],
     exclude: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, str]]:
-    """Return the combinations of a matrix: all combinations of the values, with the last variable changing
-    first; without those that match an entry of `exclude`; then those of `include`.
+    """Return the combinations of a matrix.
+
+    1. Take all combinations of the values. The last variable changes fastest.
+    2. Leave out combinations that match an entry of `exclude`.
+    3. Append the entries of `include`.
     """
     names = list(matrix)
     found = [
@@ -47,7 +52,7 @@ def matrix_problems(
     include: Sequence[Mapping[str, Any]],
     exclude: Sequence[Mapping[str, Any]],
 ) -> list[tuple[str, str]]:
-    """Return the errors in a matrix, each as (key of the task, sentence)."""
+    """Validate a matrix. Return each mistake as (key of the task, sentence)."""
     found = []
     for name, values in matrix.items():
         if not _VARIABLE.fullmatch(name) or name in RESERVED:
@@ -69,8 +74,8 @@ def matrix_problems(
 
 
 def filled(text: str, values: Values) -> str:
-    """Return the text with the value of each variable in place of its placeholder, such as {lr}. {{lr}}
-    stands for {lr}, and ${LR} stays as it is. Raise ValueError for a placeholder without a variable.
+    """Return the text with each placeholder, such as {lr}, replaced by the value of its variable. {{lr}}
+    becomes {lr}, and ${LR} is not changed. Raise ValueError for a placeholder without a variable.
     """
 
     def value(found: re.Match[str]) -> str:
@@ -89,8 +94,9 @@ def filled(text: str, values: Values) -> str:
 
 
 def pairs(jobs: Sequence[Values], others: Sequence[Values]) -> tuple[tuple[int, ...], ...] | None:
-    """Return for each job the numbers of the other jobs that have the same values of the variables that both
-    have. None if they have no variable in common, or a job has no such other job.
+    """Return, for each job in `jobs`, the numbers of the matching jobs in `others`: all common variables have
+    the same values in both jobs. Return None if there are no common variables, or if a job has no matching
+    job.
     """
     ours = [name for name in (jobs[0] if jobs else {}) if name not in RESERVED or name == "run"]
     common = [name for name in ours if others and name in others[0]]

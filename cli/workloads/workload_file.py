@@ -37,8 +37,8 @@ AFTER = {
     "after_started": Until.STARTED,
     "after_checkpoint": Until.CHECKPOINT,
 }
-"""Keys of a task that name other tasks or jobs, and the condition that these must meet. `after` is short for
-`after_ok`.
+"""Keys of a task that name other tasks or jobs, and the condition that these other tasks or jobs must meet.
+`after` means the same as `after_ok`.
 """
 OWN = (
     *("command", "script", "args", "job_name", "after_same", "matrix", "include", "exclude", "count"),
@@ -66,7 +66,7 @@ class _Task:
 
     @property
     def varies(self) -> bool:
-        """True if the task has a matrix or a count."""
+        """Return True if the task has a matrix or a count."""
         return any(key in self.keys for key in ("matrix", "include", "count"))
 
 
@@ -82,7 +82,8 @@ class _Reader:
        `corral submit` to texts, so that the functions of `corral submit` check and read them.
     2. Compute the combinations of each task, and fill their values into the texts. Make the JobSpec of each
        job.
-    3. Send the first spec of each task, and for each job the fields that differ from it.
+    3. Put the spec of the first job of each task into the request, and for each job the fields that differ
+       from this spec.
 
     Errors are collected with their lines. A task with an error is left out of the later steps.
     """
@@ -210,7 +211,9 @@ class _Reader:
         return found
 
     def _default(self, task: _Task, key: str) -> Any:
-        """Return a key of the task, or of `defaults` if the task does not have it."""
+        """Return the value of a key of the task. If the task does not have the key, return the value in
+        `defaults`.
+        """
         defaults = self._document.data.get("defaults")
         return task.keys.get(key, defaults.get(key) if isinstance(defaults, dict) else None)
 
@@ -267,7 +270,9 @@ class _Reader:
     def _dependencies(
         self, task: _Task, tasks: Mapping[str, _Task]
     ) -> tuple[tuple[TaskDependency, ...], tuple[Dependency, ...]]:
-        """Return the dependencies of a task on other tasks, and those on jobs outside of the workload."""
+        """Return the dependencies of a task on other tasks, and its dependencies on jobs outside of the
+        workload.
+        """
         among: dict[TaskDependency, None] = {}
         outside: dict[Dependency, None] = {}
         for key in task.keys:
@@ -285,7 +290,7 @@ class _Reader:
                 self._error(place, f"there is no task {name!r}.{nearest(name, list(tasks))}")
                 continue
             if not task.jobs or not tasks[name].jobs:
-                continue  # the error of the matrix is reported already
+                continue  # The error of the matrix has already been reported.
             found = pairs(task.jobs, tasks[name].jobs) if task.varies else None
             if found is None:
                 self._error(place, f"not every job has a job of {name!r} with the same values")
@@ -294,7 +299,9 @@ class _Reader:
         return tuple(among), tuple(outside)
 
     def _specs(self, task: _Task, words: list[str], options: Layer) -> Iterator[JobSpec]:
-        """Yield the spec of each job of the task. `options` are those of the lines of its script."""
+        """Yield the spec of each job of the task. `options` are the options in the #CORRAL and #SBATCH lines
+        of its script.
+        """
         title = self._default(task, "job_name")
         for values in task.jobs:
             try:
@@ -332,7 +339,9 @@ class _Reader:
         return filled(text, values) if task.varies else text
 
     def _command(self, task: _Task) -> tuple[list[str], Layer]:
-        """Return the words of the task's command, and the options of the lines of its script."""
+        """Return the words of the task's command, and the options in the #CORRAL and #SBATCH lines of its
+        script.
+        """
         command, script = task.keys.get("command"), task.keys.get("script")
         if (command is None) == (script is None):
             self._error(task.place, f"task {task.name!r} needs one of command and script")
@@ -357,7 +366,9 @@ class _Reader:
 
 
 def _texts(value: Any) -> list[str] | None:
-    """Return a value of a key as the texts of an option; None if it is of no kind that an option can have."""
+    """Return the value of a key as the texts of an option; None if an option cannot have a value of this
+    type.
+    """
     if isinstance(value, dict):
         pairs_of = [(name, _texts(each)) for name, each in value.items()]
         if any(each is None or len(each) != 1 for _, each in pairs_of):

@@ -39,13 +39,13 @@ def _pairs(words: Iterable[str]) -> list[tuple[str, str]]:
     ADDRESS.
 
     A word is an address if it contains a user or a port, if it is an IP address, or if it has dots and
-    follows a name without dots. So `gpu01 gpu02` and `a.example.org b.example.org` are two hosts each, and
-    `gpu01 10.0.0.7` is one host.
+    follows a name without dots. Therefore `gpu01 gpu02` names two hosts, `a.example.org b.example.org` also
+    names two hosts, and `gpu01 10.0.0.7` names one host.
     """
     found: list[tuple[str, str]] = []
     for word in words:
         name, equals, address = word.partition("=")
-        # The previous word is a host name that has no address yet, so this word may be its address.
+        # The previous word is a host name that has no address yet, so the present word may be its address.
         alone = bool(found) and found[-1][1] == found[-1][0]
         if equals:
             found.append((name, address))

@@ -42,12 +42,12 @@ HostsFile = Annotated[
     option(
         "--hosts-file",
         "FILE",
-        "File with one host on each line, as NAME [ADDRESS] [KEY=VALUE]…; # begins a comment. KEY"
-        " is cpus, gpus, memory, label.NAME or another option of this command.",
+        "File with one host on each line, written as NAME [ADDRESS] [KEY=VALUE]…. The sign # begins a "
+        "comment. KEY is cpus, gpus, memory, label.NAME or another option of this command.",
     ),
 ]
 Yes = Annotated[bool, switch("-y --yes", "Accept the SSH host keys of the hosts without asking.")]
-YesLost = Annotated[bool, switch("-y --yes", "Do not ask whether it is certain that no job runs there.")]
+YesLost = Annotated[bool, switch("-y --yes", "Do not ask for confirmation that no job runs on the nodes.")]
 Fingerprint = Annotated[
     str,
     option(
@@ -72,8 +72,8 @@ def add(
         option(
             "--gpus",
             "WHAT",
-            "How the agent finds the GPUs of the host: auto (detects them), none, nvml (NVIDIA "
-            "driver), or simulated GPUs (e.g. simulated:8xH100). Default: auto.",
+            "GPUs of the host: auto (the agent detects them), none, nvml (the agent detects them with "
+            "the NVIDIA driver), or simulated GPUs (e.g. simulated:8xH100). Default: auto.",
         ),
     ] = "auto",
     cpus: Annotated[
@@ -110,14 +110,15 @@ def add(
     ] = [],  # noqa: B006
     python: Annotated[
         str,
-        option("--python", "PATH", "Path of Python 3.9 or newer on the host. Default: the one in PATH."),
+        option("--python", "PATH", "Path of Python 3.9 or newer on the host. Default: the Python in PATH."),
     ] = "",
     spool: Annotated[
         str,
         option(
             "--spool",
             "DIR",
-            "Directory on the host in which the agent keeps its records of jobs and the logs of jobs.",
+            "Directory on the host for the agent's records and the logs of jobs. Default: "
+            "~/.corral/nodes/NAME.",
         ),
     ] = "",
     address: Annotated[
@@ -135,8 +136,8 @@ def add(
     """Add GPU hosts as nodes: check them over SSH, save their SSH host keys, and start an agent on each.
 
     The controller logs in to the hosts as the user that runs the controller, with the keys, SSH agent and
-    ~/.ssh/config (also ProxyJump) of that user. Hosts need only SSH and Python 3.9. If a node with the same
-    name exists, this node gets the new address and options.
+    ~/.ssh/config (also ProxyJump) of that user. Hosts need only SSH and Python 3.9 or newer. If a node with
+    the same name exists, it gets the new address and options.
     """
     common = HostSpec(
         "",
@@ -194,7 +195,7 @@ def remove(names: Names, output: Output = Format.TABLE) -> int:
 
 
 def lost(names: Names, yes: YesLost = False) -> int:
-    """Declare nodes lost after you have switched them off or checked that no job runs there.
+    """Declare nodes lost, after you have switched them off or checked that no job runs on them.
 
     Jobs with --on-node-lost manual or requeue-after-lease are queued again at once; all other jobs of these
     nodes end as failed. If a job still runs on a lost node, the job may run twice.
@@ -279,8 +280,8 @@ def _not_ready(request: NodeRequest, result: Preflight) -> Arrival:
 
 def _join(request: NodeRequest, added: list[str]) -> Arrival:
     """Add one host, and wait at most JOIN_S seconds until its node is up. Return the result, with the reason
-    if the node is not up. The name of an added node is appended to `added` at once, so that the caller has it
-    after Ctrl-C.
+    if the node is not up. The name of an added node is appended to `added` at once, so that the caller can
+    print the name after Ctrl-C.
     """
     address = request.host.ssh if request.host is not None else ""
     try:

@@ -42,12 +42,12 @@ Select = Annotated[
     option(
         "--select",
         "KEY=VALUE",
-        "Also choose all nodes with this label. If repeated, a node must have all of the labels.",
+        "Also choose all nodes with this label. May be repeated; a node must then have all of the labels.",
         parser=amounts.pair,
     ),
 ]
 DryRun = Annotated[
-    bool, switch("--dry-run", "Show which nodes the command would change, and change nothing.")
+    bool, switch("--dry-run", "Change nothing. Only show which nodes the command would change.")
 ]
 
 app = application(invoke_without_command=True)
@@ -198,7 +198,7 @@ def cordon(
 
 
 def _selected(client: Client, names: list[str], labels: list[tuple[str, str]]) -> list[str]:
-    """Return the named nodes, and the nodes that have all of these labels, each once.
+    """Return the named nodes and the nodes that have all of these labels, without repetitions.
 
     Raise CommandError if no node is named and no node has the labels.
     """
@@ -253,8 +253,8 @@ def _drained(client: Client, name: str, why: str, by: float, dry_run: bool = Fal
 
 
 def _each(names: list[str], act: Callable[[str], NodeView], output: Format, would_be: str = "") -> int:
-    """Call `act` for each node or GPU in `names` and print the result. With --dry-run, `would_be` is the
-    state that the command would give them (e.g. "drained").
+    """Call `act` for each node or GPU in `names`, and print the result. With --dry-run, do not call `act`,
+    and print `would_be`, the state (such as "drained") that the command would set.
     """
     done, refusals = for_each(dict.fromkeys(names), lambda name: (name, act(name)))
     if output is not Format.TABLE:
@@ -262,14 +262,16 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format, woul
     else:
         for name, node in done:
             print_note(_line(name, node, f"would be {would_be}" if would_be else ""))
-            # A resume withdraws a timed drain, so the jobs do not leave.
+            # A resume ends a timed drain, so the jobs stay on the node.
             if ":" not in name and would_be != "resumed":
                 _note_leaving(node)
     return refusals[0] if refusals else 0
 
 
 def _note_leaving(node: NodeView) -> None:
-    """Print what happens to the jobs on a node with a timed drain; nothing for other nodes."""
+    """Print the fate of each job on a node with a timed drain (ends, moved or ended). Print nothing for other
+    nodes.
+    """
     if node.drain is None:
         return
     for line in detail_views.drain_lines(node.drain):

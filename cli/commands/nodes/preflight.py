@@ -18,7 +18,7 @@ from wire.http.client import Client, Refused
 from wire.text import printable
 
 AT_ONCE = 16
-"""At most this many hosts are checked in parallel by one command. The controller has its own limit."""
+"""The most hosts that one command checks in parallel. The controller has its own limit."""
 CHECK_S = 300.0
 MOST_NAMES = 5
 _COLOURS = {"ok": "32", "note": "33", "unknown": "33", "failed": "31"}
@@ -124,7 +124,7 @@ def accepts_key(result: Preflight, yes: bool, fingerprint: str) -> bool:
 
 def show(results: Sequence[Preflight], output: Format, *, ready: bool = True) -> int:
     """Print all checks of a single host, or only the problems and notes of several hosts. Return the exit
-    code.
+    code of the command.
 
     If `ready` is false, hosts without a problem are not printed.
     """
@@ -153,7 +153,9 @@ def _checks_text(result: Preflight, checks: Sequence[Check]) -> str:
 
 
 def _notes(results: Sequence[Preflight]) -> str:
-    """Return the text of the notes: each note once, below the names of the hosts to which it applies."""
+    """Return the notes of all hosts as text. Each note is written once, below the names of the hosts that
+    have this note.
+    """
     noted: dict[Check, list[str]] = {}
     machines: dict[str, list[str]] = {}
     for result in results:

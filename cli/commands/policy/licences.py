@@ -16,7 +16,7 @@ app = application()
 def licences(output: Output = Format.TABLE) -> int:
     """Show licences: how many exist, which jobs hold them, and how many jobs wait for them.
 
-    Licences are declared in the table [licences] of scheduler.toml. A job requests them with --licence
+    Licences are declared in the table [licences] of scheduler.toml. A job requests licences with --licence
     NAME:N.
     """
     body = Client().licences()

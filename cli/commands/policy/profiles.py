@@ -136,8 +136,8 @@ def _names(plugins: Any) -> str:
 
 
 def _plugin(entry: Any) -> str:
-    """Return the name of the plugin in an entry of the configuration. Options that the entry sets follow in
-    parentheses.
+    """Return the name of the plugin that an entry of the configuration selects. If the entry sets options,
+    they follow in parentheses.
     """
     if not isinstance(entry, Mapping):
         return str(entry)

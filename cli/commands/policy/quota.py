@@ -81,12 +81,12 @@ def change(
     """Set limits of a user, project or queue. The new limits apply at once and override the configuration;
     limits that you do not name are not changed.
 
-    The limits are cpus, memory, gpus and running (of running jobs), queued (waiting jobs) and gpu-hours (used
-    in the last week, or in window_s of [quota] in scheduler.toml). These are hard limits. A job that would
-    exceed one of them waits; but a submit that would exceed the limit queued is refused. Limits such as
-    soft.gpus are soft: jobs above a soft limit start after all other jobs. Limits such as borrow.gpus, for
-    projects only, are the amount above the hard limit that a project may use while other projects leave their
-    quota unused.
+    The limits are cpus, memory and gpus (the resources that running jobs hold), running (the number of
+    running jobs), queued (the number of waiting jobs) and gpu-hours (used in the last week, or in window_s of
+    [quota] in scheduler.toml). These are hard limits. A job that would exceed one of them waits, but a submit
+    that would exceed the limit queued is refused. Limits such as soft.gpus are soft: jobs above a soft limit
+    start after all other jobs. Limits such as borrow.gpus, for projects only, are the amount above the hard
+    limit that a project may use while other projects leave their quota unused.
 
     A number of GPUs may be a percentage of all GPUs of the cluster, such as gpus=50%. A limit on GPUs of one
     model is gpus.MODEL, such as gpus.H100=16 or soft.gpus.A100=25%. The value none means no limit.

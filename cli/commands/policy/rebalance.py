@@ -32,7 +32,7 @@ Which = Annotated[
     str,
     argument("PROPOSAL|all", "Id of a proposed move in the list of 'corral rebalance', or all."),
 ]
-DryRun = Annotated[bool, switch("--dry-run -n", "Show which jobs would be moved, and move none.")]
+DryRun = Annotated[bool, switch("--dry-run -n", "Move nothing. Only show which jobs would be moved.")]
 
 app = application(invoke_without_command=True)
 
@@ -47,8 +47,8 @@ app = application(invoke_without_command=True)
     )
 )
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show which running jobs could move to other nodes, with cost and benefit. Only 'corral rebalance run'
-    moves jobs.
+    """Show which running jobs could move to other nodes, with the cost and the benefit of each move. Only
+    'corral rebalance run' moves jobs.
     """
     return listing(output) if context.invoked_subcommand is None else 0
 
@@ -82,8 +82,8 @@ def _print_counts(mode: str, proposals: Sequence[ProposalView], moves: Sequence[
 def run(which: Which, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
     """Move jobs as proposed: the jobs save their state, stop, and continue on the nodes reserved for them.
 
-    A proposal that is no longer possible is refused. If a reserved node is lost before the job runs on it,
-    the job returns to its old nodes, or to its old position in the queue.
+    A proposal that is no longer possible is refused. If a reserved node is lost before the job runs on this
+    node, the job returns to its old nodes, or to its old position in the queue.
     """
     client = Client()
     if dry_run:

@@ -79,7 +79,7 @@ class ReservationFlags(FlagGroup):
         option(
             "--every",
             "TIME",
-            "Repeat the reservation at this interval (e.g. 1d or 7d).",
+            "Repeat the reservation every TIME (e.g. 1d or 7d).",
             parser=amounts.seconds,
         ),
     ] = None
@@ -166,8 +166,8 @@ def create(
     """Reserve nodes for users or projects. Without --user and --project, the nodes are reserved for
     maintenance, and no job runs on them.
 
-    A job that could still run when the reservation starts is placed on other nodes. A job without a time
-    limit is never placed on these nodes before the reservation.
+    From now on, a job that could still run when the reservation starts is placed on other nodes. So a job
+    without a time limit is never placed on these nodes before the reservation.
     """
     spec = flags.spec()
     if dry_run:

@@ -97,7 +97,7 @@ def scale(
     """Set the number of replicas of a service.
 
     The number is valid until `replicas` of the service in scheduler.toml changes. Other changes of
-    scheduler.toml and restarts of the controller do not affect it.
+    scheduler.toml, and restarts of the controller, do not change the number.
     """
     if (replicas is None) is not reset:
         raise CommandError(
@@ -122,7 +122,7 @@ def _replicas_text(view: ServiceView) -> str:
 
 
 def service_table() -> Table[ServiceView]:
-    """Return the table of services, with how many replicas of each are wanted and ready."""
+    """Return the table of services, with the numbers of wanted and of ready replicas."""
     return Table(
         [
             Column("SERVICE", lambda view: view.name, narrow=8),

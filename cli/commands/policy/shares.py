@@ -39,8 +39,8 @@ class ShareFlags(FlagGroup):
         float | None,
         argument(
             "[WEIGHT]",
-            "Weight of the share, relative to the other shares below the same parent in the share"
-            " tree. Without WEIGHT, the weight is not changed. A new share has the weight 1.",
+            "Weight of the share, relative to the other shares below the same parent in the share tree. "
+            "Default: the present weight; 1 for a new share.",
         ),
     ] = None
     soft: Annotated[
@@ -48,9 +48,9 @@ class ShareFlags(FlagGroup):
         option(
             "--soft",
             "UNITS",
-            "Soft limit for the share's usage in billing units; old usage counts less than recent"
-            " usage. Above this limit, the share's jobs start after all other jobs. The value "
-            "none removes the limit.",
+            "Soft limit for the share's usage, in billing units. Old usage counts less than recent "
+            "usage. Above this limit, the share's jobs start after all other jobs. none removes the "
+            "limit.",
             parser=amounts.limit,
         ),
     ] = None
@@ -59,9 +59,8 @@ class ShareFlags(FlagGroup):
         option(
             "--hard",
             "UNITS",
-            "Hard limit for the share's usage in billing units; old usage counts less than recent"
-            " usage. Above this limit, the share's jobs do not start. The value none removes the "
-            "limit.",
+            "Hard limit for the share's usage, in billing units. Old usage counts less than recent "
+            "usage. Above this limit, the share's jobs do not start. none removes the limit.",
             parser=amounts.limit,
         ),
     ] = None
@@ -113,7 +112,7 @@ def _show(body: ShareList, output: Format) -> int:
 
 
 def _state(share: ShareView, now: float) -> str:
-    """Return which limit the share has exceeded, as text; empty if it has exceeded none."""
+    """Return a text that names the limit that the share has exceeded; empty if it has exceeded no limit."""
     if not share.stopped:
         return "above its soft limit" if share.beyond else ""
     parent = "" if share.stopped == share.share else f" {printable(share.stopped)}"

@@ -46,8 +46,8 @@ def events(
         option(
             "--after",
             "SEQ",
-            "Show all events after this position in the journal (the field seq of -o json), "
-            "instead of the newest events.",
+            "Show all events after the event with this number (the field seq of -o json), instead of the "
+            "newest events.",
             min=0,
         ),
     ] = None,
@@ -77,8 +77,8 @@ def events(
 
 
 def _past_events(client: Client, start: int, seq: int, job: int | None) -> Iterator[EventView]:
-    """Yield the events after journal position `start`, up to position `seq`. They are requested page by
-    page.
+    """Yield the events after number `start`, up to number `seq` of the journal. The events are requested page
+    by page.
     """
     while start < seq:
         page = client.events(after=start, job=job)
@@ -89,7 +89,7 @@ def _past_events(client: Client, start: int, seq: int, job: int | None) -> Itera
 
 
 def _new_events(seq: int) -> Iterator[Sequence[EventView]]:
-    """Yield the new events after journal position `seq`. If the controller restarts, no event is lost or
+    """Yield the new events after number `seq` of the journal. If the controller restarts, no event is lost or
     repeated.
     """
     retries = RetryLimit()

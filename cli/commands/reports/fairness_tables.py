@@ -8,7 +8,9 @@ from wire.text import decimal, duration
 
 
 def fairness_table(by: str) -> Table[FairnessRow]:
-    """Return the table of what each project or user got and was entitled to."""
+    """Return the table with the GPU-hours that each project or user got, and those to which it was
+    entitled.
+    """
     return Table(
         [
             Column(by.upper(), lambda each: each.name, narrow=8),

@@ -47,17 +47,17 @@ def month(
     queue: Annotated[str, option("--queue", "NAME", "Only jobs of this queue. Default: all jobs.")] = "",
     html: Annotated[
         Path | None,
-        option("--html", "FILE", "Also write the report as an HTML page to FILE. Default: do not."),
+        option("--html", "FILE", "Also write the report as an HTML page to FILE. Default: write no page."),
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show what projects, users or queues used in a calendar month, what it cost, and how long jobs waited.
+    """Show GPU-hours, cost, waits and idle GPUs of projects, users or queues in one calendar month.
 
     IDLE are measured GPU-hours in which the GPUs of jobs did not compute. WAIT P50 and P95 are the waits that
     50 % and 95 % of the started jobs did not exceed. OFF QUEUE are GPU-hours of processes outside of jobs.
     MONEY is the cost of GPUs, CPUs and memory at the present prices in [budgets] of scheduler.toml. CPU-HOURS
-    and GIB-HOURS were allocated, CPU USED is the measured part of the CPU-hours. -o json and -o csv have
-    integers (gpu_ms, cpu_ms, memory_mib_s): their sums are exactly those of all usage records of the month.
+    and GIB-HOURS were allocated; CPU USED is the measured part of the CPU-hours. -o json and -o csv have
+    integers (gpu_ms, cpu_ms, memory_mib_s), whose sums are exactly the sums of all usage records of the month.
     """
     names = {"project": project, "user": user, "queue": queue}
     body = Client().month(month_, by.value, {name: value for name, value in names.items() if value})
@@ -136,17 +136,18 @@ Since = Annotated[
     option(
         "--since",
         "AGO",
-        "Start of the period: this long before now (e.g. 30d). Default: 7d.",
+        "Start of the period, as a time before now (e.g. 30d). Default: 7d.",
         parser=amounts.seconds,
     ),
 ]
 
 
 def sla(since: Since = 7 * 86_400.0, output: Output = Format.TABLE) -> int:
-    """Show for each queue with a target for waits which part of its jobs started in time.
+    """Show, for each queue with a wait target, the part of its jobs that started within the target.
 
-    The target is the key wait_target_s of [queues.NAME] in scheduler.toml. A job counts if it started while
-    the target was set. LATE NOW are waiting jobs that have waited longer than the target.
+    The wait target is the key wait_target_s of [queues.NAME] in scheduler.toml. A job counts if it started
+    while the target was set. LATE NOW is the number of jobs that still wait and have waited longer than the
+    target.
     """
     body = Client().sla(max(0, int(time.time() - since)))
     sla_table().show(output, body.rows, body)
@@ -176,11 +177,11 @@ EFFICIENCY_EXAMPLES = examples("corral report efficiency", "corral report effici
 
 
 def efficiency(since: Since = 7 * 86_400.0, output: Output = Format.TABLE) -> int:
-    """Show for each user what the jobs requested and what they used: GPUs, CPUs and memory.
+    """Show the GPUs, CPUs and memory that the jobs of each user requested and used.
 
     LOAD is the mean load of the user's GPUs. IDLE are the GPU-hours that this load leaves unused. CPU USED is
     the part of the allocated CPU time that the jobs used. The command 'corral job stats' shows one job, and
-    the options of corral submit that would fit it better.
+    the options of 'corral submit' that would fit this job better.
     """
     body = Client().usage("user", max(0, int(time.time() - since)))
     efficiency_table().show(output, body.usage, body)

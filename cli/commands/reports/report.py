@@ -1,4 +1,6 @@
-"""corral report: shows what a month cost, how fair the cluster was, and how wrong estimates were."""
+"""corral report: shows the use of a month, the fairness of the cluster, the causes of idle GPUs, and the
+errors of estimates.
+"""
 
 from __future__ import annotations
 
@@ -65,12 +67,13 @@ def fairness(
     ] = By.PROJECT,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show the GPU-hours that each project or user got and was entitled to, and how long its jobs waited.
+    """Show the GPU-hours that each project or user got, those to which it was entitled, and how long its jobs
+    waited.
 
-    A project is entitled to its part by max-min fairness: capacity is divided by the weights of the projects,
-    no project gets more than the GPUs that its running and waiting jobs demand, and the others divide the
-    rest. POINTS is GOT minus ENTITLED, in percent of the capacity; it is negative if GOT is less. Jobs with
-    the priority SCAVENGER do not count.
+    The entitlement follows max-min fairness: the capacity is divided among the projects in proportion to
+    their weights. No project gets more than the GPUs that its running and waiting jobs request; the other
+    projects divide the rest. POINTS is GOT minus ENTITLED, in percent of the capacity; it is negative if GOT
+    is less. Jobs with the priority SCAVENGER do not count.
     """
     body = Client().fairness(by.value, max(0, int(time.time() - since)))
     fairness_table(by.value).show(output, body.rows, body)
@@ -88,11 +91,11 @@ app.command("sla", epilog=SLA_EXAMPLES)(sla)
 
 @app.command(epilog=examples("corral report budget", "corral report budget -o json"))
 def budget(output: Output = Format.TABLE) -> int:
-    """Show what each project has used of its budget for this calendar month, in GPU-hours and in money.
+    """Show how much of its budget each project has used in this calendar month, in GPU-hours and in money.
 
-    A running job counts with what it has used so far. The column THEN shows the effect of a used-up budget:
-    alert records only an event, low lets the jobs of the project start after all others, and stop makes them
-    wait for the next month.
+    A running job counts with its use until now. The column THEN shows the effect of a used-up budget. With
+    alert, only an event is recorded. With low, the jobs of the project start after all other jobs. With stop,
+    they wait for the next month.
     """
     body = Client().budgets()
     budget_table(time.time()).show(output, body.budgets, body)

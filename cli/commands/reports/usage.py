@@ -18,7 +18,7 @@ from wire.text import memory
 
 
 class By(StrEnum):
-    """What one line of the usage table stands for: a user, a project, a queue or a job."""
+    """The subject of one line of the usage table: a user, a project, a queue or a job."""
 
     USER = "user"
     PROJECT = "project"
@@ -46,7 +46,7 @@ def usage(
         option(
             "--since",
             "AGO",
-            "Start of the period: this long before now (e.g. 30d). Default: 7d.",
+            "Start of the period, as a time before now (e.g. 30d). Default: 7d.",
             parser=amounts.seconds,
         ),
     ] = 7 * 86_400.0,
@@ -55,7 +55,7 @@ def usage(
         option(
             "--until",
             "AGO",
-            "End of the period: this long before now (e.g. 1d). Default: now.",
+            "End of the period, as a time before now (e.g. 1d). Default: now.",
             parser=amounts.seconds,
         ),
     ] = None,

@@ -41,7 +41,7 @@ COMPACT_S = 3_600.0
 
 @dataclass(frozen=True)
 class BackedUp:
-    """The result of a finished backup: the name of the file, and the result of its verification."""
+    """The result of a backup: the name of the file, and the result of the file's verification."""
 
     file: str
     store: str
@@ -69,9 +69,9 @@ def admin() -> None:
 def verify(config: Config = "", store: StoreUrl = "", output: Output = Format.TABLE) -> int:
     """Read the whole store and check that it is unchanged.
 
-    The command checks the hash chain of the journal, and compares the row of each job with the journal. Keep
-    the printed hash on another machine, and compare it with the hash that a later run prints: a person with
-    write access to the store could replace the whole chain, and only the kept hash would show this.
+    The command checks the hash chain of the journal, and compares the row of each job with the journal. A
+    person with write access to the store could replace the whole hash chain. To detect this, keep the printed
+    hash on another machine, and compare it with the hash that a later run prints.
     """
     report = _verify_here(store or _url(config)) if store or config or not _answers() else _verify_there()
     if output.is_data:
@@ -187,7 +187,7 @@ class _Restored:
 
 @app.command(
     epilog=examples(
-        "corral admin compact                       delete what exceeds [retention], now",
+        "corral admin compact                       delete now what [retention] no longer keeps",
         "corral admin compact --journal-days 30     delete journal entries older than 30 days",
     )
 )
@@ -224,8 +224,8 @@ def compact(
 
 def _answers() -> bool:
     if os.environ.get("CORRAL_URL"):
-        # Do not fall back to the local store: the user has named a controller, so the command must fail if
-        # that controller does not answer.
+        # Do not use the local store instead: the user has named a controller, so the command must fail if
+        # this controller does not answer.
         return True
     try:
         with Client() as client:

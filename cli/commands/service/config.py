@@ -48,7 +48,7 @@ Previous = Annotated[
     ),
 ]
 Yes = Annotated[bool, switch("--yes -y", "Do not ask for confirmation.")]
-DryRun = Annotated[bool, switch("--dry-run", "Show what would change, and change nothing.")]
+DryRun = Annotated[bool, switch("--dry-run", "Change nothing. Only show what would change.")]
 
 
 @app.callback()
@@ -77,7 +77,8 @@ def check(
     """List all problems of a configuration file. If there are none, print the whole configuration, warnings,
     and the limits, shares and priorities that apply to each project and queue.
 
-    A warning is about a valid key that does not do what it seems to do. Warnings do not change the exit code.
+    A warning is about a valid key whose effect differs from the likely intention. Warnings do not change the
+    exit code.
     """
     from controller.config import ConfigProblem, ConfigRefused, render
     from controller.registry import build_pipeline, check_config, open_projects, policy_warnings
@@ -216,7 +217,7 @@ def _print_policy(found: Config, pipeline: Pipeline) -> None:
     )
 )
 def diff(file: File = None, previous: Previous = False, output: Output = Format.TABLE) -> int:
-    """Show which keys of a configuration differ from the configuration in effect. For operators."""
+    """Show which keys of a configuration differ from the configuration in effect. Operators only."""
     answer = Client().apply_config(_request(file, previous, dry_run=True))
     return _show(answer, output)
 
@@ -238,8 +239,8 @@ def apply(
 ) -> int:
     """Change the configuration of the running controller. Jobs keep running.
 
-    The command shows the changes, and the jobs that would start sooner or later; then it asks for
-    confirmation and applies them. The controller's file is replaced, so a restart keeps the changes. Keys
+    The command shows the changed keys, and the jobs that would start earlier or later. After confirmation,
+    the changes are applied, and the controller's file is replaced, so that a restart keeps the changes. Keys
     that need a restart are listed. An operator may let the controller read its own file again; only an
     administrator may send another file.
     """
@@ -313,8 +314,8 @@ def _note_restarts(answer: ConfigAnswer) -> None:
 
 
 def _forecast(client: Client, request: ConfigRequest, plan: ConfigAnswer) -> None:
-    """Print which jobs would start sooner or later under the new configuration. Print nothing if neither the
-    request nor the controller's answer contains the text of that configuration.
+    """Print which jobs would start earlier and which later under the new configuration. Print nothing if
+    neither the request nor the controller's answer contains the text of this configuration.
     """
     text = request.text if request.text is not None else plan.text
     if not text:
@@ -358,7 +359,7 @@ def table() -> Table[ConfigChange]:
 
 @app.command(epilog=examples("corral config show", "corral config show -o json"))
 def show(output: Output = Format.TABLE) -> int:
-    """Show the configuration in effect, since when it has been in effect, and which user applied it."""
+    """Show the configuration in effect, the time at which it was applied, and the user that applied it."""
     view = Client().config()
     columns: list[Column[ConfigView]] = [
         Column("FILE", lambda each: each.file or "none: all defaults", narrow=12),

@@ -1,5 +1,5 @@
-"""corral config add, use, list and remove: manage contexts, which are addresses of controllers saved under
-names.
+"""corral config add, use, list and remove: manage contexts. A context is the address of a controller, saved
+under a name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""corral mcp: an MCP server, with which language models read the cluster and, where allowed, change it."""
+"""corral mcp: an MCP server. With it language models can read the state of the cluster and, if the user
+allows this, change the cluster.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,9 @@ def mcp(
     """Serve the Model Context Protocol (MCP) on stdin and stdout.
 
     MCP clients, such as editors and chat programs, start this command. The tools use the API with the rights
-    of the user that runs the command. A change needs two steps: the model plans the change and gets its
-    effects and an id, and then applies the id. An id expires after 10 minutes, and can be used once.
+    of the user that runs the command. A change needs two steps. First the model plans the change, and gets an
+    id and the effects of the change. Then the model applies the change with this id. An id expires after 10
+    minutes and can be used once.
     """
     allowed = frozenset(word.strip() for word in allow.split(",") if word.strip())
     if unknown := sorted(allowed - set(ACTIONS)):

@@ -36,7 +36,7 @@ KINDS = {
     "warned": "mine.warned",
     "efficiency": "efficiency",
 }
-"""The kinds of notices with a flag of their own, by the name of the flag."""
+"""The kinds of notices that have a flag, by the name of the flag."""
 
 app = application(
     "Show notifications, try sinks, and choose which notices about your jobs are sent to you.",
@@ -64,7 +64,7 @@ def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
 )
 def listing(
     kinds: Annotated[
-        bool, switch("--kinds", "List the kinds of notices instead, which rules and users choose from.")
+        bool, switch("--kinds", "List the kinds of notices, instead of the sinks and rules.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -113,23 +113,26 @@ def me(
         option(
             "--when",
             "KIND",
-            "Send a notice of this kind. Give the option once for each kind; 'corral notify list --kinds' "
-            "lists them.",
+            "Send notices of this kind. 'corral notify list --kinds' lists the kinds. May be repeated.",
         ),
     ] = None,
     mail: Annotated[
-        str | None, option("--mail", "ADDRESS", "Send the notices to this mail address. '' removes it.")
+        str | None,
+        option("--mail", "ADDRESS", "Send the notices to this mail address. '' removes the address."),
     ] = None,
     ntfy: Annotated[
-        str | None, option("--ntfy", "TOPIC", "Send the notices to this topic of ntfy. '' removes it.")
+        str | None,
+        option(
+            "--ntfy", "TOPIC", "Send the notices to this topic of the service ntfy. '' removes the topic."
+        ),
     ] = None,
     every: Annotated[
         str | None,
         option(
             "--every",
             "TIME",
-            "Gather the notices in one message: 1h, 1d or weekly. '' sends each notice at once. Default: at "
-            "once.",
+            "Send one message with all collected notices every TIME: 1h, 1d or weekly. '' sends each "
+            "notice at once. Default: at once.",
         ),
     ] = None,
     quiet: Annotated[
@@ -137,16 +140,18 @@ def me(
         option(
             "--quiet",
             "HOURS",
-            "Send no message in these hours of the week (e.g. 22:00-07:00 or sat-sun), but after them. Give "
-            "the option once for each time. '' removes them.",
+            "Delay messages until the end of these HOURS (e.g. 22:00-07:00 or sat-sun). May be repeated. "
+            "'' removes all HOURS.",
         ),
     ] = None,
     off: Annotated[bool, switch("--off", "Send no notices any more, and delete your settings.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Choose which notices about your jobs are sent to you, and where. Without options: show your choice.
+    """Choose which notices about your jobs are sent to you, and to which addresses. Without options: show
+    your choice.
 
-    The kinds that you name replace those that you chose before. Other settings stay as they are.
+    The kinds of notices that you name replace the kinds that you chose before. Settings that you do not name
+    do not change.
     """
     flags = {
         "started": started,
@@ -194,12 +199,13 @@ def send_test(
         option(
             "--to",
             "RECIPIENT",
-            "Mail address or topic that gets the message. Default: your own address, or the sink's place.",
+            "Mail address or topic that gets the message. Default: your own address, or the address "
+            "in the settings of the sink.",
         ),
     ] = "",
     output: Output = Format.TABLE,
 ) -> int:
-    """Send a test message to a sink now, and say whether the sink accepted it. Operators only."""
+    """Send a test message to a sink now, and show whether the sink accepted the message. Operators only."""
     answer = Client().test_sink(SinkTest(sink, to))
     if output.is_data:
         write_data(output, answer)
@@ -217,7 +223,9 @@ def outbox(
     dead: Annotated[bool, switch("--dead", "List only messages that were given up.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """List the messages that wait, are tried again, or were given up. Other users see only their own."""
+    """List the messages that wait, are tried again after a failure, or were given up. Users that are not
+    operators see only their own messages.
+    """
     body = Client().outbox()
     shown = [each for each in body.messages if each.dead or not dead]
     message_table(body.at).show(output, shown, replace(body, messages=tuple(shown)))
@@ -228,13 +236,15 @@ def outbox(
 
 @app.command(epilog=examples("corral notify retry 3f2a9c01-512-1", "corral notify retry --all"))
 def retry(
-    ids: Annotated[list[str] | None, argument("[ID]...", "Messages of 'corral notify outbox'.")] = None,
+    ids: Annotated[
+        list[str] | None, argument("[ID]...", "Ids of messages, from 'corral notify outbox'.")
+    ] = None,
     every: Annotated[
-        bool, switch("--all", "Try all messages that were given up or wait after a failure.")
+        bool, switch("--all", "Deliver all messages again that were given up or wait after a failure.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Try messages again now that were given up, or that wait after a failure. Operators only."""
+    """Deliver messages again now that were given up, or that wait after a failure. Operators only."""
     if bool(ids) is every:
         raise CommandError("name either messages or --all", "Such as: corral notify retry --all")
     answer = Client().retry_messages(RetryRequest(tuple(ids or ()), every))

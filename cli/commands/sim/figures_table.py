@@ -11,16 +11,14 @@ from cli.output.formats import Column, Format, Table, write_data, write_facts
 from wire.text import duration
 
 JUDGED = 6
-"""The results of one run show at most this many sentences about projects and users that were treated
-unfairly.
-"""
+"""The most sentences about projects and users that were treated unfairly, in the results of one run."""
 Body = Mapping[str, Any]
 """The results of one simulated run, as JSON data."""
 
 
 def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
     """Print the results. `alone` is true if the user simulated one policy, and false if the user compares
-    several.
+    several policies.
     """
     if form.is_data:
         write_data(form, bodies[0] if alone else list(bodies))
@@ -33,8 +31,8 @@ def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
 
 
 def table(*more: Column[Body]) -> Table[Body]:
-    """Return the table of results, with one line for each run. The columns in `more` are added at the end.
-    Without them, a column with the CPU time of the simulation is added.
+    """Return the table of results, with one line for each run. The columns in `more` are added at the end. If
+    `more` is empty, a column with the CPU time of the simulation is added.
     """
     return Table(
         [

@@ -34,11 +34,17 @@ class WorkloadFlags(FlagGroup):
     jobs: Annotated[int | None, option("--jobs", "N", "Number of jobs.", min=1, max=1_000_000)] = None
     days: Annotated[
         float | None,
-        option("--days", "D", "Days over which the jobs are submitted. Default: 7.", min=0.01, max=3650),
+        option("--days", "D", "Submit the jobs within D days. Default: 7.", min=0.01, max=3650),
     ] = None
     load: Annotated[
         float | None,
-        option("--load", "L", "Mean load; 1.0 keeps all GPUs busy. Default: 0.8.", min=0.01, max=100),
+        option(
+            "--load",
+            "L",
+            "Mean load L of the cluster; 1.0 keeps all GPUs busy. Default: 0.8.",
+            min=0.01,
+            max=100,
+        ),
     ] = None
     users: Annotated[int, option("--users", "N", "Number of users. Default: 20.", min=1, max=10_000)] = 20
     nodes: Annotated[
@@ -90,7 +96,11 @@ def generate(
     file: Annotated[Path | None, argument("FILE", "File to write. Default: stdout.")] = None,
     form: Annotated[
         str,
-        option("--format", "FORM", "Format: csv, jsonl or swf. Default: by the name of the file, or csv."),
+        option(
+            "--format",
+            "FORM",
+            "Format of the file: csv, jsonl or swf. Default: from the end of the file name, otherwise csv.",
+        ),
     ] = "",
 ) -> int:
     """Write a synthetic workload of GPU jobs.

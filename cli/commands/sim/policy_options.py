@@ -104,7 +104,7 @@ class PolicyFlags(FlagGroup):
         option(
             "--backfill-depth",
             "N",
-            "With conservative backfill, make reservations for the first N waiting jobs only. Default: for "
+            "With conservative backfill, make reservations only for the first N waiting jobs. Default: "
             "all jobs with --backfill and --compare, otherwise backfill_depth of the scheduler.toml.",
             min=1,
             max=1_000_000,
@@ -115,16 +115,17 @@ class PolicyFlags(FlagGroup):
         option(
             "--compare",
             "A,B,…",
-            "Simulate the jobs once under each of these policies: fcfs, sjf, easy, easy-sjbf, "
-            "conservative, aggressive, greedy, or a .toml file. A policy with the suffix "
-            "+predicted (e.g. easy+predicted) plans with predicted run times instead of time limits.",
+            "Simulate the jobs once under each of the policies A, B, …: fcfs, sjf, easy, easy-sjbf, "
+            "conservative, aggressive, greedy, or a .toml file. A policy with the suffix +predicted "
+            "(e.g. easy+predicted) plans with predicted run times instead of time limits.",
         ),
     ] = ""
 
     def policies(self, chosen: Config, estimate: str = "", profile: str = "") -> list[Policy]:
-        """Return the policies to simulate: those of --compare, or the policy of the profile named `profile`,
-        or the policy of the configuration `chosen` with the changes of --order and --backfill. `estimate` is
-        the value of --estimate and applies to all of them. Raise CommandError if a policy is invalid.
+        """Return the policies to simulate: the policies of --compare, or the policy of the profile named
+        `profile`, or the policy of the configuration `chosen` with the changes of --order and --backfill.
+        `estimate` is the value of --estimate and applies to all these policies. Raise CommandError if a
+        policy is invalid.
         """
         from controller.registry import build_pipeline, installed_plugins
         from controller.sim.run import (

@@ -1,4 +1,6 @@
-"""corral sim replay: runs the inputs in a controller's journal again under another scheduling policy."""
+"""corral sim replay: runs the inputs that a controller's journal contains again, under another scheduling
+policy.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from controller.sim.run import Policy
 
 EXAMPLES = examples(
-    "corral sim replay                                     with the same policy, as a check",
+    "corral sim replay                                     with the same policy, to check the replay",
     "corral sim replay --config other.toml                 with another scheduler.toml",
     "corral sim replay --compare fcfs,easy,other.toml      with several policies",
     "corral sim replay /var/lib/corral --order shortest    from another controller's journal",

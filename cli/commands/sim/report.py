@@ -28,7 +28,7 @@ def report(
     """Run a log as 'corral sim run' does, and write the results as one HTML page.
 
     The page shows utilisation and queue over time, waits by user and size, slowdowns, and the jobs on each
-    GPU. With --compare it shows several policies side by side. The page is one file; it needs no server, and
-    loads and sends nothing.
+    GPU. With --compare the page shows several policies side by side. The page is one file that needs no
+    server and loads nothing from other hosts.
     """
     return run.simulate(log, flags, report=file)

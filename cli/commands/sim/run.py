@@ -57,7 +57,7 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         bool,
         switch(
             "--clairvoyant",
-            "Give the scheduler the real run time of each job in advance, so that it plans with this time.",
+            "Let the scheduler plan with the real run time of each job, as if it knew this time in advance.",
         ),
     ] = False
     same_second: Annotated[
@@ -65,9 +65,9 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--same-second",
             "HOW",
-            "How events of the same second are ordered: house (ends of jobs, then submits, then "
-            "one scheduling pass) or sc15 (submits, then ends, with a scheduling pass after "
-            "each). Default: house.",
+            "Order of events of the same second: house (ends of jobs, then submits, then one scheduling "
+            "pass) or sc15 (submits, then ends of jobs, with a scheduling pass after each event). "
+            "Default: house.",
         ),
     ] = "house"
     swf_filter: Annotated[
@@ -84,8 +84,8 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--zero-runs",
             "HOW",
-            "What to do with jobs of an SWF log that ran for 0 s: drop, keep, or second (let them"
-            " run for 1 s). Default: drop.",
+            "Treatment of jobs of an SWF log that ran for 0 s: drop (leave them out), keep, or second "
+            "(let them run for 1 s). Default: drop.",
         ),
     ] = "drop"
     story: Annotated[
@@ -98,7 +98,7 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         ),
     ] = None
     skip_bad: Annotated[
-        bool, switch("--skip-bad", "Skip invalid lines of the log, and report how many there were.")
+        bool, switch("--skip-bad", "Skip invalid lines of the log, and report their number.")
     ] = False
 
 
@@ -126,8 +126,8 @@ def run(
     """Run a log of jobs through the scheduler in simulated time, under one policy or several.
 
     --pool or --nodes sets the simulated cluster. Without these options, the cluster has the nodes of
-    --config. Without --config, it has as many processors as the header of an SWF log names, and for other
-    logs the nodes of the scheduler.toml that the controller would read. A job of an SWF log gets its
+    --config. Without --config, an SWF log gets a cluster with the number of processors in its header, and any
+    other log the nodes of the scheduler.toml that the controller would read. A job of an SWF log gets its
     processors on as few nodes as possible, with the same number on each node, rounded up.
 
     A log in CSV begins with a heading; a log in JSON has one object per line. Each job has submit and
@@ -135,8 +135,8 @@ def run(
     deadline, array, after_ok, min_nodes and more; docs/simulator.md lists all fields.
 
     --order and --backfill set the scheduling policy. Without these options, the simulation uses the policy
-    and all profiles of --config. Without --config, it uses the scheduler.toml that the controller would read.
-    --profile uses one of the profiles for all jobs, on all nodes.
+    and all profiles of --config, or, without --config, those of the scheduler.toml that the controller would
+    read. --profile uses one of the profiles for all jobs, on all nodes.
     """
     return simulate(log, flags, output, profile, jobs_csv, report)
 
@@ -179,8 +179,8 @@ def simulate(
             story = read_story(flags.story, facts_of(work, cluster, chosen))
         with _jobs_files(jobs_csv, policies) as files:
             if report is not None:
-                # Open the file before the run, so that an error about the file is reported before the long
-                # run.
+                # Open the file now, so that an error about the file is reported before the long run and not
+                # after it.
                 report.open("a").close()
             outcomes = _outcomes(
                 [
@@ -209,8 +209,8 @@ def simulate(
 
 
 def _show_story(output: Format, outcomes: Sequence[RunResult]) -> None:
-    """Print the outcome of each line of the story. Policies with the same outcomes share one table. With a
-    format other than a table, print nothing: JSON and YAML have the outcomes in the results.
+    """Print the outcome of each line of the story. Policies with the same outcomes share one table. For other
+    formats than a table, print nothing, because JSON and YAML have the outcomes in the results.
     """
     if output not in (Format.TABLE, Format.WIDE):
         return

@@ -1,1 +1,3 @@
-"""The table of all job options: one module for each subject. A row defines a flag, its field and its text."""
+"""The table of all job options: one module for each subject. A row of the table defines a flag, its field of
+JobSpec and its help text.
+"""

@@ -1,4 +1,6 @@
-"""Options for checkpoints: how a job saves its state, where, and how often."""
+"""Options for checkpoints: the command or signal that saves a job's state, the directory, and the
+interval.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "checkpoint_dir",
-        "Directory for checkpoints; a job uses its subdirectory DIR/<job id>. Default: "
+        "Directory for checkpoints. A job writes its checkpoints to DIR/<job id>. Default: "
         "corral-checkpoints in --workdir.",
         title="checkpoints in",
         **DIR,
     ),
     JobOption(
         "checkpoint_time",
-        "Longest time that saving the job's state may take. Default: 60s.",
+        "Longest time for saving the job's state before the job is stopped. Default: 60s.",
         "checkpoint_s",
         **TIME,
     ),
@@ -49,9 +51,8 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "checkpoint_size",
-        "Keep only the newest checkpoints of the job that are together at most this large (e.g. 200G), "
-        "and always "
-        "the newest one. Default: no limit.",
+        "Largest total size of the job's checkpoints (e.g. 200G). Older checkpoints are deleted; the "
+        "newest one is always kept. Default: no limit.",
         "checkpoint_mib",
         title="checkpoint size",
         **SIZE,

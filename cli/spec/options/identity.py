@@ -1,4 +1,4 @@
-"""Options that name a job, its project and its place in the queue, and for mail about the job."""
+"""Options for the name of a job, its project, queue and priority, and for mail about the job."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "priority",
-        "Priority: a name (CRITICAL, HIGH, NORMAL, LOW, BATCH or SCAVENGER), or a number from 0 "
-        "(lowest) to 100. Default: NORMAL.",
+        "Priority class (CRITICAL, HIGH, NORMAL, LOW, BATCH or SCAVENGER), or a number from 0 (lowest) "
+        "to 100. Default: NORMAL.",
         metavar="CLASS",
         read=amounts.priority,
         show=lambda value: [priority_name(value)],

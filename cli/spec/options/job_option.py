@@ -31,16 +31,22 @@ class JobOption:
     metavar: str = ""
     read: Callable[[str], Any] = str
     show: Callable[[Any], option_texts.Texts] = option_texts.any_value
-    """Converts the value to the texts of the flag, for suggestions such as `corral job set 7 …`."""
+    """A function that converts the value to the texts of the flag, for suggestions such as `corral job set 7
+    …`.
+    """
     title: str = ""
-    """The heading in `corral job show`. Options without a title are shown together with others."""
+    """The heading of the option in `corral job show`. An option without a title is shown on the line of
+    another option.
+    """
     repeats: bool = False
     adds_up: bool = False
     """If True, the values from flags, environment and script are combined. If False, flags override the
     environment, and the environment overrides the script.
     """
     separator: str | None = None
-    """Separates the values of a repeated option in its environment variable. None means white space."""
+    """The text that separates the values of a repeated option in its environment variable. None means white
+    space.
+    """
 
     part: str = ""
     """The name after the dot in `field`, such as min_nodes; empty if the option sets the whole field.
@@ -63,12 +69,12 @@ class JobOption:
         return not self.metavar
 
     def texts(self, spec: JobSpec) -> option_texts.Texts:
-        """Return how a user would write this option to get the value in `spec`. The list has one text for
-        each time that the option is written. For the default value the list is empty.
+        """Return the texts with which a user would write this option to get the value in `spec`. The list has
+        one text for each time that the option is written. For the default value the list is empty.
         """
         value = getattr(spec, self.field)
-        # Take the field `part` of the value, if there is one. Otherwise `show` computes the text from the
-        # whole value: for example, three options set one restart policy.
+        # Take the field `part` of the value, if the value has such a field. Otherwise `show` computes the
+        # text from the whole value, for example if three options set one restart policy.
         if self.part in getattr(value, "__dataclass_fields__", ()):
             value = getattr(value, self.part)
         return [] if value is None else self.show(value)
@@ -103,8 +109,8 @@ def umask(text: str) -> int:
     return int(text, 8)
 
 
-# The arguments of JobOption for each kind of value, because many rows of the table read the same kind.
-TERM: Mapping[str, Any] = {"metavar": "TERM", "repeats": True, "adds_up": True, "separator": ";"}
+# The arguments of JobOption for kinds of values that many rows of the table have.
+TERM: Mapping[str, Any] = {"metavar": "CONDITION", "repeats": True, "adds_up": True, "separator": ";"}
 SUM: Mapping[str, Any] = {"repeats": True, "adds_up": True}
 LIST: Mapping[str, Any] = {"repeats": True}
 SWITCH: Mapping[str, Any] = {"read": yes_or_no, "show": option_texts.if_true}

@@ -1,4 +1,4 @@
-"""Options for liveness checks, which find out whether a running job still works."""
+"""Options for liveness checks, which detect that a running job no longer works."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "liveness_timeout",
-        "Time after which a liveness check without a result has failed. Default: 5s.",
+        "Longest time for a liveness check. A check that takes longer has failed. Default: 5s.",
         "health.timeout_s",
         **{**TIME, "show": option_texts.other_than(HEALTH.timeout_s, option_texts.time_span)},
     ),
@@ -62,18 +62,16 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "liveness_grace",
-        "Time after the start in which failed liveness checks do not count, until one has passed. "
-        "Default: 60s.",
+        "Time after the start in which failed liveness checks do not count. It ends earlier when a check "
+        "has passed. Default: 60s.",
         "health.start_s",
         **{**TIME, "show": option_texts.other_than(HEALTH.start_s, lambda seconds: [f"{seconds:g}s"])},
     ),
     JobOption(
         "liveness_action",
-        "What happens to an unhealthy job: restart (it is stopped and queued again, up to the number of "
-        "--restart), "
-        "fail (it is stopped), policy (--restart decides) or notify (an event, and the job goes on). "
-        "Default: "
-        "restart.",
+        "Effect on an unhealthy job: restart (stop the job and queue it again, up to the number of "
+        "--restart), fail (stop the job), policy (--restart decides) or notify (record an event; the job "
+        "continues). Default: restart.",
         "health.action",
         metavar="ACTION",
         read=amounts.member(HealthAction),

@@ -18,8 +18,8 @@ Texts = list[str]
 
 
 def any_value(value: Any) -> Texts:
-    """Return the texts that set an option to this value: one for each entry of a list or mapping, and none
-    for an empty value.
+    """Return the texts that set an option to this value: one text for each entry of a list or mapping, and an
+    empty list for an empty value.
     """
     if isinstance(value, Mapping):
         return [f"{key}={each}" for key, each in value.items()]
@@ -56,7 +56,9 @@ def moment(at: float | None) -> Texts:
 
 
 def other_than(default: Any, show: Callable[[Any], Texts]) -> Callable[[Any], Texts]:
-    """Return a function that shows every value but `default`."""
+    """Return a function that converts a value to its texts. For the value `default`, that function returns an
+    empty list.
+    """
     return lambda value: [] if value == default else show(value)
 
 

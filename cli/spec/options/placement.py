@@ -1,4 +1,6 @@
-"""Options that choose nodes: near or apart from other jobs, by topology, by labels and by taints."""
+"""Options that choose the nodes of a job: near other jobs or away from them, by topology, by labels and by
+taints.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,10 @@ from wire.job.job_affinity import parse_job_term
 ROWS: tuple[JobOption, ...] = (
     JobOption(
         "near",
-        "Run where a job with this label runs: on the same node ('app=ps on node'), or on a node "
-        "with the same value of a node label ('app=ps on rack'). Add ':prefer' to make this a "
-        "preference. May be repeated.",
+        "Run near a job with a label. The condition 'app=ps on node' means: on a node where a job with "
+        "the label app=ps runs. 'app=ps on rack' means: in a rack (nodes with the same value of the node "
+        "label rack) where such a job runs. ':prefer' at the end of the condition makes it a preference. "
+        "May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, 1),
         show=option_texts.job_terms("near"),
@@ -22,9 +25,9 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "apart",
-        "Run where no job with this label runs: not on the same node ('app=db on node'), or not "
-        "in the same rack ('app=db on rack'). Later, jobs of other users with this label may still start "
-        "there. May be repeated.",
+        "Run away from jobs with a label. The condition 'app=db on node' means: not on a node where a "
+        "job with the label app=db runs. 'app=db on rack' means: not in a rack where such a job runs. "
+        "Jobs of other users with the label may still start near this job later. May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, None),
         show=option_texts.job_terms("apart"),
@@ -32,8 +35,8 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "over",
-        "Spread this job and all jobs with this label over exactly N values of a node label, for "
-        "example over two racks: 'app=db on rack=2'. May be repeated.",
+        "Spread jobs with a label. The condition 'app=db on rack=2' means: this job and all jobs with "
+        "the label app=db use exactly 2 racks together. May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, 0),
         show=option_texts.job_terms("over"),
@@ -41,7 +44,7 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "same",
-        "Use nodes that all have the same value of this node label (e.g. rack). LABEL:prefer makes it "
+        "Use nodes that all have the same value of this node label (e.g. rack). LABEL:prefer makes this "
         "a preference.",
         "topology",
         metavar="LABEL",
@@ -51,7 +54,7 @@ ROWS: tuple[JobOption, ...] = (
     JobOption(
         "different",
         "Use nodes that all have different values of this node label (e.g. rack). LABEL:prefer makes "
-        "it a preference.",
+        "this a preference.",
         "topology",
         metavar="LABEL",
         read=lambda text: parse_topology(text, None),
@@ -75,15 +78,15 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "affinity",
-        "Use only nodes whose labels match a condition: 'zone in a,b', 'zone not in a', 'disk "
-        "exists', 'disk missing' or 'cores > 64'. May be repeated; all conditions must match.",
+        "Use only nodes whose labels meet this condition: 'zone in a,b', 'zone not in a', 'disk exists', "
+        "'disk missing' or 'cores > 64'. May be repeated; a node must then meet all conditions.",
         read=parse_term,
         **TERM,
     ),
     JobOption(
         "prefer",
-        "Prefer nodes whose labels match a condition, written as for --affinity. A weight from 1 "
-        "to 100 may follow (e.g. 'zone in a weight 80'); its default is 50. May be repeated.",
+        "Prefer nodes whose labels meet this condition, written as for --affinity. A weight from 1 to "
+        "100 may follow (e.g. 'zone in a weight 80'). Default for the weight: 50. May be repeated.",
         "preferences",
         read=parse_preference,
         title="prefers nodes",
@@ -91,7 +94,7 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "tolerate",
-        "Tolerate node taints, written as KEY=VALUE:EFFECT, KEY=VALUE, KEY or '*' (all taints). "
+        "Tolerate this taint of nodes, written as KEY=VALUE:EFFECT, KEY=VALUE, KEY or '*' (all taints). "
         "May be repeated.",
         "tolerations",
         metavar="TAINT",

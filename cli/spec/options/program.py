@@ -32,7 +32,7 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "error",
-        "Write stderr to this file. The path may contain the same patterns as that of --output.",
+        "Write stderr to this file. The path may contain the same patterns as the path of --output.",
         metavar="FILE",
         title="stderr to",
     ),
@@ -54,7 +54,7 @@ ROWS: tuple[JobOption, ...] = (
         "Run the command only on the first node. The command may start programs on the job's other nodes.",
         **SWITCH,
     ),
-    JobOption("workdir", "Directory to run in. Default: the current directory.", **DIR),
+    JobOption("workdir", "Working directory of the job. Default: the current directory.", **DIR),
     JobOption(
         "image",
         "Run the job in this container image (e.g. nvcr.io/nvidia/pytorch:24.01). Default: no container.",

@@ -58,15 +58,15 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "assembly_time",
-        "How long the job waits until all nodes of --nodes are free. After this time, the job may start on "
+        "Time for which the job waits for all nodes of --nodes. After this time, the job may start on "
         "fewer nodes, but at least on --min-nodes. Default: 0s.",
         "gang.assembly_s",
         **TIME,
     ),
     JobOption(
         "on_member_failure",
-        "What to do if the job fails on one of its nodes: fail (end it on all nodes), continue "
-        "(on the other nodes), or restart (on all nodes). Default: fail.",
+        "Effect of a failure on one node of the job: fail (end the job on all nodes), continue (on the "
+        "other nodes), or restart (on all nodes). Default: fail.",
         "gang.on_failure",
         metavar="POLICY",
         read=amounts.member(MemberFailure),
@@ -132,8 +132,9 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "data",
-        "Name a data set that the job reads (e.g. imagenet or imagenet:150G). The job prefers nodes on which "
-        "jobs have read the data set lately, and nodes with the label data/NAME. May be repeated.",
+        "Name of a data set that the job reads, and its size (e.g. imagenet or imagenet:150G). The job "
+        "prefers nodes on which jobs have read the data set lately, and nodes with the label data/NAME. "
+        "May be repeated.",
         "datasets",
         metavar="NAME[:SIZE]",
         title="reads",
@@ -164,7 +165,7 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "best_effort",
-        "Request almost no CPU and memory; the job may use all CPU and memory that other jobs leave idle.",
+        "Request almost no CPU and memory. The job may use the CPU and memory that other jobs leave idle.",
         **SWITCH,
     ),
 )

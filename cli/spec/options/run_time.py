@@ -17,8 +17,8 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "time_min",
-        "Let the scheduler shorten the time limit to this time at the least, if the job can then start "
-        "earlier, before the resources are needed for another job.",
+        "Shortest acceptable time limit. The scheduler may shorten the time limit to this time, if the "
+        "job can then start earlier, before its resources are needed for another job.",
         "time_min_s",
         title="least time limit",
         **TIME,
@@ -28,8 +28,8 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "warn_signal",
-        "Send this signal (e.g. USR1) to the job before its time limit. --warn-time sets how long before "
-        "the limit.",
+        "Send this signal (e.g. USR1) to the job before its time limit. --warn-time sets the time "
+        "between the signal and the limit.",
         **SIGNAL,
     ),
     JobOption(
@@ -47,7 +47,7 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "restart",
-        "When to run the job again: never, on-hardware (after a GPU failure), on-failure or "
+        "Condition for running the job again: never, on-hardware (after a GPU failure), on-failure or "
         "always. N is the largest number of restarts. Default: on-hardware:3.",
         "restart.policy",
         metavar="POLICY[:N]",
@@ -55,10 +55,9 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "restart_delay",
-        "Time to wait before a restart (see --restart). The wait is FIRST before the "
-        "first restart, and doubles with each further restart up to MAX. The wait is FIRST again "
-        "after a long attempt: one that ran for at least 10 minutes, and for at least 10 times the wait "
-        "before it. Default: 10s:10m.",
+        "Time to wait before a restart (see --restart). The wait is FIRST before the first restart, and "
+        "doubles with each further restart up to MAX. After an attempt that ran for at least 10 minutes, "
+        "and for at least 10 times the wait before it, the wait is FIRST again. Default: 10s:10m.",
         "restart.delay",
         metavar="FIRST[:MAX]",
         show=option_texts.restart_delay,
@@ -72,10 +71,10 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "on_node_lost",
-        "What to do if the job's node stops reporting: wait (until the node reports again), "
+        "Effect on the job if its node stops reporting: wait (until the node reports again), "
         "requeue-after-lease (when the job's lease is over, the node ends the job, and the job is queued "
-        "again), or manual (queue the job again when an operator declares the node lost). Default: the "
-        "setting of the controller.",
+        "again), or manual (the job is queued again when an operator declares the node lost). Default: "
+        "the setting of the controller.",
         metavar="POLICY",
         read=amounts.member(OnNodeLost),
     ),

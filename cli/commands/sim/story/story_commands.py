@@ -54,9 +54,9 @@ class ReadCommand:
     named: tuple[Named, ...] = ()
     """Nodes, services and reservations that must exist."""
     added: frozenset[Named] = frozenset()
-    """Nodes, services and reservations that exist from now on."""
+    """Nodes, services and reservations that the command adds."""
     jobs: tuple[str, ...] = ()
-    """Words that select jobs."""
+    """The words of the command that select jobs."""
 
 
 @events.command(epilog=examples("day 4 11:30  crash gpu03", "day 4 11:30  crash --select rack=r2"))
@@ -69,7 +69,9 @@ def crash(names: NamesOrNone = [], select: Select = []) -> int:  # noqa: B006 - 
 
 @events.command(epilog=examples("day 4 11:30  disconnect gpu03"))
 def disconnect(names: NamesOrNone = [], select: Select = []) -> int:  # noqa: B006 - never changed
-    """Let the agents of these nodes lose the connection to the controller. Processes on the nodes run on."""
+    """Let the agents of these nodes lose the connection to the controller. Processes on the nodes continue to
+    run.
+    """
     raise AssertionError((names, select))
 
 
@@ -81,8 +83,8 @@ def connect(names: NamesOrNone = [], select: Select = []) -> int:  # noqa: B006 
 
 @events.command(epilog=examples("day 5 09:00  restart"))
 def restart() -> int:
-    """Restart the controller, as for an upgrade. This takes no simulated time. Plans and reservations are
-    lost.
+    """Restart the controller, as for an upgrade. The restart takes no simulated time. Plans and backfill
+    reservations are lost.
     """
     raise AssertionError
 
@@ -111,7 +113,7 @@ def command_of(words: list[str], *, configured: bool) -> ReadCommand:
 
 
 def _parsed(words: list[str]) -> tuple[tuple[str, ...], Params]:
-    """Return the names of the command and its subcommand, and the parameter values of the last of them."""
+    """Return the names of the command and its subcommand, and the parameter values of the subcommand."""
     from cli.main import app
 
     own = get_command(events)

@@ -1,4 +1,4 @@
-"""Reads a story: a text file with what an operator does while the jobs of a log run.
+"""Reads a story: a text file with the commands that operators run while the jobs of a log run.
 
 A line is a time and a command, in the words of the command line of corral:
 
@@ -13,8 +13,8 @@ Algorithm of `read_story`
    the time of the line above.
 2. Parse the command with the parser of the command line (story_commands.py). Relative times in the command
    count from the time of the line.
-3. Check the names of nodes, services and reservations, and the numbers of jobs, as far as they are known
-   before the run.
+3. Check the names of nodes, services and reservations, and the ids of jobs. Names and ids that are only known
+   during the run are not checked.
 
 Every error names the file and the line.
 """
@@ -52,7 +52,7 @@ _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 @dataclass
 class StoryFacts:
-    """What is known before the run: the time of the first submit (`begin_s`), the nodes, services and
+    """Facts that are known before the run: the time of the first submit (`begin_s`), the nodes, services and
     reservations (`named`), and the jobs of the log.
     """
 
