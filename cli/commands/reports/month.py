@@ -57,7 +57,7 @@ def month(
     50 % and 95 % of the started jobs did not exceed. OFF QUEUE are GPU-hours of processes outside of jobs.
     MONEY is the cost of GPUs, CPUs and memory at the present prices in [budgets] of scheduler.toml. CPU-HOURS
     and GIB-HOURS were allocated; CPU USED is the measured part of the CPU-hours. -o json and -o csv have
-    integers (gpu_ms, cpu_ms, memory_mib_s), whose sums are exactly the sums of all usage records of the month.
+    integers (gpu_ms, cpu_ms, memory_mib_s), whose sums are exact.
     """
     names = {"project": project, "user": user, "queue": queue}
     body = Client().month(month_, by.value, {name: value for name, value in names.items() if value})
