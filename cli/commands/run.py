@@ -70,7 +70,7 @@ def run(
     SIGUSR1 and SIGUSR2 are passed on to the processes of the job that have a handler for them. The stdin of
     the job is empty, because a second attempt of the job could not read the same input again. With --pty the
     command is connected with this terminal, runs on the first node, and is started only once. Ctrl-C then
-    goes to the command.
+    goes to the command. If stdin is not a terminal, --pty is refused.
 
     The options are those of 'corral submit'.
     """
@@ -81,6 +81,12 @@ def run(
     if spec.array is not None:
         raise CommandError(
             "'corral run' follows one job, not an array", "Use: corral submit --array … --wait"
+        )
+    if pty and not _stdin_is_terminal():
+        raise CommandError(
+            "--pty needs a terminal, and the stdin of this command is none",
+            "Leave out --pty, or run the command in a terminal. To give input to a running job: "
+            "… | corral exec JOB -- COMMAND",
         )
     if dry_run:
         show(previewed(spec, as_user), Format.TABLE)
@@ -111,6 +117,13 @@ def _run_with_terminal(client: Client, spec: JobSpec, key: str, as_user: str) ->
         return exit_codes.of_job(view)
     # From this point on, signals end this process. The end of its connection then ends the job's command.
     return terminal_run.run_in_terminal(job, spec.command)
+
+
+def _stdin_is_terminal() -> bool:
+    try:
+        return os.isatty(0)
+    except OSError:  # The stdin of this command is closed.
+        return False
 
 
 def _has_unread_input(descriptor: int = 0) -> bool:

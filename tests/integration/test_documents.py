@@ -32,7 +32,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState
 
 BLOCKS = blocks()
-NOT_RUN = 15
+NOT_RUN = 21
 """The number of blocks that no test runs here."""
 SAVES = (
     "mkdir -p $CORRAL_CHECKPOINT_DIR; trap 'echo 1 > $CORRAL_CHECKPOINT_DIR/1' USR1; "
@@ -112,7 +112,10 @@ class Reader:
             done = run_corral(*shlex.split(command)[1:], environment=self.environment, place=self.place)
         else:
             done = subprocess.run(
-                ["/bin/sh", "-c", command],
+                # `script` gives the command a terminal.
+                ["script", "-qec", command, "/dev/null"]
+                if "--pty" in command
+                else ["/bin/sh", "-c", command],
                 cwd=self.place,
                 env=self.environment,
                 input="exit\n",

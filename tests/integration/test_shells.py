@@ -117,6 +117,18 @@ def test_run_in_a_terminal_ends_the_job_with_the_exit_code_of_the_command(runnin
     assert (ended.state, ended.exit_code, ended.name) == (JobState.FAILED, 7, "sh")
 
 
+def test_run_in_a_terminal_is_refused_without_a_terminal(running: System) -> None:
+    words = [*CORRAL, "run", "--pty", "--memory", "64M", "--", "cat"]
+    before = running.jobs()
+    for stdin in (subprocess.DEVNULL, subprocess.PIPE):
+        done = subprocess.run(
+            words, env=environment(running), capture_output=True, text=True, stdin=stdin, timeout=PATIENCE_S
+        )
+        assert (done.returncode, "--pty needs a terminal" in done.stderr) == (2, True), done.stderr
+        assert "corral exec" in done.stderr
+    assert running.jobs() == before, "no job was submitted"
+
+
 def test_job_in_a_terminal_ends_if_its_terminal_is_killed(running: System) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
