@@ -1,4 +1,6 @@
-"""The records of steps. They are in the attempt's directory in the spool, and in the report of its end."""
+"""The records of steps. They are stored in the attempt's directory in the spool, and sent in the report of
+the attempt's end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from wire.text import printable
 _FILE = "steps"
 _CHECK_S = 5.0
 _KILLED, _ENDED_WITH_JOB = 9, 15
-"""The signals that are recorded if srun was killed, and if the job has ended during the step."""
+"""The signals that are recorded as the end of a step: _KILLED if its srun was killed, _ENDED_WITH_JOB if the
+job ended during the step.
+"""
 
 
 class NoSuchStep(Exception):
@@ -31,15 +35,15 @@ class NoSuchStep(Exception):
 
 
 class StepRecords:
-    """The steps of the attempts whose first node this is.
+    """The steps of attempts that have this node as their first node.
 
     1. `call` with a new step: give it the next number, append it to the file `steps`, report it.
     2. `call` with the number of a step that runs: if it has ended, append its end, and report it.
     3. `with_steps` adds all steps to the report of the attempt's end. Steps that have no end have ended with
        the attempt. The agent repeats this report until the controller has stored it, so that steps are as
        durable as the exit code.
-    4. `adopt`: another agent has run here before. Read the file. Steps go on, because srun and the tasks on
-       this node do not depend on the agent. Look from time to time whether their srun still exists.
+    4. `adopt`: another agent has run here before. Read the file. Steps continue, because srun and the tasks
+       on this node do not depend on the agent. Check at intervals whether the srun of each step still exists.
 
     Cost: nothing for an attempt without steps, except for one stat() when it is adopted. For each step two
     lines in the file, and two reports. At most MAX_STEPS steps of an attempt are recorded.
@@ -63,7 +67,7 @@ class StepRecords:
         self._adopted: set[tuple[AttemptKey, int]] = set()
 
     def call(self, key: AttemptKey, step: Step) -> int:
-        """Record a new step, or the present state of a known one. Return its number."""
+        """Record a new step, or the present state of a known step. Return the number of the step."""
         steps = self._steps.setdefault(key, {})
         now = time.time()
         if step.number < 0:
@@ -84,7 +88,8 @@ class StepRecords:
             self._record(key, ended)
         elif known.ended_at is None and step.max_rss_kib:
             now_used = _checked(step)
-            # What a running step has used is not written to the file, because its end has the final figures.
+            # Do not write the usage of a running step to the file, because the record of its end has the
+            # final figures.
             steps[step.number] = replace(
                 known,
                 cpu_s=now_used.cpu_s,
@@ -128,7 +133,7 @@ class StepRecords:
             self._loop.call_later(_CHECK_S, self._check)
 
     def report_all(self) -> None:
-        """Report all steps of running attempts, because the controller has only just connected."""
+        """Report all steps of running attempts, because a new connection to the controller has begun."""
         for key, steps in self._steps.items():
             if self._has_ended(key) is False and steps:
                 self._send(StepsReport(*key, tuple(steps.values())))
@@ -167,7 +172,7 @@ class StepRecords:
         self._send(StepsReport(*key, (step,)))
 
     def _check(self) -> None:
-        """Record the end of steps whose srun was killed while no agent ran here."""
+        """Record the end of steps whose srun was killed while no agent ran on this host."""
         for key, number in list(self._adopted):
             step = self._steps.get(key, {}).get(number)
             gone = step is None or not process_tree.runs_since(step.pid, step.pid_ticks)

@@ -29,17 +29,19 @@ from wire.codec import Malformed
 _READ = 1 << 16
 _LONGEST_LINE = 4 << 20
 _UNREAD_BYTES = 64 << 20
-"""srun is disconnected if it leaves more bytes than this unread."""
+"""An srun that leaves more than this many bytes unread is disconnected."""
 _OLD_S = 7 * 86_400.0
 _MOST_CONNECTIONS = 512
 _MOST_TASKS = 4_096
-"""The most tasks on other nodes of one srun."""
+"""The most tasks that one srun may start on other nodes."""
 _ToTask = Union[ShellInput, ShellTaken, ShellSignal, CloseShell]
 
 
 @dataclass(eq=False)
 class _Connection:
-    """One srun. `requests` has the numbers that the agent gave its tasks, by the numbers of srun."""
+    """The connection of one srun. `requests` has the numbers that the agent gave the tasks of this srun, by
+    the numbers that srun gave them.
+    """
 
     sock: socket.socket
     pid: int
@@ -64,13 +66,14 @@ class StepServer:
     4. When srun closes its connection without an end of its step, it was killed: record this, end its tasks
        on other nodes, and kill those on this node.
 
-    Where the socket is: users cannot enter the spool of an agent that runs as root, so its socket is in
-    /run/corral-agent, which only root can change. Any user may connect; step 1 decides.
+    Users cannot enter the spool of an agent that runs as root, so the socket of such an agent is in
+    /run/corral-agent, which only root can change. Any user may connect, and step 1 decides whether the
+    connection is accepted.
 
     Invariant: a message of a connection concerns only the attempt that its StepHello has proved, because the
     agent itself writes the attempt into the messages for the controller.
 
-    Cost: one listening socket, whether jobs use srun or not.
+    Cost: one listening socket, even if no job uses srun.
     """
 
     def __init__(
@@ -192,7 +195,9 @@ class StepServer:
         return True
 
     def _proved(self, connection: _Connection, hello: StepHello) -> Optional[AttemptKey]:
-        """Return the attempt of a connection; None if the process does not belong to it."""
+        """Return the attempt that a connection names; None if the connected process does not belong to this
+        attempt.
+        """
         key = parse_key(hello.attempt)
         if key is None or self._rank_of(key) is None:
             return None
@@ -212,7 +217,7 @@ class StepServer:
         self._send(StepCall(number, *key, step))
 
     def record(self, key: AttemptKey, call: StepCall) -> StepNumber:
-        """Record a step of an attempt whose first node this is."""
+        """Record a step of an attempt that has this node as its first node."""
         if self._rank_of(key) != 0:
             return StepNumber(call.request, error=f"job {key[0]} does not run on its first node")
         try:

@@ -25,8 +25,9 @@ _HOLDER = (
     f'f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; mkfifo -m 600 "$f" || exit 1; '
     'read -r code < "$f"; rm -f "$f"; exit "${code:-0}"'
 )
-"""The command of the job: it waits for the exit code that it ends with. The name of the file is random,
-because other users of the host could create a file or a link with a name that they can guess.
+"""The command of the job. It waits for a file with an exit code, and exits with this code. The name of the
+file is random, because other users of the host could create a file or a link under a name that they can
+guess.
 """
 _FINISH = (
     f"f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; n=0; "
@@ -35,7 +36,7 @@ _FINISH = (
 
 
 def nodes_of(job: str) -> str:
-    """Return the nodes of a running job in the short form."""
+    """Return the nodes of a running job as a host list, such as n[1-4]."""
     with Client() as client:
         held = client.job(job).job.held
     if not held:
@@ -125,14 +126,14 @@ class Allocation:
             with Client() as client:
                 client.cancel(self.job)
         except (Refused, Unreachable):
-            pass  # The job has ended, or the user must cancel it later.
+            pass  # Ignore the error: the job has ended, or the user must cancel the job later.
 
     def _say(self, sentence: str) -> None:
         if not self._quiet:
             print(f"{self._program}: {sentence}", file=sys.stderr, flush=True)
 
     def _fill(self, view: JobView) -> None:
-        """Note the nodes, and the variables that a batch script of this job would get."""
+        """Store the nodes, and the variables that a batch script of this job would get."""
         with Client() as client:
             cluster = client.cluster().name
         self.nodes = [held.node for held in view.held]

@@ -26,11 +26,11 @@ class Option:
     letter: str = ""
     value: Value = Value.REQUIRED
     help: str = ""
-    """What --help says about the option. An option without help is not listed."""
+    """The text about the option in --help. An option without this text is not listed."""
 
     @property
     def key(self) -> str:
-        """The name under which `Arguments` lists the option."""
+        """Return the name under which `Arguments` lists the option."""
         return self.name or self.letter
 
 
@@ -67,7 +67,7 @@ class Arguments:
     """Pairs of the long name and the value. The value is empty if the option has none."""
     words: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """The words that fit no option, if `parse` was told to go on after them."""
+    """The words that fit no option, if `parse` was called with `go_on`."""
 
     def has(self, name: str) -> bool:
         return any(key == name for key, _ in self.options)
@@ -81,7 +81,9 @@ class Arguments:
 
 
 class UsageError(Exception):
-    """The words do not fit the options. The text is the message of getopt_long, without the program."""
+    """Raised if the words do not fit the options. The message is the one of getopt_long, without the name of
+    the program.
+    """
 
 
 def parse(
@@ -91,9 +93,10 @@ def parse(
     raises no error; the answer has the word.
 
     1. `--name=value`, `--name value` and every unique beginning of a long name are accepted.
-    2. Letters may stand together (`-hr`); a value follows its letter in the same word or is the next word.
-    3. `--` ends the options. Without `intersperse`, the first operand ends them, too: the words after the
-       script of sbatch belong to the script.
+    2. Several letters may be written in one word (`-hr`). The value of a letter follows in the same word or
+       is the next word.
+    3. `--` ends the options. Without `intersperse`, the first operand also ends the options, because the
+       words after the script of sbatch belong to the script.
     """
     known = list(options)
     found = Arguments()
@@ -132,7 +135,7 @@ def _long(word: str, left: list[str], known: list[Option]) -> list[tuple[str, st
 
 
 def _named(written: str, known: list[Option]) -> Option:
-    """Return the option with this long name, or the only option whose name begins so."""
+    """Return the option with this long name, or the only option whose name begins with it."""
     begin = [option for option in known if option.name and option.name.startswith(written)]
     exact = [option for option in begin if option.name == written]
     if exact or len(begin) == 1:

@@ -25,14 +25,16 @@ _SILENT = frozenset(("--wckey", "--oversubscribe", "--share", "--ignore-pbs", "-
 _RUN_FILE = (
     'f=$(mktemp) || exit 1; trap \'rm -f "$f"\' EXIT; printf %s "$1" > "$f"; shift; {interpreter} "$f" "$@"'
 )
-"""Runs a script for another interpreter than a shell or Python: it is written to a file first."""
+"""The command that runs a script for another interpreter than a shell or Python. It first writes the script
+to a file.
+"""
 _CONTROLLER_VARIABLES = ("CORRAL_URL", "CORRAL_CONTEXT", "CORRAL_CA")
 
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """What the user gave to sbatch: the script with its name and arguments, the options of the command line
-    as (name, value), and the shell.
+    """The input of sbatch: the script with its name and arguments, the options of the command line as (name,
+    value), and the shell.
     """
 
     script: str
@@ -63,8 +65,8 @@ def batch_job(request: BatchRequest) -> BatchJob:
 
     1. Collect the options: #SBATCH lines, then SBATCH_* variables, then the command line. If an option is
        written several times, the last value counts.
-    2. Translate them together to options of Corral. #CORRAL lines of the script override them.
-    3. Fill in what sbatch does by default: the whole environment, the present directory, and the output file.
+    2. Translate these options together to options of Corral. #CORRAL lines of the script override them.
+    3. Add the defaults of sbatch: the whole environment, the present directory, and the output file.
     """
     check_script(request.script)
     try:
@@ -144,8 +146,8 @@ def _command_line(request: BatchRequest) -> list[Option]:
 
 
 def _command(request: BatchRequest) -> tuple[str, ...]:
-    """Return the command that runs the script. The text of the script is in it, so that later changes of the
-    file have no effect on the job.
+    """Return the command that runs the script. The command contains the text of the script, so that later
+    changes of the file have no effect on the job.
     """
     try:
         return job_script.command_of(request.script, request.name, request.name, list(request.arguments))
@@ -182,16 +184,16 @@ def _layer(corral: Layer, translated: Translation) -> Layer:
 
 
 def _is_set(pair: tuple[str, OptionText], environment: Mapping[str, str]) -> bool:
-    """Return False for a variable that --export names and the submitting shell does not have: sbatch says
-    nothing about it.
+    """Return False for a variable that --export names but the submitting shell does not have. sbatch prints
+    no warning about such a variable.
     """
     name, text = pair
     return name != "env" or "=" in text.text or text.text in ("all", "none") or text.text in environment
 
 
 def _refused(problems: list[str]) -> SlurmError:
-    """Return the error of sbatch for options that cannot be used. An invalid dependency is refused by the
-    controller of Slurm and not by sbatch, so that it has another exit code.
+    """Return the error of sbatch for options that cannot be used. An invalid dependency has another exit
+    code, because in Slurm the controller refuses it, and not sbatch.
     """
     lines = [_wrong(problem) for problem in problems]
     if all(": --dependency: " in problem for problem in problems):

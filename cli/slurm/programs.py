@@ -28,10 +28,12 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
     "sstat": ("cli.slurm.show.sstat", "Show what running jobs have used."),
     "strigger": ("cli.slurm.refused_programs:strigger", "Not available in Corral."),
 }
-"""For each command: the function `f(words) -> exit code`, `main` by default, and what the command does."""
+"""For each command: its function `f(words) -> exit code` (`main` by default), and its summary."""
 
 VERSION = "slurm-wlm 22.05.8"
-"""What each command prints for --version: the release of Slurm whose options and formats Corral follows."""
+"""The text that each command prints for --version: the release of Slurm whose options and formats Corral
+follows.
+"""
 
 
 class SlurmError(Exception):

@@ -1,4 +1,4 @@
-"""Programs of Slurm without a counterpart in Corral. Each says what to use in its place."""
+"""Programs of Slurm without a counterpart in Corral. Each program prints what to use instead."""
 
 from __future__ import annotations
 

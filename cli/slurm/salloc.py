@@ -54,7 +54,7 @@ def main(words: list[str]) -> int:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    # Ctrl-C belongs to the command: salloc must live on, because it ends the allocation.
+    # Ignore Ctrl-C, which is for the command: salloc must continue, because it ends the allocation.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process = subprocess.Popen(

@@ -26,7 +26,9 @@ from wire.names import SHOWN_STATES
 OPTIONS = (*BATCH_OPTIONS, *COMMON)
 USAGE = "sbatch [OPTIONS] script [args...]"
 _PAUSES = (0.0, 0.2, 1.0, 2.0)
-"""Seconds before each repetition of the request. The key keeps a repeated request from a second job."""
+"""Seconds before each repetition of the request. Each repetition has the same key, so that no second job is
+made.
+"""
 _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 
 
@@ -148,7 +150,7 @@ def _test(spec: JobSpec) -> int:
 
 
 def _forecast(spec: JobSpec) -> str:
-    """Return when and where the job would start, in the words of sbatch --test-only."""
+    """Return the start time and the nodes of the job in the form of sbatch --test-only."""
     import datetime
 
     from wire.api.forecasts import WhatIf
@@ -156,7 +158,7 @@ def _forecast(spec: JobSpec) -> str:
     from wire.http.client import Client
 
     client = Client()
-    # because the refusal of a preview has a code, and that of a forecast has only a sentence
+    # Ask for a preview first, because its refusal has a code. The refusal of a forecast has only a sentence.
     cpu_milli = client.preview(spec).cpu_milli
     answer = client.what_if(WhatIf(submit=(spec,)), only_first=True)
     if answer.refused:

@@ -92,11 +92,11 @@ def main(words: list[str]) -> int:
             chosen = list(_chosen(client, arguments, user, states))
             jobs, unknown = _among(chosen, jobs) if jobs else ([job.label for job in chosen], [])
             if states != _states(""):
-                # because the filter leaves out jobs in another state, which is no error
+                # Print no error, because the filter leaves out jobs in other states.
                 active = list(_chosen(client, Arguments(), "", _states("")))
                 unknown = _among(active, unknown)[1]
             if not filtered:
-                # because an array need not have all elements of a range, as in 8_[1-3]
+                # Print no error, because an array need not have all elements of a range, as in 8_[1-3].
                 unknown = []
             jobs = [job for job in jobs if not arguments.has("interactive") or _confirmed(job)]
         for job in unknown:
@@ -166,7 +166,7 @@ def _chosen(client: Client, arguments: Arguments, user: str, states: set[JobStat
 
     name = arguments.last("name") or arguments.last("jobname")
     nodes = set(expand_hostlist(arguments.last("nodelist"))) if arguments.has("nodelist") else set()
-    # Corral has no counterpart of these, so that no job can match.
+    # Select no job, because Corral has no counterpart of these filters.
     if arguments.last("wckey") or arguments.last("reservation"):
         return
     for job in pages(client, states, user) if states else ():
@@ -183,7 +183,7 @@ def _chosen(client: Client, arguments: Arguments, user: str, states: set[JobStat
 
 
 def _among(chosen: list[JobView], ids: list[str]) -> tuple[list[str], list[str]]:
-    """Return the labels of those chosen jobs that the ids name, and the ids that name none of them."""
+    """Return the labels of the chosen jobs that the ids name, and the ids that name no chosen job."""
     labels: list[str] = []
     unknown = []
     for text in ids:

@@ -39,8 +39,8 @@ VERBS: Mapping[str, tuple[str, str]] = {
     "ping": ("cli.slurm.nodes.scontrol_show:ping", "Show whether the controller answers."),
     "version": ("cli.slurm.nodes.scontrol_show:version", "Show the version."),
 }
-"""For each verb: the function `verb(words, arguments) -> exit code`, and what the verb does. `words` are the
-words after the verb.
+"""For each verb: its function `verb(words, arguments) -> exit code`, and its summary. `words` are the words
+after the verb.
 """
 
 
@@ -64,7 +64,9 @@ def main(words: list[str]) -> int:
 
 
 def _verb(word: str) -> str:
-    """Return the verb with this name, or the first one that begins so; empty if there is none."""
+    """Return the verb with this name, or the first verb that begins with this text; empty if there is no such
+    verb.
+    """
     if word in VERBS:
         return word
     return next((verb for verb in VERBS if len(word) > 2 and verb.startswith(word)), "")

@@ -29,7 +29,7 @@ _OPTION_OF_KEY = {
     "timelimit": "--time",
     "timemin": "--time-min",
 }
-"""For each key of `scontrol update`: the option of sbatch that has the same meaning."""
+"""The option of sbatch that has the same meaning as a key of `scontrol update`, by key."""
 _IDS = re.compile(r",(?![^\[]*\])")
 _BY_FIELD = {
     "queue": "Invalid partition name specified",
@@ -68,7 +68,8 @@ def _order(verb: str, action: str, words: list[str], *, stay_held: bool = False)
     failed = False
     for each in refused:
         code = each.problem.code
-        # Holding a held or running job, and releasing a free one, is no error in Slurm.
+        # Ignore the refusal, because in Slurm it is no error to hold a held or running job, or to release a
+        # job that is not held.
         if code == "conflict" and verb in ("hold", "release") and "already" not in each.problem.message:
             continue
         failed = True
@@ -114,7 +115,7 @@ def update(words: list[str], _arguments: Arguments) -> int:
 
 
 def _pairs(words: list[str]) -> dict[str, str]:
-    """Return the values by key in small letters. `job 7` means `JobId=7`."""
+    """Return the values by key, with the keys in lower case. `job 7` means `JobId=7`."""
     found = {}
     left = list(words)
     while left:
@@ -148,6 +149,8 @@ def _changes(pairs: dict[str, str]) -> dict[str, object]:
 
 
 def _short(*lines: str) -> SlurmError:
-    """Return an error whose lines are printed as they are, because scontrol prints them without its name."""
+    """Return an error whose lines are printed unchanged, because scontrol prints these errors without its
+    name.
+    """
     print(*lines, sep="\n", file=sys.stderr)
     return SlurmError()

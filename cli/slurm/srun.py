@@ -144,7 +144,7 @@ def run_step(arguments: Arguments, job: str, nodes: list[str], environment: dict
 
 
 def _step(arguments: Arguments, step: StepLayout, environment: Mapping[str, str]) -> Step:
-    """Return what is recorded when the step begins."""
+    """Return the record of the step at its beginning."""
     import socket
 
     name = arguments.last("job-name") or os.path.basename(arguments.words[0])
@@ -157,7 +157,7 @@ def _step(arguments: Arguments, step: StepLayout, environment: Mapping[str, str]
 
 
 UNRECORDED = 100_000
-"""A step that could not be recorded has a number above this one."""
+"""The numbers of steps that could not be recorded are above this number."""
 
 
 def _begin(job: str, planned: Step, step: StepLayout, environment: Mapping[str, str]) -> tuple[StepLink, int]:
@@ -283,7 +283,7 @@ def _in_terminal(arguments: Arguments, job: str, step: StepLayout, environment: 
 
 
 def _beside(words: list[str], environment: dict[str, str], node: str) -> int:
-    """Run a command in the terminal of srun. Keys such as Ctrl-C reach the command, and srun lives on."""
+    """Run a command in the terminal of srun. Keys such as Ctrl-C reach the command and do not end srun."""
     import subprocess
 
     def defaults() -> None:

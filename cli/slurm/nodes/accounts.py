@@ -92,7 +92,9 @@ Rows = list[dict[str, Any]]
 
 
 def main(words: list[str]) -> int:
-    """Run sacctmgr. Only show and list exist: the configuration of Corral says what users may do."""
+    """Run sacctmgr. Only its verbs show and list exist, because the configuration of Corral decides what
+    users may do.
+    """
     arguments = parse(OPTIONS, words)
     if arguments.has("help") or arguments.has("usage"):
         print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))

@@ -12,7 +12,7 @@ from cli.slurm.show.states import node_state, used_cpus
 from wire.http.transport import Transport
 
 DEFAULT_QUEUE = "default"
-"""The queue of jobs that name none."""
+"""The queue of jobs that name no queue."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Node:
     memory_used_mib: int
     sockets: int
     gpus: Mapping[str, tuple[int, tuple[int, ...]]]
-    """For each type of GPU: the number of GPUs, and the indices of those that jobs hold."""
+    """The number of GPUs, and the indices of the GPUs that jobs hold, by type of GPU."""
     why: str
     since: float | None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Node:
 
     @property
     def usable(self) -> bool:
-        """Whether the node takes jobs."""
+        """Return whether the node gets new jobs."""
         return self.state in ("idle", "mixed", "allocated")
 
     @property
@@ -62,7 +62,7 @@ class Node:
 
     @property
     def features(self) -> str:
-        """The types of GPUs, because these are the features that --constraint accepts."""
+        """Return the types of GPUs, because these are the features that --constraint accepts."""
         return ",".join(self.gpus) or "(null)"
 
 

@@ -21,7 +21,7 @@ def version(_words: Sequence[str], _arguments: Arguments) -> int:
 
 
 def ping(_words: Sequence[str], _arguments: Arguments) -> int:
-    """Print whether the controller answers. Return 1 if not."""
+    """Print whether the controller answers. Return 1 if it does not answer."""
     import socket
 
     from cli.slurm.show.controller import ask, controller
@@ -39,7 +39,7 @@ def ping(_words: Sequence[str], _arguments: Arguments) -> int:
 
 
 def show(words: Sequence[str], arguments: Arguments) -> int:
-    """Show the objects of one kind: all of them, or the ones that are named."""
+    """Show all objects of one kind, or the named ones."""
     if not words:
         print("too few arguments for keyword:show", file=sys.stderr)
         return 1
@@ -262,4 +262,6 @@ _ENTITIES: Mapping[str, Show] = {
     "topology": _topology,
     "version": lambda _text, _arguments: version((), _arguments),
 }
-"""The kinds of objects. The beginning of a name is enough."""
+"""The functions that show the objects of each kind, by the name of the kind. On the command line the
+beginning of a name is enough.
+"""

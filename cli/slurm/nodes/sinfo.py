@@ -73,7 +73,9 @@ _ALIASES = {
     ),
     **dict.fromkeys(("powering_down", "powered_down", "power_down", "powering_up", "reboot", "planned"), ()),
 }
-"""The words of --states, each with the states of nodes that it means. Some states do not occur in Corral."""
+"""The words of --states, each with the states of nodes that the word selects. Some states do not occur in
+Corral.
+"""
 
 
 def main(words: list[str]) -> int:

@@ -63,7 +63,9 @@ def _first(value: Callable[[Node], str], none: str = "n/a") -> Callable[[Values]
 
 
 def _least(value: Callable[[Node], int]) -> Callable[[Values], str]:
-    """Return a function whose text is the least number of the nodes, with a plus sign if others have more."""
+    """Return a function that returns the smallest number among the nodes as text, with a plus sign if other
+    nodes have a larger one.
+    """
 
     def text(values: Values) -> str:
         numbers = {value(node) for node in values["row"].nodes} or {0}
@@ -187,7 +189,7 @@ FIELDS = (
     _field("", "Extra", "EXTRA", _same("(null)")),
     _field("", "Port", "PORT", _same("0")),
 )
-"""All fields of sinfo. Those without a counterpart in Corral have the value that Slurm prints by default."""
+"""All fields of sinfo. Fields without a counterpart in Corral have the value that Slurm prints by default."""
 
 _NUMBERS = frozenset({"CPUs", "Memory", "Sockets", "Cores", "SocketCoreThread"})
 _DISTINCT = frozenset(

@@ -44,7 +44,9 @@ COLUMNS = (
 
 
 def job_object(job: dict[str, Any]) -> dict[str, Any]:
-    """Return a job with all keys of the schema, in its order. What Corral does not have is empty."""
+    """Return a job with all keys of the schema, in the order of the schema. Values that Corral does not have
+    are empty.
+    """
     in_array, held, nodes = job["array"] is not None, job["held"], int(job["nodes"])
     waits = in_array and not held
     gres = res.gres(job["gpus"], nodes, job["gpu_request"])

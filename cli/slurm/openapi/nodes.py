@@ -10,7 +10,9 @@ from cli.slurm.show.resources import tres_text
 
 
 def node_object(node: Node, queues: Sequence[Partition]) -> dict[str, Any]:
-    """Return a node with all keys of the schema, in its order. What Corral does not measure is 0 or empty."""
+    """Return a node with all keys of the schema, in the order of the schema. Values that Corral does not
+    measure are 0 or empty.
+    """
     state = node.state.rstrip("*")
     flags = [name.upper() for name in ("drained", "draining") if state == name]
     base = {"drained": "idle", "draining": "mixed" if node.busy else "idle"}.get(state, state)

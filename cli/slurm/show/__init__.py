@@ -1,1 +1,1 @@
-"""Slurm's commands that show: squeue, sinfo, sacct, scontrol show and others."""
+"""Slurm's commands that show jobs, such as squeue, sacct and sstat."""

@@ -23,7 +23,7 @@ class Column(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How the table is printed. With a separator, values are not filled up with spaces."""
+    """The form in which a table is printed. With a separator, values are not padded with spaces."""
 
     header: bool = True
     separator: str = ""
@@ -39,7 +39,7 @@ def shape_of(*, noheader: bool, parsable: bool, parsable2: bool, delimiter: str)
 
 def choose(text: str, known: Sequence[Column]) -> tuple[list[Column], list[str]]:
     """Return the columns in a list such as `jobid,state%20`, and the words that name no column. A name may be
-    written in any case, and only its beginning is needed. The number is another width.
+    in upper or lower case, and its beginning is enough. A number after % is the width of the column.
     """
     found: list[Column] = []
     unknown: list[str] = []

@@ -60,7 +60,8 @@ def job_rows(
     query += [] if until is None else [("until", max(0, math.ceil(until)))]
     words = list(dict.fromkeys(jobs))
     rows: dict[str, dict[str, Any]] = {}
-    # because the line of an HTTP request has a limit of 8 KiB, and some clients ask for thousands of jobs
+    # Send several requests, because the line of an HTTP request has a limit of 8 KiB, and some clients ask
+    # for thousands of jobs.
     for begin in range(0, max(1, len(words)), AT_ONCE):
         chosen = [("job", word) for word in words[begin : begin + AT_ONCE]]
         table = ask(transport, "/v1/job-table", [*query, *chosen])

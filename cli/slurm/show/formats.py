@@ -16,7 +16,8 @@ DEFAULT_WIDTH = 20
 
 class Field(NamedTuple):
     """One property of an object: its letter in -o, its name in -O, its heading, the columns that its value
-    needs, and the function that returns the value. A field without a letter or a name cannot be chosen so.
+    needs, and the function that returns the value. A field without a letter cannot be chosen in -o, and a
+    field without a name cannot be chosen in -O.
     """
 
     letter: str
@@ -45,7 +46,7 @@ class Format(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the fields need, each once."""
+        """Return the columns that the fields need, without repetitions."""
         found = [name for part in self.parts if part.field for name in part.field.columns]
         return tuple(dict.fromkeys(found))
 
@@ -76,8 +77,8 @@ def percent_format(text: str, fields: Iterable[Field]) -> Format:
     """Return the format that a text of -o describes, such as `%.18i %2t|%j`.
 
     A number is the width: the value is cut or filled with spaces. With a dot before the number the value is
-    on the right. Other characters stay as they are, and so does a letter that no field has. `%all` stands
-    for all fields, with `|` between them.
+    on the right. Other characters, and letters that no field has, are printed unchanged. `%all` stands for
+    all fields, with `|` between them.
     """
     known = {field.letter: field for field in fields if field.letter}
     if text.strip().lower() == "%all":

@@ -1,4 +1,4 @@
-"""The fields of jobs: what squeue can print with -o and -O, and what scontrol shows."""
+"""The fields of jobs that squeue can print with -o and -O, and that scontrol shows."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ FIELDS = (
         for name, _, heading in (pair.partition(":") for pair in pairs.split())
     ),
 )
-"""All fields of jobs. Those without a counterpart in Corral have the value that Slurm prints by default."""
+"""All fields of jobs. Fields without a counterpart in Corral have the value that Slurm prints by default."""
 
 
 def task_cpus(job: Row) -> int:
@@ -286,8 +286,8 @@ def task_cpus(job: Row) -> int:
 
 
 def grouped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the jobs with one row for the waiting elements of each array. Held elements have another row,
-    and so have elements that were cancelled before they started.
+    """Return the jobs with one row for the waiting elements of each array. The held elements of an array have
+    another row, and its elements that were cancelled before they started have a third row.
 
     The row has the label 7_[1-3%2], with the number of elements that may run at a time. Needs GROUP_COLUMNS.
     """

@@ -46,8 +46,8 @@ FIELDS = (
     *map(_same, ("S:SITE", "A:AGE", "B:ASSOC", "F:FAIRSHARE", "J:JOBSIZE", "P:PARTITION", "Q:QOS", "N:NICE")),
     _same("T:TRES"),
 )
-"""The fields. Corral does not add up a priority from parts: the queue's order plugin ranks jobs, and corral
-explain says why a job waits.
+"""The fields of sprio. The fields for parts of the priority are empty, because in Corral the order plugin
+ranks the jobs of the queue. `corral explain` shows why a job waits.
 """
 
 

@@ -202,8 +202,8 @@ def job_words(text: str) -> list[str]:
 
 
 def user_names(text: str) -> list[str]:
-    """Return the users in a list of names and numbers. An unknown user is an error of Slurm's, and not one
-    that ends the command.
+    """Return the users in a list of names and numbers. As in Slurm, an unknown user gives an error message
+    but does not end the command.
     """
     found = []
     for word in text.split(","):

@@ -1,4 +1,4 @@
-"""Prints what the scripts of running jobs have used up to now, as sstat does."""
+"""Prints the resources that running jobs and their steps have used until now, as sstat does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COLUMNS = choose(_NAMES, accounting_fields.COLUMNS)[0]
 
 
 def main(words: list[str]) -> int:
-    """Run sstat. As in Slurm, a job that does not run is an error message and the exit code is 0."""
+    """Run sstat. As in Slurm, a job that does not run gives an error message, and the exit code is 0."""
     arguments = parse(OPTIONS, words)
     if arguments.has("help") or arguments.has("usage"):
         print(help_text("sstat [OPTIONS] -j JOB[.STEP]", OPTIONS if arguments.has("help") else ()))
@@ -80,8 +80,8 @@ def main(words: list[str]) -> int:
 
 
 def _chosen(jobs: Rows, wanted: list[tuple[str, str]], unit: str, *, every: bool) -> Rows:
-    """Return the running steps that are named: N.0, or of N the last step, or with -a all steps. Without
-    steps of srun, N means the batch script.
+    """Return the named running steps. N.0 names one step. N names the last step of job N, with -a all its
+    steps, and without steps of srun its batch script.
     """
     found = []
     for job in jobs:

@@ -81,7 +81,7 @@ _WAITS: Final[Mapping[str, str]] = {
     "deadline": "DeadLine",
     "start_timeout": "InactiveLimit",
 }
-"""Reasons of waiting jobs, for all reasons of wire.names that a waiting job can have."""
+"""Slurm's reasons of waiting jobs, by Corral's reason (wire.names) that a waiting job can have."""
 
 _END_REASONS: Final[Mapping[str, str]] = {
     "exit_nonzero": "NonZeroExitCode",

@@ -103,7 +103,7 @@ def _parts(word: str) -> tuple[str, str]:
     if "T" in word:
         day, _, clock = word.partition("T")
         return day, clock
-    # 1970-01-01-00:00:01 and 05/01-08:00 have a dash before the time of day.
+    # Accept a dash before the time of day, as in 1970-01-01-00:00:01 and 05/01-08:00.
     head, dash, tail = word.rpartition("-")
     return (head, tail) if dash and ":" in tail else (word, "")
 

@@ -23,11 +23,11 @@ from wire.agent.steps import OpenTask, StepCall, StepHello, StepNumber, socket_p
 from wire.job.steps import Step
 
 AGENT_S = 60.0
-"""Seconds that srun waits for the agent, which is away while the controller is restarted."""
+"""The seconds that srun waits for the agent, which does not listen while the controller is restarted."""
 _ANSWER_S = 5.0
 _RETRY_S = 0.25
 _MOST_LOST = 4
-"""If the agent closes the connection without an answer this often, it does not accept this process."""
+"""If the agent closes the connection this many times without an answer, it does not accept this process."""
 _LOST = "the agent has closed the connection"
 _READ = 1 << 16
 
@@ -38,8 +38,8 @@ class AgentLink:
     1. Connect to the socket, check that the agent runs as root or as this user, and send the mark of the
        attempt, which proves that this srun belongs to the job.
     2. `record` asks for a number, and later reports the end of the step.
-    3. When the connection is lost, the agent was restarted: the tasks on other nodes have ended with it, and
-       those on this node go on. Connect again, and tell the new agent that the step still runs.
+    3. When the connection is lost, the agent was restarted. The tasks on other nodes have then ended, and the
+       tasks on this node continue. Connect again, and tell the new agent that the step still runs.
 
     A thread reads the socket and calls the functions of the tasks.
     """
@@ -60,9 +60,7 @@ class AgentLink:
 
     @classmethod
     def find(cls, environment: Mapping[str, str]) -> AgentLink | None:
-        """Return the link to the agent whose job this process belongs to; None if there is no agent that
-        listens.
-        """
+        """Return the link to the agent that runs the job of this process; None if no agent listens."""
         spool, _, attempt = environment.get("CORRAL_SPOOL", "").rpartition("/attempts/")
         if not spool or not attempt:
             return None

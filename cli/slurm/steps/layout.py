@@ -1,4 +1,6 @@
-"""The tasks of a job step: how many there are, on which node each one runs, and the variables it gets."""
+"""The layout of a job step: the number of its tasks, the node of each task, and the variables of each
+task.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,11 @@ class StepLayout:
 def layout(arguments: Arguments, job_nodes: Sequence[str], environment: Mapping[str, str]) -> StepLayout:
     """Return the tasks of a step in an allocation of these nodes.
 
-    1. The nodes: those of -w, at most as many as -N says. Without -N, all nodes of the job, but not more than
-       there are tasks.
-    2. The number of tasks: -n; or --ntasks-per-node on each node; or that of the job (SLURM_NTASKS); or one
-       for each node.
-    3. The first nodes get one task more if the number does not divide evenly.
+    1. Choose the nodes: the nodes of -w, at most as many as -N says. Without -N, choose all nodes of the job,
+       but no more nodes than tasks.
+    2. Choose the number of tasks: -n; or --ntasks-per-node for each node; or the number of the job
+       (SLURM_NTASKS); or one for each node.
+    3. Divide the tasks evenly among the nodes. If this is not possible, the first nodes get one task more.
     """
     nodes = list(job_nodes)
     if arguments.has("nodelist"):

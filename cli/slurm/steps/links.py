@@ -1,4 +1,6 @@
-"""How srun records its step and reaches other nodes: by the agent of its node, or by the controller's API."""
+"""The two ways by which srun records its step and reaches other nodes: the agent of its node, and the
+controller's API.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any, Protocol
 from wire.job.steps import Step
 
 Output = Callable[[str, bytes], None]
-"""Takes output of a task: its stream (stdout, stderr or pmi) and the bytes."""
+"""A function that gets output of a task: the stream (stdout, stderr or pmi) and the bytes."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class TaskEnd:
 @dataclass(frozen=True)
 class RemoteCommand:
     """A command for another node of the job. `variables` are added to the environment that the agent of that
-    node gives it. They are not in the arguments, because all users of a host can read arguments.
+    node gives the command. They are not passed as arguments, because all users of a host can read arguments.
     """
 
     words: tuple[str, ...]
@@ -42,13 +44,13 @@ class StepLink(Protocol):
     """Records the step of one srun, and runs its tasks on other nodes."""
 
     def connect(self) -> None:
-        """Connect without a step. Raise LinkLost."""
+        """Connect before a step is recorded. Raise LinkLost."""
 
     def record(self, step: Step) -> int:
         """Record that the step begins (without a number) or has ended. Return its number."""
 
     def update(self, step: Step) -> None:
-        """Report what a running step has used up to now. Does not wait for an answer."""
+        """Report the usage of a running step until now, without waiting for an answer."""
 
     def open(
         self,
@@ -81,10 +83,10 @@ class ApiLink:
         self._ended: set[int] = set()
 
     def update(self, step: Step) -> None:
-        """Do nothing: the tasks run on other nodes, where srun cannot measure them."""
+        """Do nothing, because the tasks run on other nodes, where srun cannot measure them."""
 
     def connect(self) -> None:
-        """Do nothing: each request connects to the controller."""
+        """Do nothing, because each request connects to the controller."""
 
     def record(self, step: Step) -> int:
         from wire.http.client import Client, Refused, Unreachable

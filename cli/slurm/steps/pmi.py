@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 _MOST_LINE = 65_536
 KINDS = ("pmi1", "none")
-"""The kinds of --mpi. pmi2 means pmi1, because MPICH and its relatives speak both."""
+"""The values of --mpi. pmi2 means pmi1, because MPICH and similar libraries support both."""
 
 
 class PmiServer:
@@ -17,11 +17,12 @@ class PmiServer:
     line as the answer. The commands that MPICH, Intel MPI and MVAPICH use to start:
     1. init, get_maxes, get_appnum, get_my_kvsname, get_universe_size: the facts of the step.
     2. put: keep the address of the process under a key. get: read the address of another process.
-    3. barrier_in: answer barrier_out to all processes once all of them have come.
+    3. barrier_in: when all processes have sent it, answer barrier_out to all of them.
     4. finalize, abort: the process ends.
     Other commands, such as spawn, are answered with an error.
 
-    `node_counts` is the number of tasks on each node. MPI programs learn from it which of them share memory.
+    `node_counts` is the number of tasks on each node. From it, MPI programs compute which of their processes
+    share memory.
 
     Example: two processes, node_counts [2]: PMI_process_mapping is (vector,(0,1,2)).
     """

@@ -29,7 +29,9 @@ OPTIONS = (
 USAGE = "sbcast [OPTIONS] SOURCE DEST"
 _CHUNK = 1 << 20
 _AHEAD = 4
-"""So many chunks are sent before the other node has written the first. The agents keep no more in memory."""
+"""The number of chunks that are sent before the other node has written the first one. It limits the memory
+that the agents need.
+"""
 _RECEIVE = (
     'if [ -e "$1" ] && [ -z "$2" ]; then echo "$1: File exists" >&2; exit 1; fi; '
     't="$1.$$.tmp"; : > "$t" || exit 1; n=$3; '
@@ -39,7 +41,7 @@ _RECEIVE = (
 
 
 def main(words: list[str]) -> int:
-    """Copy the file. Return 1 if a node has not got it."""
+    """Copy the file. Return 1 if the copy to a node has failed."""
     arguments = parse(OPTIONS, words)
     if arguments.has("help") or arguments.has("usage"):
         print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
@@ -118,7 +120,7 @@ class _NodeCopy:
         link.open(rank, node, RemoteCommand(words), self._take, self._ended)
 
     def await_chunk(self, number: int) -> None:
-        """Wait until the node has written so many chunks, or has ended."""
+        """Wait until the node has written this many chunks, or until the copy to this node has ended."""
         with self.changed:
             self.changed.wait_for(lambda: self.written >= number or self.end is not None)
 

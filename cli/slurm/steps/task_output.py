@@ -1,4 +1,6 @@
-"""Where the output of the tasks of a step goes: to the streams of srun or to files, with labels."""
+"""Writes the output of the tasks of a step to the streams of srun or to files, with labels if --label is
+set.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures what the tasks of a step on this node have used up to now."""
+"""Measures the CPU time and memory that the tasks of a step on this node have used until now."""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ from wire.job.steps import Step
 
 _READ = 1 << 15
 _FIRST_SAMPLE_S, _SAMPLE_S = 1.0, 10.0
-"""The use of the tasks on this node is measured so many seconds after their start, and then so often."""
+"""The usage of the tasks on this node is measured _FIRST_SAMPLE_S seconds after their start, and then every
+_SAMPLE_S seconds.
+"""
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -44,7 +46,7 @@ class TaskCommand:
 
 @dataclass
 class _Ends:
-    """How the tasks have ended so far: by rank, the exit code, or a negative code for a signal."""
+    """The ends of the tasks that have already ended, by the rank of the task."""
 
     ends: dict[int, TaskEnd] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -141,11 +143,11 @@ class StepTasks:
                 if left is not None and left <= 0:
                     self._kill("the first task ended and --wait is over")
                     left = None
-                # Wake up now and then, because Python handles signals only between instructions.
+                # Wake up at intervals, because Python handles signals only between instructions.
                 self._ends.changed.wait(min(1.0, left) if left is not None else 1.0)
 
     def _used_so_far(self) -> Step:
-        """Return the step with what its tasks on this node have used up to now."""
+        """Return the step with the CPU time and memory that its tasks on this node have used until now."""
         used = {
             rank: tree_use(process.pid) for rank, process in self._local.items() if process.returncode is None
         }
