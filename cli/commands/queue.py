@@ -94,7 +94,9 @@ def listing(
 
 
 def _row(group: JobGroup) -> JobView:
-    """Return a workload or array as a row of the table of jobs. The last column shows its progress."""
+    """Return the row of a workload or array in the table of jobs. The last column shows the progress of its
+    jobs.
+    """
     ended = group.completed + group.failed + group.cancelled
     over = JobState.FAILED if group.failed else JobState.COMPLETED
     return JobView(

@@ -71,7 +71,7 @@ def add(
         str,
         option(
             "--gpus",
-            "WHAT",
+            "GPUS",
             "GPUs of the host: auto (the agent detects them), none, nvml (the agent detects them with "
             "the NVIDIA driver), or simulated GPUs (e.g. simulated:8xH100). Default: auto.",
         ),

@@ -135,8 +135,8 @@ Since = Annotated[
     float,
     option(
         "--since",
-        "AGO",
-        "Start of the period, as a time before now (e.g. 30d). Default: 7d.",
+        "TIME",
+        "Start of the period: TIME before now (e.g. 30d). Default: 7d.",
         parser=amounts.seconds,
     ),
 ]

@@ -45,8 +45,8 @@ def usage(
         float,
         option(
             "--since",
-            "AGO",
-            "Start of the period, as a time before now (e.g. 30d). Default: 7d.",
+            "TIME",
+            "Start of the period: TIME before now (e.g. 30d). Default: 7d.",
             parser=amounts.seconds,
         ),
     ] = 7 * 86_400.0,
@@ -54,8 +54,8 @@ def usage(
         float | None,
         option(
             "--until",
-            "AGO",
-            "End of the period, as a time before now (e.g. 1d). Default: now.",
+            "TIME",
+            "End of the period: TIME before now (e.g. 1d). Default: now.",
             parser=amounts.seconds,
         ),
     ] = None,

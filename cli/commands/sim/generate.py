@@ -98,7 +98,7 @@ def generate(
         str,
         option(
             "--format",
-            "FORM",
+            "FORMAT",
             "Format of the file: csv, jsonl or swf. Default: from the end of the file name, otherwise csv.",
         ),
     ] = "",

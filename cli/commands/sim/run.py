@@ -48,9 +48,9 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         str,
         option(
             "--estimate",
-            "WHICH",
-            "Run time with which the scheduler plans: limit (the time limit of the job) or predicted "
-            "(from earlier runs of similar jobs). Default: the setting of the policy.",
+            "ESTIMATE",
+            "Estimate of run times with which the scheduler plans: limit (the time limit of the job) or "
+            "predicted (from earlier runs of similar jobs). Default: the setting of the policy.",
         ),
     ] = ""
     clairvoyant: Annotated[
@@ -64,7 +64,7 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         str,
         option(
             "--same-second",
-            "HOW",
+            "ORDER",
             "Order of events of the same second: house (ends of jobs, then submits, then one scheduling "
             "pass) or sc15 (submits, then ends of jobs, with a scheduling pass after each event). "
             "Default: house.",
@@ -74,18 +74,18 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         str,
         option(
             "--swf-filter",
-            "WHICH",
-            "Leave out jobs of an SWF log: house (only those whose times or size are unknown) or "
-            "sc15 (also those that the SC'15 paper on predictsim left out). Default: house.",
+            "FILTER",
+            "Filter that leaves out jobs of an SWF log: house (jobs whose times or size are unknown) or "
+            "sc15 (also the jobs that the SC'15 paper on predictsim left out). Default: house.",
         ),
     ] = "house"
     zero_runs: Annotated[
         str,
         option(
             "--zero-runs",
-            "HOW",
-            "Treatment of jobs of an SWF log that ran for 0 s: drop (leave them out), keep, or second "
-            "(let them run for 1 s). Default: drop.",
+            "ACTION",
+            "Action for jobs of an SWF log that ran for 0 s: drop (leave them out), keep, or second (let "
+            "them run for 1 s). Default: drop.",
         ),
     ] = "drop"
     story: Annotated[
