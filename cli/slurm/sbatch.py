@@ -29,6 +29,7 @@ _PAUSES = (0.0, 0.2, 1.0, 2.0)
 """Seconds before each repetition of the request. Each repetition has the same key, so that no second job is
 made.
 """
+_UNKNOWN_START = "The job is valid; its start is unknown"
 _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 
 
@@ -150,7 +151,9 @@ def _test(spec: JobSpec) -> int:
 
 
 def _forecast(spec: JobSpec) -> str:
-    """Return the start time and the nodes of the job in the form of sbatch --test-only."""
+    """Return the start time and the nodes of the job in the form of sbatch --test-only. Raises Refused if a
+    submit would be refused. The start is unknown if the controller is too busy for a forecast.
+    """
     import datetime
 
     from wire.api.forecasts import WhatIf
@@ -160,12 +163,15 @@ def _forecast(spec: JobSpec) -> str:
     client = Client()
     # Ask for a preview first, because its refusal has a code. The refusal of a forecast has only a sentence.
     cpu_milli = client.preview(spec).cpu_milli
-    answer = client.what_if(WhatIf(submit=(spec,)), only_first=True)
+    try:
+        answer = client.what_if(WhatIf(submit=(spec,)), only_first=True)
+    except Refused:
+        return _UNKNOWN_START
     if answer.refused:
         raise SlurmError(f"allocation failure: {answer.refused[0]}")
     new = next((shift for shift in answer.shifts if shift.new and shift.becomes is not None), None)
     if new is None or new.becomes is None:
-        return "The job is valid; its start is unknown"
+        return _UNKNOWN_START
     start = datetime.datetime.fromtimestamp(new.becomes).strftime("%Y-%m-%dT%H:%M:%S")  # noqa: DTZ006 - local time, as Slurm
     cpus = max(1, cpu_milli // 1_000) * len(new.nodes)
     return (

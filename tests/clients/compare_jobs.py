@@ -204,7 +204,6 @@ EXPECTED = {
     "sbatch -p gpu -N 3 -t 1 --wrap true": "jobs that no node can hold",
     "sbatch -p gpu -c 99 -t 1 --wrap true": "jobs that no node can hold",
     "sbatch -p gpu -w nowhere --wrap true": "jobs that no node can hold",
-    "srun": "text",
     "scontrol update TimeLimit=5": "text",
     "scontrol show job $a": "Command of a script",
     "sh -c \"sed 's#.*/sub#sub#; s#/.*slurm_script#script#' sub/here.txt\"": "$0 of a script",
