@@ -19,6 +19,7 @@ from controller.core.model.events.kinds import body_of, event_of, kind_of
 from controller.core.model.inputs import ControllerStarted, Decision, Input, Reply, Tick
 from controller.core.model.rows import JobRow, NodeRow, NoteRow
 from controller.core.pipeline.pipeline import Pipeline
+from controller.core.preemption.scavengers import scavengers_yield
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import changed_rows, restore_state
 from controller.core.state.other_rows import changed_notes, clear_note_changes
@@ -54,6 +55,7 @@ class SimulatedStore:
         self.folded = State(pipeline.order, 1_000_000, pipeline.sharing)
         self.folded.set_profiles(pipeline.profiles)
         self.folded.set_quota_config(pipeline.rules)
+        self.folded.put_scavengers_last(scavengers_yield(pipeline, pipeline.profiles))
 
     def commit(self, state: State, events: tuple[Event, ...]) -> None:
         """Store events and rows; check that changed jobs and nodes equal those replayed from the journal."""
