@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from cli.exit_codes import CommandError
 from cli.slurm.programs import SlurmError
 from cli.spec import job_script, sbatch_directives
+from cli.spec.option_layers import Layer, OptionText
 from cli.spec.sbatch_options import JOB_OPTIONS, SWITCHES, from_variables
 from cli.spec.sbatch_resources import Option, Translation
 from cli.spec.spec_builder import spec_from
-from cli.spec.submit_options import Layer, OptionText
 from cli.spec.submitter_environment import Submitter
 from wire.job.spec import JobSpec, spec_problems
 
@@ -176,7 +176,7 @@ def _defaults(given: Mapping[str, Option], request: BatchRequest) -> list[Option
 
 
 def _layer(corral: Layer, translated: Translation) -> Layer:
-    from cli.spec.submit_options import merged
+    from cli.spec.option_layers import merged
 
     weaker: dict[str, list[OptionText]] = {}
     job_script.add_options(weaker, translated.pairs)

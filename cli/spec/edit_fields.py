@@ -8,9 +8,10 @@ from typing import Any
 from cli.exit_codes import CommandError
 from cli.registry import nearest
 from cli.spec.job_options import BY_FLAG, OPTIONS
+from cli.spec.option_layers import from_flags
 from cli.spec.options.job_option import JobOption
 from cli.spec.spec_builder import flag_of, spec_from
-from cli.spec.submit_options import SubmitOptions, from_flags
+from cli.spec.submit_options import SubmitOptions
 from wire import amounts
 from wire.api.problem import Problem
 from wire.codec import encode

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from cli.exit_codes import NOT_FOUND, CommandError
 from cli.output.stderr import print_note
-from cli.registry import nearest
 from cli.spec import sbatch_directives, sbatch_resources
 from cli.spec.job_options import BY_FLAG, OPTIONS
-from cli.spec.submit_options import Layer, OptionText, merged
+from cli.spec.option_layers import Layer, OptionText, merged
 
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """The most bytes, without the final NUL, that Linux accepts in one argument of a program."""
@@ -210,6 +209,9 @@ def _corral_options(words: list[str], where: str) -> list[tuple[str, OptionText]
         flag, equals, value = left.pop(0).partition("=")
         option = BY_FLAG.get(flag)
         if option is None:
+            # Import it here, because sbatch does not need typer, which takes 20 ms.
+            from cli.registry import nearest
+
             raise CommandError(
                 f"{where}: {flag!r} is not an option of a job.{nearest(flag, list(BY_FLAG))}",
                 "'corral submit --help' lists the options.",

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 
 from cli.slurm.arguments import parse
+from cli.spec.option_layers import OptionText
 from cli.spec.sbatch_constraint import gpu_models
 from cli.spec.sbatch_options import BATCH_OPTIONS, SWITCHES
 from cli.spec.sbatch_resources import Option, Sizes, Translation
-from cli.spec.submit_options import OptionText
 from wire.cluster.hostlist import expand_hostlist
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from cli.spec.submit_options import OptionText
+from cli.spec.option_layers import OptionText
 
 _GPUS = re.compile(r"(?:([^:=]+):)?(\d+)")
 _MEMORY = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)

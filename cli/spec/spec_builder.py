@@ -8,19 +8,22 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.exit_codes import CommandError
 from cli.spec import job_script
 from cli.spec.job_options import FLAG_OF_FIELD, OPTIONS
+from cli.spec.option_layers import Layer, OptionText, from_environment, from_flags, merged
 from cli.spec.options.job_option import JobOption, directory
-from cli.spec.submit_options import Layer, OptionText, SubmitOptions, from_environment, from_flags, merged
 from cli.spec.submitter_environment import Submitter, variables
 from cli.spec.time_options import AFTER, restart_of
 from wire.job.gangs import Gang
 from wire.job.gpu_requirements import GpuWish, Topology
 from wire.job.health import HealthAction, HealthCheck
 from wire.job.spec import JobSpec, gpus_text, spec_problems
+
+if TYPE_CHECKING:
+    from cli.spec.submit_options import SubmitOptions
 
 NO_SUBMITTER = Submitter()
 """The submitter of a job that is not submitted from a shell. Such a job gets no umask and no variables of a

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cli.exit_codes import CommandError
-from cli.spec.submit_options import OptionText
+from cli.spec.option_layers import OptionText
 from wire import amounts
 from wire.job.spec import JobSpec, is_storable
 

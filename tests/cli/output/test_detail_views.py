@@ -10,8 +10,9 @@ from cli.output.detail_views import line_of, of_node_scores, of_preemption, of_s
 from cli.output.hours_line import hours_text
 from cli.output.table_columns import clock
 from cli.spec.job_options import OPTIONS
+from cli.spec.option_layers import OptionText, from_flags
 from cli.spec.spec_builder import spec_from
-from cli.spec.submit_options import OptionText, SubmitOptions, from_flags
+from cli.spec.submit_options import SubmitOptions
 from tests.tui.recorded import NOW, job
 from wire.api.forecasts import Explanation
 from wire.api.reasons import NodeScore, Ousted, Points, Why

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from cli.slurm.batch_job import BatchRequest, batch_job
 from cli.slurm.programs import SlurmError
+from tests.limits import PATIENCE_S
 from wire.job.spec import JobSpec
 
 SHELL = {"COLOUR": "red", "SIZE": "2", "PATH": "/usr/bin"}
@@ -119,3 +123,14 @@ def test_sizes_per_part_are_sums_per_node() -> None:
     assert (each.cpu_milli, each.memory_mib) == (6_000, 600)
     gpu = made("--mem-per-gpu=1G", "--cpus-per-gpu=3", "--gres=gpu:2")
     assert (gpu.cpu_milli, gpu.memory_mib, gpu.gpus) == (6_000, 2_048, 2)
+
+
+def test_sbatch_imports_no_libraries() -> None:
+    """Their import would take more time than the rest of sbatch."""
+    code = "import sys, cli.slurm.sbatch; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "wire.http.transport" in loaded
+    assert loaded & {"typer", "difflib", "pydantic", "wire.http.client", "controller"} == set()
