@@ -59,11 +59,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "usage": (
         "cli.commands.reports.usage",
-        "Show GPU-hours, GPU load and energy by user, project, queue or job.",
+        "Show GPU-hours, GPU load, energy and money by user, project, queue or job.",
     ),
     "report": (
         "cli.commands.reports.report",
-        "Show how fair the cluster was, why GPUs were idle, and how accurate estimates were.",
+        "Show what was used and what it cost, how long jobs waited, why GPUs were idle, and how fair the "
+        "cluster was.",
     ),
     "events": (
         "cli.commands.reports.events",

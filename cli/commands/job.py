@@ -22,11 +22,12 @@ from cli.registry import application, examples
 from cli.spec.edit_fields import changes_of, split_extension, with_flag_names
 from cli.spec.submit_options import EditOptions
 from wire import amounts
+from wire.api.job_stats import SHORTEST_S
 from wire.api.jobs import JobRefused, JobsOrder
 from wire.api.problem import Problem
 from wire.http.client import Client
 from wire.job.selection import AllJobs, InvalidSelection, JobRange, JobsOf, parse_selection
-from wire.text import counted
+from wire.text import counted, duration
 
 SHOWN = 100
 """The most different reasons for refusals that are printed."""
@@ -83,6 +84,10 @@ def stats(jobs: Jobs, output: Output = Format.TABLE) -> int:
     for each in found if output in (Format.TABLE, Format.WIDE) else ():
         if each.change:
             print_note(f"change for job {each.label}: corral submit {each.change} …")
+        elif each.run_s < SHORTEST_S:
+            print_note(
+                f"no advice for job {each.label}, because it has run for less than {duration(SHORTEST_S)}"
+            )
     return 0
 
 

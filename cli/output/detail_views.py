@@ -326,7 +326,10 @@ def of_why(why: Why) -> str:
             for each in why.receipt
         ]
     lines += [
-        f"{counted(loss.lost, 'node')}: {loss.message} ({', '.join(loss.examples)})" for loss in why.losses
+        f"{counted(loss.lost, 'node')}: {text}"
+        for loss in why.losses
+        # The sentence names the nodes already if there is only one cause.
+        if not why.sentence.endswith(text := f"{loss.message} ({', '.join(loss.examples)})")
     ]
     return "\n".join(line for line in lines if line)
 

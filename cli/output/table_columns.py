@@ -69,6 +69,9 @@ def nodes_or_reason(job: JobView) -> str:
         return "time limit"
     reason = job.detail or job.reason.value.replace("_", " ")
     if job.last is not None and job.last.reason is Reason.PREEMPTED and job.state is JobState.QUEUED:
+        if job.reason is Reason.HELD:
+            # `detail` still says which user or job preempted the job.
+            reason = "held"
         return f"PREEMPTED {clock(job.last.at)}; {reason}"
     return reason
 

@@ -77,7 +77,7 @@ def test_empty_log_is_explained(cluster: CliCluster) -> None:
     waiting = cluster.corral("submit", "--hold", "--", "true").stdout.strip()
     held = cluster.corral("job", "logs", waiting)
     assert held.returncode == 1
-    assert "has not started, it is QUEUED (held: release it to let it start)" in held.stderr
+    assert "has not started, it is QUEUED (held until a release: corral job release " in held.stderr
     cluster.corral("job", "cancel", waiting)
     never = cluster.corral("job", "logs", waiting)
     assert "it never started and is CANCELLED" in never.stderr

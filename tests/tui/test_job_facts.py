@@ -27,3 +27,10 @@ def test_the_reason_why_no_job_is_preempted_is_shown() -> None:
     assert not any(line.startswith("preempts") for line in plain)
     more = lines(Explanation(waiting, why, no_preemption=reason))
     assert [line for line in more if line not in plain] == [f"preempts  no job now: {reason}"]
+
+
+def test_the_qos_class_of_a_job_is_named() -> None:
+    told = ClusterModel(lambda: NOW)
+    told.apply(everything())
+    first, *_ = job_facts(job(7, qos="burstable"), None, None, (), told, 120)
+    assert "".join(text for text, _ in first).endswith(" · burstable")

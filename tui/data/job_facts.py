@@ -66,7 +66,7 @@ def _head(job: JobView) -> list[Piece]:
     profile = f"profile {job.profile}" if job.profile else ""
     service = f"service {job.service}" if job.service else ""
     tenant = (job.user, f"project {job.project}", f"queue {job.queue}")
-    parts = (*tenant, service, profile, priority_name(job.priority).lower())
+    parts = (*tenant, service, profile, priority_name(job.priority).lower(), job.qos)
     parts_text = " · ".join(printable(part, 40) for part in parts if part)
     state, part = cells.job_state(job)
     end: list[Piece] = []

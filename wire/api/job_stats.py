@@ -8,6 +8,9 @@ from typing import Optional
 
 from wire.dataclass import dataclass
 
+SHORTEST_S = 60.0
+"""There is no advice for attempts that ran for less time than this, in seconds."""
+
 
 @dataclass(frozen=True)
 class ResourceStats:

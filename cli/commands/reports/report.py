@@ -27,7 +27,10 @@ from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
 from wire.http.client import Client
 from wire.text import duration
 
-app = application("Show how fair the cluster was, why GPUs were idle, and how accurate estimates were.")
+app = application(
+    "Show what was used and what it cost, how long jobs waited, why GPUs were idle, and how fair the "
+    "cluster was."
+)
 
 
 class By(StrEnum):
@@ -50,7 +53,9 @@ class By(StrEnum):
     )
 )
 def front() -> None:
-    """Show how fair the cluster was, why GPUs were idle, and how accurate estimates were."""
+    """Show what was used and what it cost, how long jobs waited, why GPUs were idle, and how fair the cluster
+    was.
+    """
 
 
 @app.command(

@@ -77,21 +77,22 @@ def usage(
         stint_table().show(output, found.stints, found)
         return 0
     body = Client().usage(by.value, *window)
-    usage_table(by.value, body.currency).show(output, body.usage, body)
+    money = any(each.money is not None for each in body.usage)
+    usage_table(by.value, body.currency, money=money).show(output, body.usage, body)
     if body.total > len(body.usage):
         print_note(f"{body.total - len(body.usage)} more lines, with less usage, are not shown.")
     return 0
 
 
-def usage_table(by: str, currency: str = "") -> Table[UsageView]:
-    """Return the table of the usage. `money` is empty in all lines if nothing has a price."""
+def usage_table(by: str, currency: str = "", *, money: bool = False) -> Table[UsageView]:
+    """Return the table of the usage. With `money` it has a column with the cost."""
     return Table(
         [
             Column(by.upper(), lambda each: each.name, narrow=8),
             Column("JOBS", lambda each: str(each.jobs), rank=3, right=True),
             Column("GPU-HOURS", lambda each: f"{each.gpu_hours:.2f}", right=True),
             Column("BUSY", lambda each: _percent(each.utilisation), rank=1, right=True),
-            Column(f"MONEY {currency}".rstrip(), _money, rank=1, right=True),
+            *([Column(f"MONEY {currency}".rstrip(), _money, rank=1, right=True)] if money else []),
             Column("P95", lambda each: _percent(each.p95), rank=4, right=True),
             Column("PEAK MEMORY", lambda each: memory(each.peak_mib), rank=5, right=True),
             Column("ENERGY", lambda each: _energy(each.energy_wh), rank=2, right=True),

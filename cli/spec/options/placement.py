@@ -70,7 +70,7 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "select",
-        "Use only nodes with this label. May be repeated.",
+        "Use only nodes with this label (node=gpu02 is one node). May be repeated.",
         "selector",
         metavar="KEY=VALUE",
         read=amounts.pair,

@@ -3,7 +3,7 @@
 1. Add up the allocations of the attempt, and its measured use, over its nodes.
 2. For each resource, compute the used fraction of the requested amount.
 3. If the fraction is below `_LOW`, advise to request less. If nearly all was used, advise to request more.
-   Give no advice for an attempt shorter than `_SHORTEST_S`, because its mean values are not typical.
+   Give no advice for an attempt shorter than `SHORTEST_S`, because its mean values are not typical.
 
 Example: a job requests 16 CPUs and 64 GiB, and uses 3 CPUs on average and 20 GiB at its peak. The advice is
 `--cpus 4 --memory 24G`.
@@ -17,11 +17,10 @@ from collections.abc import Mapping, Sequence
 from controller.core.model.job import NEVER, Job, Member
 from controller.core.state.state import State
 from wire.agent.reports import AttemptUse, HostUse
-from wire.api.job_stats import JobStats, ResourceStats
+from wire.api.job_stats import SHORTEST_S, JobStats, ResourceStats
 from wire.names import WHOLE_GPU, JobState
 from wire.text import duration, memory
 
-_SHORTEST_S = 60.0
 _LOW = 0.5
 _FULL = 0.95
 _MARGIN = 1.2
@@ -42,7 +41,7 @@ def job_stats(state: State, job: Job, so_far: Mapping[str, AttemptUse], now: flo
         *_gpus(state, members, uses),
         _time(job, run_s),
     ]
-    if run_s < _SHORTEST_S:
+    if run_s < SHORTEST_S:
         resources = [
             ResourceStats(each.resource, each.unit, each.asked, each.used, each.percent) for each in resources
         ]

@@ -107,7 +107,7 @@ def held_text(job: Job) -> str:
     """Return a sentence that says that the job is held, and which users may release the job."""
     if job.operator_hold:
         return f"held by operator {printable(job.operator_hold)}: only an operator can release it"
-    return "held: release it to let it start"
+    return f"held until a release: corral job release {job.label}"
 
 
 def request_text(job: Job) -> str:
@@ -265,6 +265,9 @@ def reason_of(state: State, job: Job) -> Reason:
 
     No filter is called, because this function runs for each job of a list.
     """
+    if job.held and job.state is JobState.QUEUED and job.reason is Reason.PREEMPTED:
+        # The job was preempted by an order that also holds it.
+        return Reason.HELD
     if job.state is not JobState.QUEUED or job.held or job.claim:
         return job.reason
     if job.wait.gates:

@@ -9,6 +9,7 @@ import pytest
 from cli.commands.reports.budget_table import budget_table
 from cli.commands.reports.fairness_tables import fairness_table, waste_sentence, waste_table
 from cli.commands.reports.month import efficiency_table, month_notes, month_page, month_table, sla_table
+from cli.commands.reports.usage import usage_table
 from cli.commands.sim import figures_table
 from cli.output.formats import Format
 from controller.sim.metrics import Figures
@@ -127,3 +128,11 @@ def test_sla_and_efficiency_tables() -> None:
     usage = [UsageView("ada", 4, 20.0, 25.0, 90, 100, 5_000.0, 8.0, 32.0, 64.0)]
     _, ada = (" ".join(line.split()) for line in efficiency_table().lines(usage, None))
     assert ada == "ada 4 20.0 25 % 15.0 32.0 25 % 64.0 5.0"
+
+
+def test_usage_has_a_column_of_money_only_where_there_are_prices() -> None:
+    rows = [UsageView("ada", 4, 20.0, 25.0, 90, 100, 5_000.0, 8.0, money=1_234.5)]
+    heading, ada = usage_table("user", "EUR", money=True).lines(rows, None)
+    assert "MONEY EUR" in heading
+    assert "1,234.50" in ada
+    assert "MONEY" not in next(iter(usage_table("user").lines(rows, None)))

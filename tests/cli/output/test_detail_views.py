@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.output.detail_views import line_of, of_node_scores, of_preemption, of_spec
+from cli.output.detail_views import line_of, of_node_scores, of_preemption, of_spec, of_why
 from cli.output.hours_line import hours_text
 from cli.output.table_columns import clock
 from cli.spec.job_options import OPTIONS
@@ -15,7 +15,7 @@ from cli.spec.spec_builder import spec_from
 from cli.spec.submit_options import SubmitOptions
 from tests.tui.recorded import NOW, job
 from wire.api.forecasts import Explanation
-from wire.api.reasons import NodeScore, Ousted, Points, Why
+from wire.api.reasons import FilterLoss, NodeScore, Ousted, Points, Why
 from wire.api.tenants import HoursInForce
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
@@ -149,6 +149,18 @@ def test_the_reason_for_no_preemption_now_is_shown_beside_a_later_preemption() -
     assert now == f"no job now: {reason}"
     assert later.startswith("job 3 at ")
     assert of_preemption(Explanation(waiting, why)) == ""
+
+
+def test_a_cause_that_the_sentence_names_is_not_repeated() -> None:
+    one = FilterLoss("gpus", 2, "no free GPU", ("gpu01", "gpu02"))
+    other = FilterLoss("labels", 1, "no label disk", ("gpu03",))
+    sentence = "needs 1 GPU; 0 of 2 can give that now: no free GPU (gpu01, gpu02)"
+    assert of_why(Why(Reason.RESOURCES, sentence, losses=(one,))) == sentence
+    assert of_why(Why(Reason.RESOURCES, "needs 1 GPU", losses=(one, other))).splitlines() == [
+        "needs 1 GPU",
+        "2 nodes: no free GPU (gpu01, gpu02)",
+        "1 node: no label disk (gpu03)",
+    ]
 
 
 def test_scores_of_nodes() -> None:

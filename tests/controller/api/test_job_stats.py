@@ -69,3 +69,10 @@ async def test_short_job_gets_no_advice(api: RunningController) -> None:
     found, change = await stats(api, job)
     assert (found["memory"]["used"], change) == (5, "")
     assert "gpu" not in found
+
+
+async def test_checkpoint_of_an_ended_job_names_its_state(api: RunningController) -> None:
+    job = await started(api, gpus=1)
+    await api.ended(job)
+    status, problem = await api.post(f"/v1/jobs/{job}/checkpoint", {})
+    assert (status, problem["message"]) == (409, f"job {job} has ended: it is COMPLETED")

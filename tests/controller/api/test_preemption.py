@@ -35,7 +35,8 @@ async def test_operator_preempts_a_job(api: RunningController) -> None:
     await gone(api, low)
     _, detail = await api.get(f"/v1/jobs/{low}")
     assert (detail["job"]["state"], detail["job"]["preempted"]) == ("QUEUED", 1)
-    assert detail["why"]["reason"] == "held"
+    assert (detail["why"]["reason"], detail["job"]["reason"]) == ("held", "held")
+    assert detail["why"]["sentence"] == f"held until a release: corral job release {low}"
     (answer,) = detail["preemptions"]
     assert (answer["attempt"], answer["by"]) == (1, api.daemon.state.jobs[low].preemptions[0].by)
     status, problem = await api.post(f"/v1/jobs/{low}/preempt", {})

@@ -254,6 +254,8 @@ async def checkpoint(call: Call) -> JobView:
     A journal entry is written only when the agent has found the checkpoint.
     """
     job = await call.job()
+    if job.state.terminal:
+        raise rejected("conflict", f"job {job.label} has ended: it is {job.state.value}", "job")
     if not job.spec.saves:
         message = f"job {job.label} has neither a checkpoint command nor a checkpoint signal"
         hint = "Submit the job with --checkpoint-command or --checkpoint-signal."
