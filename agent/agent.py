@@ -8,7 +8,8 @@ import sys
 import time
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, Optional
+from types import MappingProxyType
+from typing import Any, Callable, Mapping, Optional
 
 from agent.attempts import actions, attempt_record, environment, lease, log_retention
 from agent.attempts.actions import AttemptAction
@@ -378,12 +379,18 @@ class Agent:
             write_notice(self.spool.directory(key), note.text)
             self.exec_sessions.show_notice(key, note.text)
 
-    def _exec_spec(self, key: AttemptKey, command: tuple[str, ...], term: str) -> LaunchSpec:
+    def _exec_spec(
+        self,
+        key: AttemptKey,
+        command: tuple[str, ...],
+        term: str,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> LaunchSpec:
         order, supervisor = self.attempts.running_order(key), self.spool.supervisor_pid(key)
         if order is None or supervisor is None:
             raise CannotExec(f"attempt {key[1]} of job {key[0]} does not run on this node")
         try:
-            spec = self.launches.build_exec(key, self.spool.directory(key), order, command, term)
+            spec = self.launches.build_exec(key, self.spool.directory(key), order, command, term, variables)
         except CannotLaunch as error:
             raise CannotExec(str(error)) from None
         spec.cpus = sorted(os.sched_getaffinity(supervisor))

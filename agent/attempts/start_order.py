@@ -8,7 +8,7 @@ import os
 import pwd
 import signal
 from dataclasses import dataclass, field
-from typing import Callable, Optional, Sequence
+from typing import Callable, Mapping, Optional, Sequence
 
 from agent.attempts import environment
 from agent.attempts.cpu_allocation import CpuAllocator
@@ -154,17 +154,25 @@ class LaunchBuilder:
         return spec_from_order("", directory, order, self.accounts.account_of(order.user))
 
     def build_exec(
-        self, key: AttemptKey, directory: str, order: Start, command: tuple[str, ...], term: str
+        self,
+        key: AttemptKey,
+        directory: str,
+        order: Start,
+        command: tuple[str, ...],
+        term: str,
+        variables: Mapping[str, str],
     ) -> LaunchSpec:
         """Return the launch spec of a `corral exec` command, which runs in the allocation of a running job.
         If `command` is empty, a login shell runs instead.
 
         The command has the user, environment, cgroups, scratch and container of the job. The prolog, the time
-        limit and the logs of the job do not apply to the command.
+        limit and the logs of the job do not apply to the command. `variables` are added to its environment,
+        except those that the agent itself sets.
         """
         account = self.accounts.account_of(order.user)
         spec = spec_from_order(format_key(key), directory, order, account)
         spec.argv = list(command) or [account.shell or "/bin/sh", "-l"]
+        spec.env.update(variables)
         if term:
             spec.env["TERM"] = term
         self._add_mark(spec)
@@ -172,7 +180,7 @@ class LaunchBuilder:
         self._add_scratch(spec, order)
         self._add_container(spec, order)
         if self.runtime is not None and order.image:
-            spec.argv = self.runtime.exec_command(spec, command, bool(term))
+            spec.argv = self.runtime.exec_command(spec, command, bool(term), variables)
         spec.cgroups = self.cgroups.parts(format_key(key), None, 0)
         return spec
 

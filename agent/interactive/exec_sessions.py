@@ -93,7 +93,7 @@ class ExecSessions:
         self,
         loop: EventLoop,
         channel: Channel,
-        prepare: Callable[[AttemptKey, tuple[str, ...], str], LaunchSpec],
+        prepare: Callable[[AttemptKey, tuple[str, ...], str, Mapping[str, str]], LaunchSpec],
         has_ended: Callable[[AttemptKey], bool | None],
     ) -> None:
         self._loop = loop
@@ -114,11 +114,11 @@ class ExecSessions:
             if same >= (MAX_STEP_TASKS if order.step else MAX_SESSIONS):
                 kind = "tasks of srun from other nodes" if order.step else "exec commands"
                 raise CannotExec(f"{same} {kind} run on this node already; end one of them")
-            launch = self._prepare(key, order.command, order.term if order.tty else "")
             wrong = next((name for name in order.variables if not _is_settable(name, order.variables)), None)
             if wrong is not None:
                 raise CannotExec(f"{wrong!r} cannot be a variable of the environment")
-            launch.env.update(order.variables)
+            term = order.term if order.tty else ""
+            launch = self._prepare(key, order.command, term, order.variables)
             session = _start_on_terminal(order, launch) if order.tty else _start_on_pipes(order, launch)
         except (CannotExec, OSError) as error:
             self._channel.send(ShellEnded(order.request, error=str(error)))

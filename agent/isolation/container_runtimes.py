@@ -15,7 +15,7 @@ from binascii import crc32
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Iterable, Optional, Sequence
 
 from agent.attempts.launch_spec import LaunchSpec
 from agent.isolation.cgroup_detection import cpu_shares
@@ -112,15 +112,25 @@ class ContainerRuntime:
             launch.container_exec = [*self.command, "exec", *_option("--workdir", _workdir(launch)), names[0]]
             launch.container_engine, launch.container_names = list(self.command), names
 
-    def exec_command(self, launch: LaunchSpec, command: tuple[str, ...], terminal: bool) -> list[str]:
+    def exec_command(
+        self, launch: LaunchSpec, command: tuple[str, ...], terminal: bool, variables: Iterable[str] = ()
+    ) -> list[str]:
         """Return the command line that runs a `corral exec` command in the job's container. With apptainer,
         this command line starts a new container from the same image.
+
+        `variables` are the names of variables in the launch spec to pass into the container. Variables of the
+        image, such as PATH, are not passed.
         """
         words, inside = list(command) or ["/bin/sh"], launch.container_exec
         if self.kind in ("apptainer", "singularity"):
             return [*inside, *words]
         at = len(self.command) + 1
-        return [*inside[:at], "--interactive", *["--tty", "--env", "TERM"] * terminal, *inside[at:], *words]
+        passed_on = sorted((set(variables) & set(launch.env)) - set(_IMAGE_VARIABLES))
+        return [
+            *(*inside[:at], "--interactive", *["--tty", "--env", "TERM"] * terminal),
+            *(f"--env={name}" for name in passed_on),
+            *(*inside[at:], *words),
+        ]
 
     def _run(self, name: str, launch: LaunchSpec, order: Start, passed_on: list[str]) -> list[str]:
         docker = self.kind == "docker"

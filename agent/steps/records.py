@@ -19,7 +19,7 @@ from wire.agent.frames import AgentFrame
 from wire.agent.reports import AttemptStatus
 from wire.agent.steps import StepsReport
 from wire.codec import Malformed, decode, dumps, encode
-from wire.job.steps import MAX_STEPS, MAX_TEXT, Step
+from wire.job.steps import MAX_NODES_TEXT, MAX_STEPS, MAX_TEXT, Step
 from wire.text import printable
 
 _FILE = "steps"
@@ -189,7 +189,7 @@ def _checked(step: Step) -> Step:
     return replace(
         step,
         name=printable(step.name, MAX_TEXT),
-        nodes=printable(step.nodes, MAX_TEXT),
+        nodes=printable(step.nodes, MAX_NODES_TEXT),
         node_count=max(1, step.node_count),
         tasks=max(1, step.tasks),
         code=step.code & 255,

@@ -177,7 +177,8 @@ class Notifier:
             if self._weekly.is_due(monday):
                 notices = await self._weekly.notices(monday, now)
                 wanted = [(each, ()) for each in notices]
-                await self._send_timed(wanted, [self._weekly.sent(monday)], now)
+                await self._send_timed(wanted, [self._weekly.row_of(monday)], now)
+                self._weekly.sent(monday)
 
     async def _send_limit_mails(self, now: float) -> None:
         found: list[tuple[Notice, tuple[Wish, ...]]] = []

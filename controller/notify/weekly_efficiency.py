@@ -54,11 +54,14 @@ class WeeklyEfficiency:
             if user.gpu_s or user.cpu_held_s
         ]
 
-    def sent(self, monday: float) -> NoteRow:
-        """Record that the notices of this Monday are sent, and return the database row to write with the
-        notices."""
-        self._last = monday
+    @staticmethod
+    def row_of(monday: float) -> NoteRow:
+        """Return the database row to write with the notices of this Monday."""
         return NoteRow(WEEKLY_NOTE, "last", repr(monday))
+
+    def sent(self, monday: float) -> None:
+        """Record that the notices of this Monday are in the database."""
+        self._last = monday
 
 
 def weekly_notice(user: UsageSum, jobs: Iterable[UsageSum], now: float) -> Notice:

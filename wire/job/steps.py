@@ -6,10 +6,12 @@ from typing import Optional
 
 from wire.dataclass import dataclass
 
-MAX_STEPS = 1_000
+MAX_STEPS = 100
 """The most steps of one attempt that are recorded. Further steps run, but are not recorded."""
-MAX_TEXT = 400
-"""The most characters in the name of a step, and in the list of its nodes."""
+MAX_NODES_TEXT = 400
+"""The most characters in the list of a step's nodes."""
+MAX_TEXT = 64
+"""The most characters in any other text of a step, such as its name."""
 
 
 @dataclass(frozen=True)

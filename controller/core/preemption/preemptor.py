@@ -21,6 +21,7 @@ from controller.core.preemption.guards import GuardsOf, likely_ends, may_move
 from controller.core.preemption.scavengers import StopsForAll
 from controller.core.preemption.victim_search import VacatedNodes, VictimSearch, leaving_node
 from controller.core.state.state import State
+from wire.names import PRIORITIES
 
 NO_GUARDS = PreemptionGuards(
     min_runtime_s=0.0, max_per_job=1 << 30, cooldown_s=0.0, rate=1 << 30, spare_ending_s=0.0
@@ -119,8 +120,8 @@ class Preemptor:
         `window_s` seconds.
 
         `reserved` is True for each node that is reserved for other jobs and must not be used. With
-        `scavengers_only`, try only strategies that stop scavengers (jobs of the lowest priority) for all
-        other jobs, such as `pressure`.
+        `scavengers_only`, stop only scavengers (jobs of the lowest priority), by strategies that stop them
+        for all other jobs, such as `pressure`.
         """
         if not scavengers_only:
             self.retry_at = NEVER
@@ -139,7 +140,8 @@ class Preemptor:
         for search in self._searches:
             if scavengers_only and not isinstance(search.strategy, StopsForAll):
                 continue
-            found = search.find(job, shape, now, barred, queues)
+            most = PRIORITIES["SCAVENGER"] if scavengers_only else NEVER
+            found = search.find(job, shape, now, barred, queues, most)
             if found is not None and found[1]:
                 placement, vacated = found
                 return self._event(job, placement, vacated, search.strategy.name, now, reserved)

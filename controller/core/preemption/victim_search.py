@@ -16,7 +16,7 @@ from controller.core.cluster.node_table import Bools
 from controller.core.cluster.nodes import Node
 from controller.core.cluster.topology_domains import TopologyDomains
 from controller.core.framework.interfaces import Strategy
-from controller.core.model.job import Job
+from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.one_gpu_model import GpuModelGroups
 from controller.core.placement.placer import Placement, Placer, Shape
@@ -150,16 +150,19 @@ class VictimSearch:
         now: float,
         barred: Bools | None,
         queues: frozenset[str] | None = None,
+        most: float = NEVER,
     ) -> tuple[Placement, VacatedNodes] | None:
         """Return a placement for the waiting job, and the nodes that each victim leaves. Return None if
         stopping jobs does not free enough resources. `barred` is True for each node that must not be used.
 
-        Only jobs in `queues` are stopped. None means all queues.
+        Only jobs in `queues` are stopped. None means all queues. Jobs whose `standing` is higher than `most`
+        are not stopped.
         """
         # Get the jobs that may be stopped (step 1 of the class docstring).
         reach = self.strategy.reach(job)
         if reach is None:
             return None
+        reach = min(reach, most)
         policy: ReclaimPolicy | None = None
         if self._reclaim is None:
             bounds = self._cached_bounds(shape.part, reach, queues)

@@ -216,7 +216,9 @@ def test_checkpoint_command_runs_in_the_container(agent: AgentProcess, tmp_path:
 def test_exec_session_runs_in_the_container(agent: AgentProcess) -> None:
     agent.start(1, "sh", "-c", "touch /tmp/mark; echo up; while :; do sleep 0.1; done", image=IMAGE)
     eventually(lambda: agent.log(1) == b"up\n")
-    agent.send(OpenShell(9, 1, 1, ("sh", "-c", "ls /tmp; exit 6")))
+    variables = {"SLURM_PROCID": "4", "PATH": "/nowhere"}
+    script = "ls /tmp; test $SLURM_PROCID = 4 || exit 5; case $PATH in /nowhere) exit 4;; esac; exit 6"
+    agent.send(OpenShell(9, 1, 1, ("sh", "-c", script), variables=variables))
     ended = agent.until(lambda said: next((each for each in said if isinstance(each, ShellEnded)), None))
     assert (ended.code, ended.error) == (6, "")
     assert any(isinstance(each, ShellOutput) and "bWFyawo" in each.data for each in agent.received)

@@ -56,10 +56,12 @@ async def _rows(call: Call, jobs: list[Job], reads: tuple[Read, ...]) -> tuple[t
     agents = call.daemon.agents
     source = Source(call.daemon.engine, agents.running_usage.of, agents.running_steps.of)
     rows: list[tuple[Any, ...]] = []
-    for begin in range(0, len(jobs), AT_ONCE):
+    # A job may have a hundred steps.
+    at_once = AT_ONCE // 50 if COLUMNS["steps"] in reads else AT_ONCE
+    for begin in range(0, len(jobs), at_once):
         if begin:
             await asyncio.sleep(0)
-        rows += [tuple([read(source, job) for read in reads]) for job in jobs[begin : begin + AT_ONCE]]
+        rows += [tuple([read(source, job) for read in reads]) for job in jobs[begin : begin + at_once]]
     return tuple(rows)
 
 

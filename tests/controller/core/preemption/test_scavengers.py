@@ -13,7 +13,7 @@ from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.start_conditions import Dependency, Until
-from wire.names import Reason
+from wire.names import PRIORITIES, Reason
 
 HOUR = 3_600.0
 A, B = {"node": "a"}, {"node": "b"}
@@ -82,6 +82,23 @@ def test_job_behind_the_first_one_preempts_a_scavenger_too() -> None:
     harness.exit(scavenger)
     harness.tick()
     assert harness.nodes_of(second) == ["b"]
+
+
+def test_job_behind_the_first_one_preempts_no_batch_job() -> None:
+    """The strategy lets the first waiting job stop a BATCH job, which would lose less work here."""
+    harness = cluster(replace(PRESSURE, strategies=(PressureStrategy(most=PRIORITIES["BATCH"]),)))
+    harness.submit(spec(8, selector=A, time_limit_s=HOUR))
+    scavenger = harness.submit(spec(4, selector=B, time_limit_s=9 * HOUR, priority=0))
+    harness.tick()
+    harness.tick_at(harness.now + HOUR)
+    batch = harness.submit(spec(4, selector=B, time_limit_s=9 * HOUR, priority=PRIORITIES["BATCH"]))
+    harness.tick()
+    assert (harness.nodes_of(scavenger), harness.nodes_of(batch)) == (["b"], ["b"])
+    harness.tick_at(harness.now + 1_000.0)
+    harness.submit(spec(4, time_limit_s=HOUR))
+    harness.tick()
+    assert harness.job(batch).stopping is None
+    assert harness.job(scavenger).stopping is not None
 
 
 def test_scavengers_come_last_in_the_queue_and_get_no_reservation() -> None:
