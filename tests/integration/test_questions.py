@@ -28,7 +28,7 @@ def replicas(controller: int) -> list[int]:
 
 def ask(client: Client) -> None:
     """A question that has to be foreseen."""
-    told = client.explain(2)
+    told = client.explain(2, within_s=10.0)
     assert told.starts_at is not None
     assert told.complete
 
