@@ -164,7 +164,7 @@ class Agent:
             str(spool.root),
             self.loop,
             self.steps,
-            channel.send,
+            channel,
             self._rank_of,
             self._processes_of,
             self._kill_tasks,
@@ -294,6 +294,7 @@ class Agent:
         server.flush()
         self.loop.on_writable(server.fileno(), server.flush if server.has_unsent else None)
         channel.flush()
+        self.step_server.resume()
         if self.unfit_reason and not channel.unsent_bytes:
             print(f"agent: it cannot run jobs: {self.unfit_reason}", file=sys.stderr)
             raise AgentExit

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import heapq
+import select
 import selectors
 import time
 from typing import Callable
 
 Callback = Callable[[], object]
+
+
+def await_readable(descriptor: int, seconds: float = 0.0) -> bool:
+    """Wait until the descriptor has data or its other end is closed, but at most `seconds` seconds. Return
+    whether this is so.
+
+    The agent cannot use select.select(), which raises ValueError for descriptors above 1023.
+    """
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1_000))
 
 
 class EventLoop:

@@ -84,7 +84,9 @@ def _call_as_user(launch: LaunchSpec, function: Callable[[], str]) -> bytes:
         _call_in_child(launch, function, sink)
     os.close(sink)
     text, more, deadline = b"", b"?", time.monotonic() + ANSWER_TIMEOUT_S
-    while more and select.select((answer,), (), (), max(0.0, deadline - time.monotonic()))[0]:
+    poll = select.poll()  # select.select() fails for descriptors above 1023.
+    poll.register(answer, select.POLLIN)
+    while more and poll.poll(max(0.0, deadline - time.monotonic()) * 1_000):
         more = os.read(answer, 4_096)
         text += more
     os.close(answer)

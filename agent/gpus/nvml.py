@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Any, Collection, Sequence
 
 from agent.controller_channel import AgentExit
-from agent.event_loop import EventLoop
+from agent.event_loop import EventLoop, await_readable
 from agent.gpus.interface import (
     NO_SUCH_GPU,
     SAMPLE_INTERVAL_S,
@@ -94,8 +93,7 @@ class ProbeProcess:
         lines: list[bytes] = []
         deadline = time.monotonic() + patience_s
         while not lines:
-            pause = max(0.0, deadline - time.monotonic())
-            if not select.select([self.descriptor], [], [], pause)[0]:
+            if not await_readable(self.descriptor, deadline - time.monotonic()):
                 return []
             data = os.read(self.descriptor, 1 << 16)
             if not data:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import select
 import signal
 import socket
 import struct
@@ -19,20 +18,27 @@ from typing import Callable, Mapping
 from agent.attempts.launch_spec import LaunchSpec
 from agent.attempts.spool import AttemptKey, format_key
 from agent.controller_channel import Channel
-from agent.event_loop import EventLoop
+from agent.event_loop import EventLoop, await_readable
 from agent.supervisor import process_tree
 from wire.agent.orders import CloseShell, OpenShell, ResizeShell, ShellInput, ShellSignal, ShellTaken
 from wire.agent.reports import ShellEnded, ShellOutput
 from wire.program_parts import COMMAND_IN_JOB
 
 _READ_BYTES = 1 << 15
-WINDOW_BYTES = 1 << 20
-"""The most bytes of output that are sent before the client acknowledges some of them. Until the client does
-so, no further output is read, and the command blocks.
+WINDOW_BYTES, STEP_WINDOW_BYTES = 1 << 20, 256 << 10
+"""The most bytes of output that are sent before the client acknowledges some of them: for `corral exec`, and
+for a task of srun, which may have thousands of tasks. Until the client does so, no further output is read,
+and the command blocks.
+"""
+_MOST_INPUT, _MOST_STEP_INPUT = 256 << 20, 16 << 20
+"""The most bytes of input that may wait until the command reads them: for `corral exec`, and for a task of
+srun.
 """
 MAX_SESSIONS = 64
-MAX_STEP_TASKS = 512
-"""The most tasks that srun on other nodes may run on this node. MAX_SESSIONS does not count these tasks."""
+MAX_STEP_TASKS, MAX_TASKS_OF_ATTEMPT = 512, 256
+"""The most tasks that srun on other nodes may run on this node, and the most of one attempt. MAX_SESSIONS
+does not count these tasks.
+"""
 _CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 _KILLED_CHECKS = 20
 """After a command was killed, its session checks this many times whether the job has ended. If so, the client
@@ -54,12 +60,19 @@ class _Session:
     terminal: bool
     step: bool = False
     pmi: int = -1
-    credit: int = WINDOW_BYTES
+    credit: int = 0
     cpu_s: float = 0.0
     max_rss_kib: int = 0
     waiting: bytearray = field(default_factory=bytearray)
     finished: bool = False
     checks_since_killed: int = 0
+
+    def __post_init__(self) -> None:
+        self.credit = self.window
+
+    @property
+    def window(self) -> int:
+        return STEP_WINDOW_BYTES if self.step else WINDOW_BYTES
 
     def poll(self) -> bool:
         """Return whether the command has exited. Store the CPU time and memory that the command and its ended
@@ -110,6 +123,7 @@ class ExecSessions:
         """
         key = (order.job, order.attempt)
         try:
+            self._check_tasks_of_attempt(order)
             same = sum(each.step is order.step for each in self._open.values())
             if same >= (MAX_STEP_TASKS if order.step else MAX_SESSIONS):
                 kind = "tasks of srun from other nodes" if order.step else "exec commands"
@@ -130,16 +144,39 @@ class ExecSessions:
             self._check_planned = True
             self._loop.call_later(_CHECK_S, self._check)
 
+    def _check_tasks_of_attempt(self, order: OpenShell) -> None:
+        key = (order.job, order.attempt)
+        same = sum(each.step and each.key == key for each in self._open.values()) if order.step else 0
+        if same >= MAX_TASKS_OF_ATTEMPT:
+            raise CannotExec(
+                f"{same} tasks of job {order.job} that srun has started from other nodes run on this node "
+                "already; wait until one has ended"
+            )
+
     def write(self, frame: ShellInput) -> None:
         session = self._open.get(frame.request)
-        if session is not None and frame.pmi:
+        if session is None:
+            return
+        try:
+            data = b64decode(frame.data)
+        except ValueError as error:
+            self._end(session, f"its input is not valid base64: {error}")
+            return
+        if frame.pmi:
             # Send messages of PMI at once, because they are short and the program waits for each answer.
             with suppress(OSError):
-                os.write(session.pmi, b64decode(frame.data))
-        elif session is not None and session.sink >= 0:
-            session.waiting += b64decode(frame.data)
+                os.write(session.pmi, data)
+        elif session.sink >= 0:
+            session.waiting += data
             session.finished = session.finished or frame.end
             self._flush(session)
+            most = _MOST_STEP_INPUT if session.step else _MOST_INPUT
+            if len(session.waiting) > most:
+                self._end(
+                    session,
+                    f"the command was ended, because it had not read {most >> 20} MiB of its input; "
+                    "let it read its input from a file",
+                )
 
     def processes(self, key: AttemptKey) -> list[int]:
         """Return the processes of all sessions that run in an attempt."""
@@ -157,11 +194,12 @@ class ExecSessions:
 
     def acknowledge(self, frame: ShellTaken) -> None:
         """Add credit to a session: for each byte that the client has read since the last call, the session
-        may send one more byte of output.
+        may send one more byte of output. Credit never exceeds the window, because srun is a program of the
+        user and may acknowledge bytes that were not sent.
         """
         session = self._open.get(frame.request)
         if session is not None:
-            session.credit += frame.size
+            session.credit = min(session.window, session.credit + max(0, frame.size))
             self._set_readers(session)
 
     def resize(self, frame: ResizeShell) -> None:
@@ -171,8 +209,9 @@ class ExecSessions:
 
     def send_signal(self, frame: ShellSignal) -> None:
         session = self._open.get(frame.request)
-        if session is not None and session.process.returncode is None:
-            process_tree.send_signal([session.process.pid], signal.Signals[f"SIG{frame.signal}"].value)
+        number = signal.Signals.__members__.get(f"SIG{frame.signal}")
+        if session is not None and session.process.returncode is None and number is not None:
+            process_tree.send_signal([session.process.pid], number.value)
 
     def close(self, frame: CloseShell) -> None:
         """End a session, because its client has closed the connection."""
@@ -236,7 +275,7 @@ class ExecSessions:
         for session in list(self._open.values()):
             if self._has_ended(session.key) is not False:
                 self._end(session, "the job has ended, and the command with it")
-            elif session.poll() and not any(map(_readable, session.sources)):
+            elif session.poll() and not any(map(await_readable, session.sources)):
                 session.checks_since_killed += 1
                 if session.process.returncode >= 0 or session.checks_since_killed > _KILLED_CHECKS:
                     self._finish(session)
@@ -362,7 +401,3 @@ def spawn_in_job(
 def _resize(descriptor: int, rows: int, columns: int) -> None:
     with suppress(OSError, struct.error):
         fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-
-def _readable(descriptor: int) -> bool:
-    return bool(select.select((descriptor,), (), (), 0)[0])

@@ -24,6 +24,8 @@ from wire.text import printable
 
 _FILE = "steps"
 _CHECK_S = 5.0
+_RESERVED = 100
+"""The number of steps above MAX_STEPS that get their numbers between two lines in the file."""
 _KILLED, _ENDED_WITH_JOB = 9, 15
 """The signals that are recorded as the end of a step: _KILLED if its srun was killed, _ENDED_WITH_JOB if the
 job ended during the step.
@@ -44,9 +46,12 @@ class StepRecords:
        durable as the exit code.
     4. `adopt`: another agent has run here before. Read the file. Steps continue, because srun and the tasks
        on this node do not depend on the agent. Check at intervals whether the srun of each step still exists.
+    5. Steps above MAX_STEPS are not recorded, but no number is given twice: before the first of _RESERVED
+       numbers is given, append the line {"next": N} to the file. The next agent begins with N.
 
     Cost: nothing for an attempt without steps, except for one stat() when it is adopted. For each step two
-    lines in the file, and two reports. At most MAX_STEPS steps of an attempt are recorded.
+    lines in the file, and two reports. At most MAX_STEPS steps of an attempt are recorded. Further steps cost
+    one line for _RESERVED steps.
 
     Example: step 7.0 begins and ends. The file has two lines with the number 0; the last one counts.
     """
@@ -64,6 +69,7 @@ class StepRecords:
         self._has_ended = has_ended
         self._steps: dict[AttemptKey, dict[int, Step]] = {}
         self._next: dict[AttemptKey, int] = {}
+        self._reserved: dict[AttemptKey, int] = {}
         self._adopted: set[tuple[AttemptKey, int]] = set()
 
     def call(self, key: AttemptKey, step: Step) -> int:
@@ -73,6 +79,9 @@ class StepRecords:
         if step.number < 0:
             number = self._next.get(key, 0)
             self._next[key] = number + 1
+            if number >= max(MAX_STEPS, self._reserved.get(key, 0)):
+                self._reserved[key] = number + _RESERVED
+                self._append(key, {"next": number + _RESERVED})
             self._record(key, replace(_checked(step), number=number, started_at=now, ended_at=None))
             return number
         known = steps.get(step.number)
@@ -123,10 +132,14 @@ class StepRecords:
             for line in file:
                 # Skip a line that was not written completely.
                 with suppress(ValueError, Malformed):
-                    step = decode(Step, json.loads(line))
+                    data = json.loads(line)
+                    if isinstance(data, dict) and isinstance(data.get("next"), int):
+                        self._reserved[key] = data["next"]
+                        continue
+                    step = decode(Step, data)
                     self._steps.setdefault(key, {})[step.number] = step
         steps = self._steps.get(key, {})
-        self._next[key] = max(steps, default=-1) + 1
+        self._next[key] = max(max(steps, default=-1) + 1, self._reserved.get(key, 0))
         here = {number for number, step in steps.items() if step.ended_at is None and step.pid}
         if here:
             self._adopted |= {(key, number) for number in here}
@@ -155,21 +168,26 @@ class StepRecords:
     def forget(self, key: AttemptKey) -> None:
         self._steps.pop(key, None)
         self._next.pop(key, None)
+        self._reserved.pop(key, None)
 
     def _record(self, key: AttemptKey, step: Step) -> None:
         if step.number >= MAX_STEPS:
             return
         self._steps[key][step.number] = step
+        self._append(key, encode(step))
+        self._send(StepsReport(*key, (step,)))
+
+    def _append(self, key: AttemptKey, data: object) -> None:
+        """Append a line to the file of an attempt."""
         path = f"{self._spool.directory(key)}/{_FILE}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         # A full disk must not stop the step: the controller still gets the report.
         with suppress(OSError):
             descriptor = os.open(path, flags, 0o600)
             try:
-                os.write(descriptor, (dumps(encode(step)) + "\n").encode("utf-8", "replace"))
+                os.write(descriptor, (dumps(data) + "\n").encode("utf-8", "replace"))
             finally:
                 os.close(descriptor)
-        self._send(StepsReport(*key, (step,)))
 
     def _check(self) -> None:
         """Record the end of steps whose srun was killed while no agent ran on this host."""

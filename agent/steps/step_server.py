@@ -5,33 +5,45 @@ from __future__ import annotations
 import errno
 import hmac
 import os
+import signal
 import socket
 import struct
 import sys
 import time
+from base64 import b64decode
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Callable, Optional, Union
 
 from agent.attempts.spool import AttemptKey, format_key, parse_key
+from agent.controller_channel import Channel
 from agent.event_loop import EventLoop
 from agent.steps.records import NoSuchStep, StepRecords
 from agent.supervisor import process_tree
 from agent.supervisor.process_marks import mark_code
 from wire import trusted_paths
-from wire.agent.frames import AgentFrame, Frame, pack, unpack
+from wire.agent.frames import Frame, pack, unpack
 from wire.agent.orders import CloseShell, ShellInput, ShellSignal, ShellTaken, Signal
 from wire.agent.reports import ShellEnded, ShellOutput
 from wire.agent.steps import OpenTask, StepCall, StepHello, StepNumber, socket_path
 from wire.codec import Malformed
+from wire.job.steps import Step
 
 _READ = 1 << 16
 _LONGEST_LINE = 4 << 20
-_UNREAD_BYTES = 64 << 20
-"""An srun that leaves more than this many bytes unread is disconnected."""
+_UNREAD_BYTES, _UNREAD_TASK_BYTES = 64 << 20, 512 << 10
+"""An srun is disconnected if it leaves more than this many bytes unread, with so many bytes more for each of
+its tasks on other nodes. Such a task may send STEP_WINDOW_BYTES of output (exec_sessions.py), and base64
+makes a third more of them.
+"""
+_UNPROVED_BYTES, _UNPROVED_S = 4_096, 10.0
+"""A connection that has not proved its attempt is closed when it has sent this many bytes without a complete
+line, or after this many seconds.
+"""
 _OLD_S = 7 * 86_400.0
-_MOST_CONNECTIONS = 512
+_MOST_CONNECTIONS, _MOST_OF_ATTEMPT = 512, 128
+"""The most connections to this agent, and the most of one attempt."""
 _MOST_TASKS = 4_096
 """The most tasks that one srun may start on other nodes."""
 _ToTask = Union[ShellInput, ShellTaken, ShellSignal, CloseShell]
@@ -40,18 +52,23 @@ _ToTask = Union[ShellInput, ShellTaken, ShellSignal, CloseShell]
 @dataclass(eq=False)
 class _Connection:
     """The connection of one srun. `requests` has the numbers that the agent gave the tasks of this srun, by
-    the numbers that srun gave them.
+    the numbers that srun gave them. `unread_tasks` is the number of tasks on other nodes whose output may be
+    in `outgoing`. `refusal` is the answer to the first StepCall of a connection that was not accepted because
+    its attempt has too many connections.
     """
 
     sock: socket.socket
     pid: int
     uid: int
+    prove_until: float
     incoming: bytearray = field(default_factory=bytearray)
     outgoing: bytearray = field(default_factory=bytearray)
     key: Optional[AttemptKey] = None
     step: int = -1
     ended: bool = False
     requests: dict[int, int] = field(default_factory=dict)
+    unread_tasks: int = 0
+    refusal: str = ""
 
 
 class StepServer:
@@ -63,7 +80,9 @@ class StepServer:
        to the controller, which passes it to the first node.
     3. OpenTask and the messages of the task go to the controller with a number of this agent. The answers
        come back with this number, and srun gets them with its own.
-    4. When srun closes its connection without an end of its step, it was killed: record this, end its tasks
+    4. While the controller reads too slowly (`congested`), do not read from connections that have proved
+       their attempt: the kernel then stops the writes of srun. `resume` reads from them again.
+    5. When srun closes its connection without an end of its step, it was killed: record this, end its tasks
        on other nodes, and kill those on this node.
 
     Users cannot enter the spool of an agent that runs as root, so the socket of such an agent is in
@@ -81,7 +100,7 @@ class StepServer:
         spool: str,
         loop: EventLoop,
         records: StepRecords,
-        send: Callable[[AgentFrame], None],
+        channel: Channel,
         rank_of: Callable[[AttemptKey], Optional[int]],
         processes: Callable[[AttemptKey], list[int]],
         kill_tasks: Callable[[AttemptKey, int], None],
@@ -90,12 +109,15 @@ class StepServer:
         self._path = socket_path(spool, os.geteuid())
         self._loop = loop
         self._records = records
-        self._send = send
+        self._channel = channel
+        self._send = channel.send
         self._rank_of = rank_of
         self._processes = processes
         self._kill_tasks = kill_tasks
         self._listener: Optional[socket.socket] = None
         self._connections: dict[_Connection, None] = {}
+        self._paused: list[_Connection] = []
+        self._check_planned = False
         self._requests: dict[int, tuple[_Connection, int]] = {}
         self._last_request = 0
 
@@ -143,21 +165,51 @@ class StepServer:
                 return
             self._close(unproved)
         sock.setblocking(False)
-        connection = _Connection(sock, pid, uid)
+        connection = _Connection(sock, pid, uid, time.monotonic() + _UNPROVED_S)
         self._connections[connection] = None
         self._loop.on_readable(sock.fileno(), partial(self._read, connection))
+        if not self._check_planned:
+            self._check_planned = True
+            self._loop.call_later(_UNPROVED_S, self._close_unproved)
+
+    def _close_unproved(self) -> None:
+        """Close the connections that have not proved their attempt in time."""
+        now = time.monotonic()
+        for each in [each for each in self._connections if each.key is None and each.prove_until <= now]:
+            self._close(each)
+        left = [each.prove_until for each in self._connections if each.key is None]
+        self._check_planned = bool(left)
+        if left:
+            self._loop.call_later(max(0.0, min(left) - now), self._close_unproved)
 
     # --- messages of srun ---
 
+    def resume(self) -> None:
+        """Read again from the connections that were not read while the controller read too slowly."""
+        if not self._paused or self._channel.congested:
+            return
+        paused, self._paused = self._paused, []
+        for each in paused:
+            if each in self._connections:
+                self._loop.on_readable(each.sock.fileno(), partial(self._read, each))
+
     def _read(self, connection: _Connection) -> None:
+        if connection not in self._connections:
+            return  # The connection was closed in this iteration of the loop.
+        if connection.key is not None and self._channel.congested:
+            self._loop.on_readable(connection.sock.fileno(), None)
+            self._paused.append(connection)
+            return
+        proved = connection.key is not None
         try:
-            data = connection.sock.recv(_READ)
+            data = connection.sock.recv(_READ if proved else _UNPROVED_BYTES - len(connection.incoming))
         except BlockingIOError:
             return
         except OSError:
             data = b""
         connection.incoming += data
-        if not data or (len(connection.incoming) > _LONGEST_LINE and b"\n" not in data):
+        longest = _LONGEST_LINE if proved else _UNPROVED_BYTES
+        if not data or (len(connection.incoming) >= longest and b"\n" not in data):
             self._close(connection)
             return
         *lines, connection.incoming = connection.incoming.split(b"\n")
@@ -169,15 +221,15 @@ class StepServer:
                 return
             if not self._take(connection, frame):
                 self._close(connection)
-                return
+            if connection not in self._connections:
+                return  # An answer that could not be written also closes the connection.
 
     def _take(self, connection: _Connection, frame: Frame) -> bool:
         """Handle a message of srun. Return False if the connection must be closed."""
         if connection.key is None:
-            if not isinstance(frame, StepHello):
-                return False
-            connection.key = self._proved(connection, frame)
-            return connection.key is not None
+            return self._greet(connection, frame)
+        if not _is_valid(frame):
+            return False
         if isinstance(frame, StepCall):
             self._call(connection, connection.key, frame)
         elif isinstance(frame, OpenTask):
@@ -185,6 +237,7 @@ class StepServer:
                 return False
             number = self._number(connection, frame.request)
             connection.requests[frame.request] = number
+            connection.unread_tasks += 1
             job, attempt = connection.key
             self._send(replace(frame, request=number, job=job, attempt=attempt))
         elif isinstance(frame, (ShellInput, ShellTaken, ShellSignal, CloseShell)):
@@ -192,6 +245,26 @@ class StepServer:
                 self._send(_renumbered(frame, connection.requests[frame.request]))
         else:
             return False
+        return True
+
+    def _greet(self, connection: _Connection, frame: Frame) -> bool:
+        """Handle a message of a connection that has not proved its attempt. Return False if the connection
+        must be closed.
+        """
+        if connection.refusal:
+            if isinstance(frame, StepCall):
+                self._write(connection, StepNumber(frame.request, error=connection.refusal))
+            return False
+        key = self._proved(connection, frame) if isinstance(frame, StepHello) else None
+        if key is None:
+            return False
+        same = sum(each.key == key for each in self._connections)
+        if same < _MOST_OF_ATTEMPT:
+            connection.key = key
+        else:
+            connection.refusal = (
+                f"{same} srun commands of job {key[0]} run on this node already; wait until one has ended"
+            )
         return True
 
     def _proved(self, connection: _Connection, hello: StepHello) -> Optional[AttemptKey]:
@@ -208,13 +281,13 @@ class StepServer:
 
     def _call(self, connection: _Connection, key: AttemptKey, call: StepCall) -> None:
         connection.ended = call.step.ended_at is not None
-        ticks = process_tree.start_ticks(connection.pid) or 0
-        step = replace(call.step, pid=connection.pid, pid_ticks=ticks)
         if self._rank_of(key) == 0:
+            ticks = process_tree.start_ticks(connection.pid) or 0
+            step = replace(call.step, pid=connection.pid, pid_ticks=ticks)
             self._answer(connection, self.record(key, replace(call, step=step)))
             return
         number = self._number(connection, call.request)
-        self._send(StepCall(number, *key, step))
+        self._send(StepCall(number, *key, _without_process(call.step)))
 
     def record(self, key: AttemptKey, call: StepCall) -> StepNumber:
         """Record a step of an attempt that has this node as its first node."""
@@ -229,6 +302,7 @@ class StepServer:
 
     def take_call(self, call: StepCall) -> None:
         """Record a step that another node, or a client of the API, has begun or ended."""
+        call = replace(call, step=_without_process(call.step))
         self._send(self.record((call.job, call.attempt), call))
 
     def take_answer(self, frame: Union[ShellOutput, ShellEnded, StepNumber]) -> None:
@@ -278,12 +352,15 @@ class StepServer:
         self._flush(connection)
 
     def _flush(self, connection: _Connection) -> None:
+        if connection not in self._connections:
+            return  # The connection was closed in this iteration of the loop.
         number = connection.sock.fileno()
         try:
             while connection.outgoing:
                 del connection.outgoing[: connection.sock.send(connection.outgoing[:_READ])]
         except BlockingIOError:
-            if len(connection.outgoing) > _UNREAD_BYTES:
+            tasks = min(connection.unread_tasks, _MOST_TASKS)
+            if len(connection.outgoing) > _UNREAD_BYTES + tasks * _UNREAD_TASK_BYTES:
                 self._close(connection)
                 return
             self._loop.on_writable(number, partial(self._flush, connection))
@@ -291,6 +368,7 @@ class StepServer:
         except OSError:
             self._close(connection)
             return
+        connection.unread_tasks = len(connection.requests)
         self._loop.on_writable(number, None)
 
     def _close(self, connection: _Connection) -> None:
@@ -318,6 +396,27 @@ def _remove_old(directory: int) -> None:
                     sock.settimeout(0.1)
                     if sock.connect_ex(f"/proc/self/fd/{directory}/{name}") == errno.ECONNREFUSED:
                         os.unlink(name, dir_fd=directory)
+
+
+def _is_valid(frame: Frame) -> bool:
+    """Return whether the agent of another node can carry out this message of srun, which is a program of the
+    user.
+    """
+    if isinstance(frame, ShellSignal):
+        return f"SIG{frame.signal}" in signal.Signals.__members__
+    if isinstance(frame, ShellInput):
+        try:
+            b64decode(frame.data)
+        except ValueError:
+            return False
+    return True
+
+
+def _without_process(step: Step) -> Step:
+    """Return the step without its process. The agent of the first node checks whether the process runs, which
+    is possible only for a process on its own host.
+    """
+    return replace(step, pid=0, pid_ticks=0)
 
 
 def _renumbered(frame: _ToTask, request: int) -> _ToTask:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from controller.core.model.job import Job
 from controller.nodes.link import NodeAway, NodeLink
@@ -15,6 +16,9 @@ from wire.agent.reports import ShellEnded, ShellOutput
 from wire.agent.steps import OpenTask, StepCall, StepNumber
 from wire.job.steps import Step
 from wire.names import JobState
+
+if TYPE_CHECKING:
+    from controller.nodes.session import AgentSession
 
 ANSWER_S = 30.0
 """Seconds in which the agent of the job's first node must answer a StepCall (a message of srun about a
@@ -62,6 +66,9 @@ class StepRelay:
     Invariant: an agent reaches another node only if one attempt runs on both nodes. An attacker that controls
     an agent thus gets no access to other jobs.
 
+    An agent numbers its requests from 1 again after a restart. An answer is thus passed on only on the
+    session (connection) on which the request came. Otherwise another srun with the same number would get it.
+
     Cost: one dictionary entry for each task, and nothing while no srun runs.
     """
 
@@ -107,11 +114,13 @@ class StepRelay:
             if not answer.done():
                 answer.set_result(number)
 
-        first = self._ask_first(job, step, done)
+        call = self._ask_first(job, step, done)
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
         except TimeoutError:
-            raise NodeAway(f"node {first} has not answered") from None
+            raise NodeAway(f"node {call[0]} has not answered") from None
+        finally:
+            self._calls.pop(call, None)
 
     def _open(self, node: str, frame: OpenTask) -> None:
         def refuse(why: str) -> None:
@@ -127,10 +136,13 @@ class StepRelay:
             refuse(f"job {job.label} does not run on {frame.node}")
             return
         key = (node, frame.request)
+        asking = self._session(node)
 
         def answer(message: ShellOutput | ShellEnded) -> None:
+            if self._tasks.get(key) != (frame.node, task) or self._session(node) is not asking:
+                return
             if isinstance(message, ShellEnded):
-                self._tasks.pop(key, None)
+                del self._tasks[key]
             self._send(node, replace(message, request=frame.request))
 
         order = OpenShell(
@@ -155,22 +167,31 @@ class StepRelay:
 
     def _call(self, node: str, frame: StepCall) -> None:
         job = self._attempt(node, frame.job, frame.attempt)
+        asking = self._session(node)
 
         def answer(number: StepNumber) -> None:
-            self._send(node, replace(number, request=frame.request))
+            if self._session(node) is asking:
+                self._send(node, replace(number, request=frame.request))
 
         if job is None:
             answer(StepNumber(0, error=f"job {frame.job} does not run on {node}"))
             return
-        self._ask_first(job, frame.step, answer)
+        try:
+            self._ask_first(job, frame.step, answer)
+        except NodeAway as away:
+            answer(StepNumber(0, error=str(away)))
 
-    def _ask_first(self, job: Job, step: Step, answer: Callable[[StepNumber], None]) -> str:
-        """Pass the record of a step to the agent of the job's first node. Return the name of this node."""
+    def _ask_first(self, job: Job, step: Step, answer: Callable[[StepNumber], None]) -> tuple[str, int]:
+        """Pass the record of a step to the agent of the job's first node. Return the key of the call in
+        `_calls`. Raise NodeAway if this agent is not connected."""
         first = next(iter(job.members), "")
+        if self._session(first) is None:
+            raise NodeAway(f"node {first} is away, and its agent records the steps of job {job.label}")
         self._last_call += 1
-        self._calls[first, self._last_call] = answer
+        call = (first, self._last_call)
+        self._calls[call] = answer
         self._send(first, StepCall(self._last_call, job.id, job.attempt, step))
-        return first
+        return call
 
     def _attempt(self, node: str, number: int, attempt: int) -> Job | None:
         """Return the job if this attempt of the job runs on the node, and None otherwise."""
@@ -179,6 +200,14 @@ class StepRelay:
             return None
         member = job.members.get(node)
         return job if member is not None and member.ended_at is None else None
+
+    def _session(self, node: str) -> AgentSession | None:
+        """Return the session on the present connection to a node; None if its agent is not connected."""
+        link = self._links.get(node)
+        try:
+            return None if link is None else link.session()
+        except NodeAway:
+            return None
 
     def _send(self, node: str, frame: ControllerFrame) -> None:
         link = self._links.get(node)

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
+import resource
 import signal
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 
 import pytest
 
+from agent.event_loop import await_readable
 from agent.isolation import cgroup_detection
 from tests import users
 from tests.agent.agent_process import AgentProcess, alive, eventually
-from wire.agent.orders import CloseShell, Note, OpenShell, ResizeShell, Settle, ShellInput, ShellTaken, Stop
+from wire.agent.orders import (
+    CloseShell,
+    Note,
+    OpenShell,
+    ResizeShell,
+    Settle,
+    ShellInput,
+    ShellSignal,
+    ShellTaken,
+    Stop,
+)
 from wire.agent.reports import ShellEnded, ShellOutput
 
 Run = Callable[..., AgentProcess]
@@ -139,6 +152,64 @@ def test_fast_exec_output_waits_for_its_reader(run: Run) -> None:
     eventually(lambda: len(output(agent)) == (1 << 20) + 1_000)
     agent.send(CloseShell(1))
     ended(agent)
+
+
+def test_acknowledged_bytes_that_were_not_sent_give_no_credit(run: Run) -> None:
+    agent = run()
+    begin(agent)
+    agent.send(OpenShell(1, 1, 1, ("sh", "-c", "read x; yes"), step=True))
+    agent.send(ShellTaken(1, 1 << 30), ShellTaken(1, -(1 << 30)))
+    give(agent, b"go\n")
+    eventually(lambda: len(output(agent)) >= 256 << 10)
+    agent.log(1)  # a whole round with the agent: nothing more has come
+    assert len(output(agent)) == 256 << 10
+    agent.send(CloseShell(1))
+    ended(agent)
+
+
+def test_wrong_messages_for_a_task_do_not_end_the_agent(run: Run) -> None:
+    agent = run()
+    begin(agent)
+    agent.send(OpenShell(1, 1, 1, ("cat",), step=True), OpenShell(2, 1, 1, ("cat",), step=True))
+    agent.send(ShellSignal(1, "NO-SUCH"), ShellInput(2, "a"))
+    assert "not valid base64" in ended(agent, 2).error
+    give(agent, b"there", end=True)
+    assert ended(agent).code == 0
+    assert output(agent) == b"there"
+
+
+def test_a_task_that_does_not_read_its_input_is_ended(run: Run) -> None:
+    agent = run()
+    begin(agent)
+    agent.send(OpenShell(1, 1, 1, ("sleep", "1000"), step=True))
+    for _ in range(18):
+        give(agent, b"x" * (1 << 20))
+    assert "had not read 16 MiB of its input" in ended(agent).error
+
+
+def test_one_attempt_has_a_limit_of_tasks_from_other_nodes(run: Run) -> None:
+    agent = run()
+    begin(agent)
+    agent.send(*(OpenShell(number, 1, 1, ("sleep", "1000"), step=True) for number in range(1, 258)))
+    assert ended(agent, 257).error.startswith("256 tasks of job 1 that srun has started from other nodes run")
+    agent.send(OpenShell(300, 1, 1, ("true",)))
+    assert ended(agent, 300).code == 0, "the limit does not count for corral exec"
+
+
+def test_a_descriptor_above_1023_can_be_awaited() -> None:
+    """512 tasks of srun have about 1,800 descriptors, and select.select() refuses those above 1023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    source, sink = os.pipe()
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        high = fcntl.fcntl(source, fcntl.F_DUPFD, 1_024)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not await_readable(high)
+    os.write(sink, b"x")
+    assert await_readable(high)
+    for each in (source, sink, high):
+        os.close(each)
 
 
 def test_exec_session_is_refused_without_a_running_job(run: Run) -> None:

@@ -165,6 +165,21 @@ def test_no_more_steps_than_allowed_are_recorded(run: Run) -> None:
     assert len(agent.ended(1).steps) == MAX_STEPS
 
 
+def test_no_number_is_given_twice_after_steps_that_are_not_recorded(run: Run) -> None:
+    first = run()
+    begin(first, "import time; time.sleep(1000)")
+    first.send(*(StepCall(number, 1, 1, Step()) for number in range(MAX_STEPS + 5)))
+    first.until(lambda said: StepNumber(MAX_STEPS + 4, MAX_STEPS + 4) in said)
+    first.kill()
+    second = run()
+    second.send(StepCall(1, 1, 1, Step()), StepCall(2, 1, 1, Step(MAX_STEPS + 4, ended_at=1.0)))
+    second.until(lambda said: StepNumber(2, MAX_STEPS + 4) in said)
+    new = next(each for each in second.received if isinstance(each, StepNumber) and each.request == 1)
+    assert new.number > MAX_STEPS + 4
+    second.send(Stop(1, 1, grace_s=1.0))
+    assert len(second.ended(1).steps) == MAX_STEPS
+
+
 def test_cancelling_a_step_tells_its_srun_and_names_the_user(run: Run) -> None:
     agent = run()
     begin(agent, CLIENT + "print(lines.readline(), flush=True)\n")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from controller.nodes import step_relay
+from controller.nodes.link import NodeAway
 from controller.nodes.step_relay import RelayedTask, StepRelay
 from tests.engine_harness import EngineHarness, default_pipeline, spec
 from wire.agent.frames import ControllerFrame
@@ -16,15 +19,27 @@ from wire.agent.steps import OpenTask, StepCall, StepNumber
 from wire.job.steps import Step
 
 
+class Session:
+    """One connection of a link, which passes on what it gets."""
+
+    def __init__(self, link: Link) -> None:
+        self.relay = link.relay
+
+
 class Link:
     """A connection that keeps what is sent, and the commands that are opened."""
 
     def __init__(self) -> None:
         self.sent: list[ControllerFrame] = []
         self.tasks: list[RelayedTask] = []
+        self.connection: object | None = object()
+        """Each connection has another object; None while the node is away."""
+        self._sessions: dict[object, Session] = {}
 
-    def session(self) -> Link:
-        return self
+    def session(self) -> Session:
+        if self.connection is None:
+            raise NodeAway("the node is away")
+        return self._sessions.setdefault(self.connection, Session(self))
 
     def send(self, frame: ControllerFrame) -> None:
         self.sent.append(frame)
@@ -121,3 +136,55 @@ def test_steps_of_other_nodes_go_to_the_first_node(cluster: tuple[StepRelay, dic
     [refused] = links["n3"].sent
     assert isinstance(refused, StepNumber)
     assert refused.error == "job 1 does not run on n3"
+
+
+def test_an_answer_for_an_agent_that_has_ended_reaches_no_other_srun(
+    cluster: tuple[StepRelay, dict[str, Link]],
+) -> None:
+    """An agent numbers its requests from 1 again after a restart."""
+    relay, links = cluster
+    relay.take("n1", OpenTask(1, 1, 1, "n2", ("old",)))
+    relay.take("n2", StepCall(1, 1, 1, Step(name="old")))
+    [call] = links["n1"].sent
+    assert isinstance(call, StepCall)
+    links["n2"].connection = object()
+    relay.take("n1", StepNumber(call.request, 4))
+    assert links["n2"].sent == [], "n2 has connected again, and its request 1 is another one now"
+    relay.forget("n1")
+    links["n1"].sent.clear()
+    relay.take("n1", OpenTask(1, 1, 1, "n2", ("new",)))
+    old, new = links["n2"].tasks
+    old.receive(ShellOutput(40, "b2xk"))
+    old.receive(ShellEnded(40, 3))
+    new.receive(ShellOutput(41, "bmV3"))
+    assert links["n1"].sent == [ShellOutput(1, "bmV3")]
+    links["n1"].connection = object()
+    new.receive(ShellEnded(41, 3))
+    assert len(links["n1"].sent) == 1
+
+
+def test_a_step_is_refused_while_the_first_node_is_away(cluster: tuple[StepRelay, dict[str, Link]]) -> None:
+    relay, links = cluster
+    links["n1"].connection = None
+    relay.take("n2", StepCall(5, 1, 1, Step(name="far")))
+    [refused] = links["n2"].sent
+    assert isinstance(refused, StepNumber)
+    assert refused.error == "node n1 is away, and its agent records the steps of job 1"
+    links["n1"].connection = object()
+    relay.take("n1", StepNumber(1, 4))
+    assert len(links["n2"].sent) == 1
+
+
+def test_a_client_is_told_that_the_first_node_does_not_answer(
+    cluster: tuple[StepRelay, dict[str, Link]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay, links = cluster
+    job = relay._job_of(1)
+    assert job is not None
+    monkeypatch.setattr(step_relay, "ANSWER_S", 0.01)
+    with pytest.raises(NodeAway, match="n1 has not answered"):
+        asyncio.run(relay.record(job, Step()))
+    assert relay._calls == {}, "nothing is kept for an answer that will not come"
+    links["n1"].connection = None
+    with pytest.raises(NodeAway, match="n1 is away"):
+        asyncio.run(relay.record(job, Step()))
