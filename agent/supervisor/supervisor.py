@@ -348,7 +348,10 @@ class Supervisor:
                 del self.unconfirmed[pid]
                 self._reattach(pid, number)
             else:
-                if self.engine_was_away and not self.ending and container_supervision.was_lost(launch, found):
+                # The daemon may have been away for so short a time that only its client has noticed. The exit
+                # code of the client is then not the exit code of the container.
+                away = self.engine_was_away or os.waitstatus_to_exitcode(status) != found.code
+                if away and not self.ending and container_supervision.was_lost(launch, found):
                     self.why = self.why or f"{LOST}: docker was away and lost the container"
                 # A docker daemon that died while it started the container may have forgotten the container.
                 # Find the container's processes by their marks, and kill them.

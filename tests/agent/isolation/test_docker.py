@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -147,17 +148,23 @@ def test_a_daemon_that_dies_while_it_starts_a_job_costs_another_start_at_most(
         assert daemon.names() == []
 
 
+@pytest.mark.parametrize("notices", [True, False], ids=["long", "short"])
 def test_a_container_that_docker_loses_while_it_is_away_is_no_failure_of_the_program(
-    run: Run, daemon: DockerDaemon, tmp_path: Path
+    run: Run, daemon: DockerDaemon, tmp_path: Path, notices: bool
 ) -> None:
+    """The supervisor notices that the daemon is away, or only its client does, because the time is short."""
     agent = run(*jobs(daemon))
     begin(agent, daemon, tmp_path)
+    if not notices:
+        os.kill(agent.supervisor(1), signal.SIGSTOP)
     inside = int(daemon.ask("inspect", "--format", "{{.State.Pid}}", *daemon.names()).stdout)
     shim = int(Path(f"/proc/{inside}/stat").read_text().rpartition(")")[2].split()[1])
     daemon.kill()
     for pid in (shim, inside):
         os.kill(pid, 9)
     daemon.start()
+    if not notices:
+        os.kill(agent.supervisor(1), signal.SIGCONT)
     assert agent.ended(1).why == "supervisor_lost: docker was away and lost the container"
 
 
