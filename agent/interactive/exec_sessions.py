@@ -30,7 +30,7 @@ WINDOW_BYTES, STEP_WINDOW_BYTES = 1 << 20, 256 << 10
 for a task of srun, which may have thousands of tasks. Until the client does so, no further output is read,
 and the command blocks.
 """
-_MOST_INPUT, _MOST_STEP_INPUT = 256 << 20, 16 << 20
+_MOST_INPUT, _MOST_STEP_INPUT = 1 << 30, 16 << 20
 """The most bytes of input that may wait until the command reads them: for `corral exec`, and for a task of
 srun.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hmac
 import os
 import signal
@@ -11,7 +10,6 @@ import struct
 import sys
 import time
 from base64 import b64decode
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Callable, Optional, Union
@@ -19,6 +17,7 @@ from typing import Any, Callable, Optional, Union
 from agent.attempts.spool import AttemptKey, format_key, parse_key
 from agent.controller_channel import Channel
 from agent.event_loop import EventLoop
+from agent.steps import listening_socket
 from agent.steps.records import NoSuchStep, StepRecords
 from agent.supervisor import process_tree
 from agent.supervisor.process_marks import mark_code
@@ -41,7 +40,6 @@ _UNPROVED_BYTES, _UNPROVED_S = 4_096, 10.0
 """A connection that has not proved its attempt is closed when it has sent this many bytes without a complete
 line, or after this many seconds.
 """
-_OLD_S = 7 * 86_400.0
 _MOST_CONNECTIONS, _MOST_OF_ATTEMPT = 512, 128
 """The most connections to this agent, and the most of one attempt."""
 _MOST_TASKS = 4_096
@@ -124,30 +122,11 @@ class StepServer:
     def listen(self) -> None:
         """Begin to accept connections. Without the socket, srun uses the API of the controller."""
         try:
-            self._listener = self._bind()
+            self._listener = listening_socket.bind(self._path)
         except (OSError, trusted_paths.UntrustedPath) as error:
             print(f"agent: srun cannot use this agent: {self._path}: {error}", file=sys.stderr)
             return
         self._loop.on_readable(self._listener.fileno(), self._accept)
-
-    def _bind(self) -> socket.socket:
-        folder, name = os.path.split(self._path)
-        directory = trusted_paths.open_directory(folder, make=True, mode=0o755)
-        try:
-            if os.geteuid() == 0:
-                os.fchmod(directory, 0o755)
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=directory)
-            _remove_old(directory)
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            # Bind below the open directory: its path may be longer than the address of a socket.
-            listener.bind(f"/proc/self/fd/{directory}/{name}")
-            os.chmod(name, 0o666, dir_fd=directory)  # noqa: S103 - see _proved
-            listener.listen(128)
-            listener.setblocking(False)
-            return listener
-        finally:
-            os.close(directory)
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -385,17 +364,6 @@ class StepServer:
         if connection.key is not None and connection.step >= 0 and not connection.ended:
             self._kill_tasks(connection.key, connection.step)
             self._records.abandon(connection.key, connection.step)
-
-
-def _remove_old(directory: int) -> None:
-    """Remove the sockets of agents that have not listened for long, such as those of removed nodes."""
-    for name in os.listdir(directory):
-        with suppress(OSError):
-            if name.endswith(".sock") and time.time() - os.stat(name, dir_fd=directory).st_mtime > _OLD_S:
-                with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-                    sock.settimeout(0.1)
-                    if sock.connect_ex(f"/proc/self/fd/{directory}/{name}") == errno.ECONNREFUSED:
-                        os.unlink(name, dir_fd=directory)
 
 
 def _is_valid(frame: Frame) -> bool:

@@ -9,6 +9,7 @@ import resource
 import signal
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -185,6 +186,19 @@ def test_a_task_that_does_not_read_its_input_is_ended(run: Run) -> None:
     for _ in range(18):
         give(agent, b"x" * (1 << 20))
     assert "had not read 16 MiB of its input" in ended(agent).error
+
+
+def test_much_input_of_corral_exec_waits_for_the_command(run: Run, tmp_path: Path) -> None:
+    agent = run()
+    begin(agent)
+    os.mkfifo(tmp_path / "go")
+    agent.send(OpenShell(1, 1, 1, ("sh", "-c", f"cat {tmp_path}/go; wc -c")))
+    for _ in range(18):
+        give(agent, b"x" * (1 << 20))
+    give(agent, b"", end=True)
+    (tmp_path / "go").write_text("")
+    assert ended(agent).error == ""
+    assert int(output(agent)) == 18 << 20
 
 
 def test_one_attempt_has_a_limit_of_tasks_from_other_nodes(run: Run) -> None:
