@@ -143,6 +143,25 @@ send("open_task", request=9, job=1, attempt=1, node="gpu02", command=["y"])
     assert closed.request == second.request, "the task of a killed srun is ended"
 
 
+def test_srun_is_read_again_when_the_controller_has_read_enough(run: Run) -> None:
+    agent = run()
+    progress = agent.spool / "progress"
+    more = f"""
+def send(kind, **fields):
+    sock.sendall((json.dumps({{"t": kind, **fields}}) + "\\n").encode())
+send("open_task", request=7, job=1, attempt=1, node="gpu02", command=["x"])
+for _ in range(300):
+    send("shell_input", request=7, data="A" * 30_000)
+    open({str(progress)!r}, "a").write("x")
+"""
+    agent.start(1, sys.executable, "-c", CLIENT + more + "import time; time.sleep(1000)", where(agent))
+    agent.started(1)
+    with agent._received:
+        # The test reads nothing now, so the pipe and the channel of the agent become full.
+        eventually(lambda: progress.exists() and progress.stat().st_size > 12)
+    agent.until(lambda said: sum(isinstance(each, ShellInput) for each in said) == 300)
+
+
 def test_the_first_node_records_steps_of_other_nodes(run: Run) -> None:
     agent = run()
     begin(agent, "import time; time.sleep(1000)")
