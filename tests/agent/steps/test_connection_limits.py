@@ -133,7 +133,10 @@ def test_srun_is_not_read_while_the_controller_reads_too_slowly(served: Served) 
     served.until(all_read)
 
 
-def test_a_connection_that_has_proved_nothing_may_not_send_much(served: Served) -> None:
+def test_a_connection_that_has_proved_nothing_may_not_send_much(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_server, "_UNPROVED_S", 1_000.0)
     sock = served.connect()
     sock.sendall(b"x" * 4_095)
     served.loop.run_once()
