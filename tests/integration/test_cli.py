@@ -437,7 +437,7 @@ def test_advice_of_explain_starts_the_job(cluster: CliCluster) -> None:
     cluster.until(busy, lambda view: view.state is JobState.RUNNING)
     waiting = int(cluster.corral("submit", "--gpus", "8", "--time", "1h", "--", "sleep", "600").stdout)
     try:
-        why = cluster.corral("explain", str(waiting)).stdout
+        why = cluster.corral("explain", str(waiting), "--within", "10s").stdout
         assert "it would start now with 4 GPUs instead of 8" in why
         command = next(line for line in why.splitlines() if "corral job set" in line).partition("corral ")[2]
         assert cluster.corral(*command.split()).returncode == 0
@@ -451,7 +451,7 @@ def test_explain_and_what_if_agree(cluster: CliCluster) -> None:
     cluster.until(busy, lambda view: view.state is JobState.RUNNING)
     waiting = int(cluster.corral("submit", "--gpus", "8", "--time", "1h", "--", "true").stdout)
     try:
-        why = cluster.corral("explain", str(waiting)).stdout
+        why = cluster.corral("explain", str(waiting), "--within", "10s").stdout
         assert "needs 1 node with 8 GPUs" in why
         assert "at the latest" in why
         assert "on gpu01" in why

@@ -180,10 +180,14 @@ class Reader:
             return max((each.id for each in client.workloads(everything=True).workloads), default=1)
 
     def turn_page(self) -> None:
-        """Forget the jobs of the document, and end them."""
+        """Forget the jobs of the document and end them. Delete its backups, because several documents make a
+        backup of the same name.
+        """
         if self.jobs:
             self.system.corral("job", "cancel", "all")
             self.jobs.clear()
+        for backup in (self.place / "backup").iterdir():
+            backup.unlink()
 
 
 @pytest.fixture(scope="module")
