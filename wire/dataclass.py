@@ -5,10 +5,10 @@ The standard library compiles six methods for each class when a module is import
 each class. A command imports more than 200 classes and uses few of them.
 
 1. At import, the standard library collects the fields. Each method is a stub.
-2. At the first call of a stub, the standard library makes the methods of a second class with the same fields.
-   These methods replace the stubs, and the call continues in the new method.
+2. At the first call of a stub, the standard library makes this method for another class with the same fields.
+   The method replaces the stub, and the call continues in the method.
 
-Invariant: after its first use, a class has the methods that the standard library makes.
+Invariant: after its first call, a method is the one that the standard library makes.
 Example: the CPU time of `corral submit --help` falls from 260 to 165 ms.
 """
 
@@ -41,7 +41,7 @@ def _with_stubs(cls: type, frozen: bool) -> type:
         cls.__doc__ = cls.__name__
     dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     for name in missing:
-        setattr(cls, name, _stub(cls, name, missing, frozen))
+        setattr(cls, name, _stub(cls, name, frozen))
     if frozen:
         cls.__setattr__ = _refuse_change  # type: ignore[method-assign]
         cls.__delattr__ = _refuse_change  # type: ignore[assignment]
@@ -54,24 +54,30 @@ def _refuse_change(_self: object, name: str, *_value: object) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot change field {name!r}")
 
 
-def _stub(cls: type, name: str, missing: list[str], frozen: bool) -> Callable[..., Any]:
+def _stub(cls: type, name: str, frozen: bool) -> Callable[..., Any]:
     def first_call(self: object, *args: Any, **kwargs: Any) -> Any:
-        _complete(cls, missing, frozen)
+        _complete(cls, name, frozen)
         return getattr(cls, name)(self, *args, **kwargs)
 
     return first_call
 
 
-def _complete(cls: type, missing: list[str], frozen: bool) -> None:
-    """Replace the stubs of a class by the methods that the standard library makes for its fields."""
+def _complete(cls: type, name: str, frozen: bool) -> None:
+    """Replace the stub of a method by the method that the standard library makes for these fields."""
     fields = [(each.name, each.type, _same_field(each)) for each in dataclasses.fields(cls)]
     hook = {"__post_init__": None} if hasattr(cls, "__post_init__") else None
-    whole = dataclasses.make_dataclass(cls.__name__, fields, namespace=hook, frozen=frozen)
-    for name in missing:
-        method = vars(whole)[name]
-        if method is not None:
-            method.__qualname__ = f"{cls.__qualname__}.{name}"
-        setattr(cls, name, method)
+    whole = dataclasses.make_dataclass(
+        cls.__name__,
+        fields,
+        namespace=hook,
+        init=name == "__init__",
+        repr=name == "__repr__",
+        eq=name in ("__eq__", "__hash__"),
+        frozen=frozen and name in ("__init__", "__hash__"),
+    )
+    method = vars(whole)[name]
+    method.__qualname__ = f"{cls.__qualname__}.{name}"
+    setattr(cls, name, method)
 
 
 def _same_field(of: Any) -> Any:
