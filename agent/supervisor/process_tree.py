@@ -245,9 +245,12 @@ def runs_since(pid: int, ticks: int) -> bool:
 
 def _stat(pid: int) -> list[str]:
     """Return the fields of /proc/<pid>/stat after the process name: state, parent, process group, session,
-    …
+    … Raise OSError if there is no such process.
     """
     text = _read(f"/proc/{pid}/stat").decode("utf-8", "replace")
+    if not text:
+        # The process has ended after the file was opened.
+        raise ProcessLookupError(f"process {pid} has ended")
     return text[text.rindex(")") + 2 :].split()
 
 

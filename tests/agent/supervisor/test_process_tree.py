@@ -73,3 +73,11 @@ def test_any_process_name_in_stat_is_parsed(tmp_path: Path) -> None:
         assert process_tree._stat(odd.pid)[1] == str(os.getpid())
         odd.kill()
     assert process_tree.start_ticks(odd.pid) is None
+
+
+def test_a_process_that_ends_while_its_file_is_read_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of such a process is empty."""
+    monkeypatch.setattr(process_tree, "_read", lambda _path: b"")
+    assert process_tree.ProcessTable().usage_below(1)[0] == 0
+    assert not process_tree.runs_since(1, 1)
+    assert not process_tree.is_stopped(1)
