@@ -80,9 +80,8 @@ class UnixAccounts:
 def _own_account(uid: int) -> UnixAccount:
     try:
         entry = pwd.getpwuid(uid)
-    except (
-        KeyError
-    ):  # Continue without an account name, because in a container the agent's own uid often has no account.
+    except KeyError:
+        # In a container, the agent's own uid often has no account.
         return UnixAccount(str(uid), "/", "/bin/sh")
     return UnixAccount(entry.pw_name, entry.pw_dir, entry.pw_shell)
 
