@@ -60,7 +60,7 @@ bench: $(VENV)/dev ## figures, never asserted
 	$(BIN)/python -m benchmarks
 
 faults: $(VENV)/dev ## kill everything and cut links at random under load, then ask the oracle: SECONDS=60 SEED=7
-	$(BIN)/python -m tests.integration.faults --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.integration.controller.faults --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.link_cuts --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 $(BUILD)/ready: requirements-binary.txt pyproject.toml

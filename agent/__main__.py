@@ -10,7 +10,6 @@ import os
 import re
 import resource
 import sys
-import uuid
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,7 @@ from agent.gpus.simulated import SimulatedGpus
 from agent.host import facts, preflight
 from agent.isolation import cgroup_detection, container_runtimes, scratch
 from agent.isolation.container_watch import ContainerWatch
-from agent.supervisor import process_tree
+from agent.processes import process_tree
 from wire import VERSION, gpudescription
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.agent.reports import Hello, NodeFacts
@@ -113,7 +112,7 @@ def main() -> int:
         options.name,
         VERSION,
         spool.boot_id,
-        uuid.uuid4().hex,
+        os.urandom(16).hex(),
         reported,
         unsettled,
         lease.boot_time_s(),

@@ -1,4 +1,6 @@
-"""Sends messages to the controller and receives messages from it, over two descriptors that never block."""
+"""Sends messages to the controller and receives messages from the controller, over two descriptors that never
+block.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ BUSY_BYTES = 256 * 1024
 
 
 class AgentExit(Exception):
-    """Raised to end the agent process: the connection to the controller is closed, the controller sent Leave,
+    """Raised to end the agent process. The connection to the controller is closed, the controller sent Leave,
     or the resources of this host have changed.
 
     Jobs continue to run. The controller starts another agent, which reports the new resources when it

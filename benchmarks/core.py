@@ -72,7 +72,7 @@ def place_one(nodes: int) -> tuple[list[float], list[float]]:
 
 
 def place_many(nodes: int, jobs: int) -> float:
-    """Place all jobs in one scheduling pass. Return the number of placed jobs per second."""
+    """Place all jobs in one scheduling cycle. Return the number of placed jobs per second."""
     engine = engine_of(nodes)
     for _ in range(jobs):
         submit(engine, ONE_GPU)
@@ -163,7 +163,7 @@ def _over(engine: Engine, job: int) -> AttemptStatus:
 
 
 def cycle_many_queues(nodes: int, queued: int) -> float:
-    """Return the seconds of one scheduling pass over `queued` waiting jobs of ten queues with many different
+    """Return the seconds of one scheduling cycle over `queued` waiting jobs of ten queues with many different
     requests.
     """
     engine = engine_of(nodes)

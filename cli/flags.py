@@ -14,7 +14,7 @@ Made = TypeVar("Made")
 
 def option(names: str, metavar: str, help_text: str, **more: Any) -> Any:
     """Declare a flag with a value. `names` lists the names of the flag, separated by spaces ("--lines -n").
-    Typer does not add the default to the help, so the help text must contain it.
+    The help text must contain the default, because Typer does not add the default.
     """
     return typer.Option(*names.split(), metavar=metavar, help=help_text, show_default=False, **more)
 

@@ -95,7 +95,7 @@ def _open_streams() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    # Replace characters that the encoding of the terminal does not have, because they would otherwise raise
+    # Replace characters that the encoding of the terminal cannot represent, because printing them would raise
     # an error.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]

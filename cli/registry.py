@@ -114,8 +114,8 @@ OTHER_WORDS: Mapping[str, str] = {
     **dict.fromkeys(("top", "nvidia-smi"), "gpus"),
     **dict.fromkeys(("backup", "restore", "verify"), "admin"),
 }
-"""Words of Slurm, kubectl and shells that users may type by mistake, each with the corral command that does
-the same.
+"""Words of Slurm, kubectl and shells that users may type by mistake, each with the corresponding corral
+command.
 """
 
 
@@ -179,8 +179,8 @@ def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
 
 
 def application(help_text: str = "", **settings: Any) -> typer.Typer:
-    """Return a Typer application whose help is plain text without frames, and which does not have Typer's
-    options for shell completion.
+    """Return a Typer application with plain help texts without frames, and without Typer's options for shell
+    completion.
     """
     if help_text:
         # Set the help text here, because Typer would otherwise show the docstring of the callback function.

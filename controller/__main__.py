@@ -58,7 +58,7 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
         os.close(trusted_paths.open_directory(str(chosen.state_dir), make=True))
         _refuse_former_jobs(chosen, store, new_cluster)
         daemon = Daemon(chosen, pipeline, store)
-        # Exclude the objects that exist now from garbage collection, because they stay in use until the
+        # Exclude all objects that exist now from garbage collection, because they stay in use until the
         # process ends.
         gc.freeze()
         return asyncio.run(_serve(daemon))

@@ -17,6 +17,7 @@ from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import programs
 from tests.limits import pytest_runtest_call, pytest_runtest_setup, pytest_runtest_teardown
 
 # A shell without job control starts `pytest &` with SIGINT ignored, nohup with SIGHUP. A program started by a
@@ -50,6 +51,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure() -> None:
+    programs.prepare_simulations()
+
+
 ROOT = Path(__file__).parents[1]
 _SHARED = re.compile(r'scope="(?:class|module|package|session)"')
 COMPUTES = ("tests/simulation/", "tests/property/", "tests/tui/", "tests/benchmarks/")
@@ -70,11 +75,18 @@ LONG_FILES = (
 )
 """Files whose tests together take many seconds. They begin early too, so that the last files are short."""
 
+LONG_GROUPS = (
+    "tests/cli/slurm/submit/",
+    "tests/integration/commands/test_documents.py",
+    "tests/integration/nodes/test_network.py",
+)
+"""Files whose tests run one after the other and wait a lot. They begin in the first half of the run."""
+
 
 TOGETHER = {
     "tests/agent/isolation/test_docker.py": "containers",
     "tests/agent/isolation/test_podman.py": "containers",
-    "tests/integration/test_containers.py": "containers",
+    "tests/integration/nodes/test_containers.py": "containers",
 }
 """Files that must not run at the same time, with the name of their group: podman and dockerd share locks,
 cgroups and mounts of the host."""
@@ -110,9 +122,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if len(items) > 1_000:  # a part of the tests keeps its order
         files = list(dict.fromkeys(_file(item.nodeid) for item in items))
         place = {}
-        for folders in (COMPUTES, WAITS, LONG_FILES):
+        for folders, part in ((COMPUTES, 1.0), (WAITS, 1.0), (LONG_FILES, 1.0), (LONG_GROUPS, 0.5)):
             found = [file for file in files if file.startswith(folders)]
-            place.update((file, number / len(found)) for number, file in enumerate(found))
+            place.update((file, part * number / len(found)) for number, file in enumerate(found))
         items.sort(key=lambda item: place.get(_file(item.nodeid), 1.0))
 
 
@@ -141,7 +153,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups | 
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from looking at 6,600 tests, which stay to the end, again and again."""
+    """Keep the garbage collector from looking at 8,000 tests, which stay to the end, again and again."""
     gc.collect()
     gc.freeze()
 

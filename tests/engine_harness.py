@@ -195,12 +195,12 @@ class EngineHarness:
         return decision.reply
 
     def tick(self) -> list[Start]:
-        """One scheduling pass; the starts it ordered."""
+        """One scheduling cycle; the starts it ordered."""
         orders = self.tell(inputs.Tick()).orders
         return [order.frame for order in orders if isinstance(order.frame, Start)]
 
     def tick_at(self, now: float) -> list[Start]:
-        """One scheduling pass at this moment; the starts it ordered."""
+        """One scheduling cycle at this moment; the starts it ordered."""
         self.now = now
         return self.tick()
 

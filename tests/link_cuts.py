@@ -69,6 +69,18 @@ class Cluster:
                 self._add(client, host)
         self.system.await_nodes(*self.hosts)
 
+    def turn_page(self) -> None:
+        """Mend all links, end all jobs, and close the gate again, for the next test."""
+        for host in self.hosts.values():
+            host.mend()
+        with self.system.client() as client:
+            active = [job for job, view in self.system.jobs().items() if not view.state.terminal]
+            for job in active:
+                client.cancel(job)
+        self.system.await_jobs(active)
+        self.system.await_nodes(*self.hosts)
+        self.gate.unlink(missing_ok=True)
+
     def _add(self, client: Client, host: NetworkHost) -> None:
         spec = HostSpec(
             f"{host.user}@{host.address}",

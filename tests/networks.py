@@ -149,7 +149,7 @@ class Network:
     """A head node's namespace, and hosts around it."""
 
     def __init__(self) -> None:
-        self.head = f"corral{os.getpid()}"
+        self.head = f"corral{os.getpid()}x{next(numbers)}"
         # Not in $TMPDIR, which other users may not be allowed to enter.
         self.place = Path(tempfile.mkdtemp(prefix="corral-network-", dir="/tmp"))
         self.place.chmod(0o755)

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cli.registry import COMMANDS
+from cli.slurm.programs import PROGRAMS, run_and_exit
+from controller.sim import parallel
 from tests.limits import PATIENCE_S
 
 _PREPARED = multiprocessing.get_context("forkserver")
@@ -28,13 +30,19 @@ _PREPARED.set_forkserver_preload(
         "controller.daemon",
         "controller.nodes.local",
         "controller.registry",
+        "controller.sim.run",
         "controller.store.store",
         "cli.main",
-        *(module.partition(":")[0] for module, _ in COMMANDS.values()),
+        *(module.partition(":")[0] for module, _ in (*COMMANDS.values(), *PROGRAMS.values())),
         "wire.http.client",
         "tests.programs",
     ]
 )
+
+
+def prepare_simulations() -> None:
+    """Start the processes of simulations in this process from the prepared process, too."""
+    parallel._SPAWN = _PREPARED  # type: ignore[assignment]
 
 
 class Program:
@@ -67,7 +75,7 @@ def _become(words: tuple[str, ...], log: str) -> None:
     os.setsid()
     for name in [name for name in os.environ if name.startswith("CORRAL_")]:
         del os.environ[name]
-    _redirect(log, log)
+    _redirect(os.devnull, log, log)
     sys.argv = [*words]
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
@@ -81,6 +89,24 @@ def run_corral(
     """Run a corral command to its end as subprocess.run does. Its stdin is empty."""
     wanted = dict(os.environ if environment is None else environment)
     command = [sys.executable, "-P", "-m", "cli", *words]
+    done = _run(("cli", *words), command, wanted, place, "")
+    if check:
+        done.check_returncode()
+    return done
+
+
+def run_slurm(
+    *words: str, environment: Mapping[str, str], place: Path, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Slurm's commands to its end as subprocess.run does."""
+    assert words[0] in PROGRAMS
+    return _run(words, list(words), dict(environment), place, stdin)
+
+
+def _run(
+    words: tuple[str, ...], command: list[str], wanted: dict[str, str], place: Path | str | None, stdin: str
+) -> subprocess.CompletedProcess[str]:
+    """Run these words in a prepared process; or the command, where a prepared process would differ."""
     same = _of_the_interpreter(wanted) == _of_the_interpreter(os.environ)
     if not same or threading.current_thread() is not threading.main_thread():
         # because the interpreter reads these variables when it starts, and because two threads that wait for
@@ -89,16 +115,18 @@ def run_corral(
             command,
             cwd=place,
             env=wanted,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
-            check=check,
+            check=False,
         )
     with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder, "out"), Path(folder, "err")
+        given, out, err = Path(folder, "in"), Path(folder, "out"), Path(folder, "err")
+        given.write_text(stdin)
         os.umask(umask := os.umask(0o077))
-        arguments = (words, wanted, str(place or os.getcwd()), umask, str(out), str(err))
+        files = (str(given), str(out), str(err))
+        arguments = (words, wanted, str(place or os.getcwd()), umask, files)
         process = _PREPARED.Process(target=_run_command, args=arguments)
         process.start()
         process.join(PATIENCE_S)
@@ -107,12 +135,9 @@ def run_corral(
             process.kill()
             process.join()
             raise subprocess.TimeoutExpired(command, PATIENCE_S, out.read_bytes(), err.read_bytes())
-        done = subprocess.CompletedProcess(
+        return subprocess.CompletedProcess(
             command, code, out.read_bytes().decode(), err.read_bytes().decode()
         )
-    if check:
-        done.check_returncode()
-    return done
 
 
 def _of_the_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
@@ -121,22 +146,28 @@ def _of_the_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _run_command(
-    words: Sequence[str], environment: dict[str, str], place: str, umask: int, out: str, err: str
+    words: Sequence[str], environment: dict[str, str], place: str, umask: int, files: tuple[str, str, str]
 ) -> None:
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
     os.chdir(place)
     os.umask(umask)
-    _redirect(out, err)
-    sys.argv = ["cli", *words]
+    # This process has no threads, and no files that its simulations must not have.
+    parallel._SPAWN = multiprocessing.get_context("fork")  # type: ignore[assignment]
+    _redirect(*files)
+    sys.argv = [*words]
+    if words[0] in PROGRAMS:
+        run_and_exit(words[0])
     runpy.run_module("cli", run_name="__main__", alter_sys=True)
 
 
-def _redirect(out: str, err: str) -> None:
-    """stdin is empty; stdout and stderr are appended to these files."""
+def _redirect(given: str, out: str, err: str) -> None:
+    """stdin is read from the first file; stdout and stderr are appended to the others."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    files = (os.open(os.devnull, os.O_RDONLY), os.open(out, flags, 0o600), os.open(err, flags, 0o600))
-    for target, source in enumerate(files):
+    descriptors = (os.open(given, os.O_RDONLY), os.open(out, flags, 0o600), os.open(err, flags, 0o600))
+    for target, source in enumerate(descriptors):
         os.dup2(source, target)
         os.close(source)
+    # because multiprocessing has replaced it by an empty file
+    sys.stdin = os.fdopen(0, closefd=False)

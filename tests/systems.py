@@ -15,6 +15,7 @@ import tomli_w
 
 from agent.attempts import attempt_record
 from tests import groups, processes
+from tests.agent.agent_process import remove_socket
 from tests.controller.store.scratch import scratch
 from tests.limits import PATIENCE_S
 from tests.processes import Process
@@ -40,6 +41,8 @@ class System:
         self.sections: dict[str, dict[str, Any]] = {
             "controller": {"state_dir": str(self.state), "socket": str(self.socket)},
             "nodes": {name: dict(NODE) for name in nodes},
+            # because a busy machine must not decide how much of an answer is known
+            "questions": {"budget_s": 20.0, "longest_s": 60.0},
         }
         self.program = program
         self.recoveries: list[float] = []
@@ -198,6 +201,7 @@ class System:
         )
         for name in self.sections["nodes"]:
             groups.remove(name, self.state / "nodes" / name)
+            remove_socket(self.state / "nodes" / name)
 
 
 @contextmanager

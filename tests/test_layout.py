@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- map: written by tests/test_layout.py -->", "<!-- end of map -->"
 TOP = ("wire", "controller", "agent", "cli", "tui")
-MOST_MODULES = 16
+MOST_MODULES = 15
 VAGUE_WORDS = re.compile(
     r"\b(who|whom|whoever|somebody|nobody|anybody|everybody|anew|heed|heard of|strangers?)\b",
     re.IGNORECASE,

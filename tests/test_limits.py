@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 HERE = Path(__file__).resolve().parent.parent
 CONFTEST = """\
 from tests import limits
@@ -26,11 +24,13 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize("wait", WAITS)
-def test_hanging_test_fails_and_the_next_one_runs(tmp_path: Path, wait: str) -> None:
+def test_hanging_tests_fail_and_the_next_ones_run(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_waits.py").write_text(
-        f"def test_waits():\n    {WAITS[wait]}\n\ndef test_next():\n    pass\n"
+        "".join(
+            f"def test_{name}():\n    {wait}\n\ndef test_after_{name}():\n    pass\n\n"
+            for name, wait in WAITS.items()
+        )
     )
     command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", ".", "test_waits.py"]
     done = subprocess.run(
@@ -41,8 +41,9 @@ def test_hanging_test_fails_and_the_next_one_runs(tmp_path: Path, wait: str) -> 
         text=True,
         timeout=120,
     )
-    assert "test_waits.py::test_waits: the test was still waiting after 0.5 s" in done.stdout
-    assert "1 failed, 1 passed" in done.stdout
+    for name in WAITS:
+        assert f"test_waits.py::test_{name}: the test was still waiting after 0.5 s" in done.stdout
+    assert f"{len(WAITS)} failed, {len(WAITS)} passed" in done.stdout
 
 
 def test_a_program_of_a_test_gets_signals_that_the_shell_ignores(tmp_path: Path) -> None:

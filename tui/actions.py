@@ -11,19 +11,24 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Final
 
-QUEUE, JOB, NODES, NODE, EVENTS = "queue", "job", "nodes", "node", "events"
-SHARES, QUOTAS, RESERVATIONS, REBALANCE = "shares", "quotas", "reservations", "rebalance"
+PULSE, QUEUE, JOB, NODES, NODE, EVENTS = "pulse", "queue", "job", "nodes", "node", "events"
+SHARES, QUOTAS, RESERVATIONS, REBALANCE, PLAN = "shares", "quotas", "reservations", "rebalance", "plan"
 LISTS: Final = frozenset({QUEUE, NODES, EVENTS, SHARES, QUOTAS, RESERVATIONS, REBALANCE})
-EVERYWHERE: Final = LISTS | {JOB, NODE}
-FILTERED: Final = LISTS | {JOB}
-JOBS: Final = frozenset({QUEUE, JOB})
-HOSTS: Final = frozenset({NODES, NODE})
-MARKED: Final = frozenset({QUEUE})
+EVERYWHERE: Final = LISTS | {PULSE, PLAN, JOB, NODE}
+OPENED: Final = LISTS | {PULSE, PLAN, NODE}
+DETAILS: Final = frozenset({NODE})
+FILTERED: Final = LISTS | {PLAN, JOB}
+JOBS: Final = frozenset({QUEUE, PLAN, JOB})
+HOSTS: Final = frozenset({NODES, PLAN, NODE})
+FOLDED: Final = frozenset({QUEUE})
+MARKED: Final = frozenset({QUEUE, NODES})
 TREE: Final = frozenset({SHARES})
 LIMITS: Final = frozenset({QUOTAS})
 KEPT: Final = frozenset({RESERVATIONS})
 PROPOSED: Final = frozenset({REBALANCE})
 LOGS: Final = frozenset({JOB})
+GRAPHS: Final = frozenset({PULSE})
+CHART: Final = frozenset({PLAN})
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class ScreenAction:
 
     `command` is the shell command that does the same as the action. A word in braces, such as {jobs}, stands
     for the marked jobs or the job under the cursor. `footer` is the position of the action in the footer; 0
-    means that the footer does not show it.
+    means that the action is not in the footer.
     """
 
     name: str
@@ -56,7 +61,9 @@ def _change(
 
 
 LOOKING: Final = (
-    ScreenAction("open", ("enter", "l", "right"), "open", "Open the row under the cursor", LISTS, footer=1),
+    ScreenAction(
+        "open", ("enter", "l", "right"), "open", "Open the row or the job under the cursor", OPENED, footer=1
+    ),
     ScreenAction(
         "filter",
         ("slash",),
@@ -74,23 +81,51 @@ LOOKING: Final = (
         footer=3,
     ),
     ScreenAction(
-        "mark", ("space",), "mark", "Mark the job: an action applies to all marked jobs", MARKED, footer=4
+        "mark", ("space",), "mark", "Mark the row: an action applies to all marked rows", MARKED, footer=4
     ),
-    ScreenAction("range", ("v",), "range", "Mark all jobs from the last mark to the cursor", MARKED),
+    ScreenAction("range", ("v",), "range", "Mark all rows from the last mark to the cursor", MARKED),
     ScreenAction(
-        "fold", ("z",), "fold", "Show the jobs of this workload or array, or fold them again", MARKED
+        "fold", ("z",), "fold", "Show the jobs of this workload or array, or fold them again", FOLDED
     ),
     ScreenAction(
         "foldall",
         ("minus",),
         "fold all",
         "Show the jobs of all workloads and arrays, or fold them again",
-        MARKED,
+        FOLDED,
     ),
-    ScreenAction("all", ("asterisk",), "all", "Mark all shown jobs, or unmark them", MARKED),
+    ScreenAction("peek", ("i",), "peek", "Show the job under the cursor beside the list, or hide it", FOLDED),
+    ScreenAction("all", ("asterisk",), "all", "Mark all shown rows, or unmark them", MARKED),
     ScreenAction(
         "output", ("o",), "output", "Switch between standard output and standard error", LOGS, footer=1
     ),
+    ScreenAction(
+        "longer", ("right_square_bracket",), "longer", "Show a longer time in the graphs", GRAPHS, footer=3
+    ),
+    ScreenAction(
+        "shorter", ("left_square_bracket",), "shorter", "Show a shorter time in the graphs", GRAPHS, footer=2
+    ),
+    ScreenAction("group", ("n",), "rows by", "Show rows by node, by job or by user", CHART, footer=3),
+    ScreenAction("apart", ("z",), "apart", "Draw jobs that overlap in separate rows", CHART, footer=4),
+    ScreenAction("zoom_in", ("plus", "equals_sign"), "zoom in", "Show a shorter time", CHART, footer=4),
+    ScreenAction("zoom_out", ("minus",), "zoom out", "Show a longer time", CHART, footer=4),
+    ScreenAction(
+        "later", ("right", "l"), "next job", "Go to the next job of the row, or to later times", CHART
+    ),
+    ScreenAction(
+        "earlier", ("left", "h"), "job before", "Go to the job before in the row, or to earlier times", CHART
+    ),
+    ScreenAction("pan_right", ("full_stop", "greater_than_sign"), "later", "Show later times", CHART),
+    ScreenAction("pan_left", ("comma", "less_than_sign"), "earlier", "Show earlier times", CHART),
+    ScreenAction(
+        "what_if",
+        ("w",),
+        "what if…",
+        "Try a change: the chart shows which jobs would start sooner or later; nothing changes yet",
+        CHART,
+        footer=2,
+    ),
+    ScreenAction("follow_now", ("f",), "now", "Show the present time at the left edge", CHART),
     ScreenAction("follow", ("f",), "follow", "Stay at the end of the log as it grows", LOGS, footer=8),
     ScreenAction("wrap", ("w",), "wrap", "Wrap long lines of the log, or cut them", LOGS, footer=9),
     ScreenAction(
@@ -128,6 +163,31 @@ CHANGING: Final = (
         "corral job preempt {jobs}",
     ),
     _change(
+        "requeue",
+        "Q",
+        "requeue",
+        "Stop running jobs, after they have saved their state if they can, and queue them again at once",
+        JOBS,
+        "corral job requeue {jobs}",
+    ),
+    _change(
+        "edit_job",
+        "E",
+        "edit",
+        "Change the priority, time limit, queue or begin time of jobs; the effect is shown first",
+        JOBS,
+        "corral job set {jobs} …",
+    ),
+    _change(
+        "cordon_gpu",
+        "X",
+        "cordon GPU",
+        "Give the GPU under the cursor to no more jobs; jobs on it continue",
+        DETAILS,
+        "corral nodes cordon {gpu}",
+        7,
+    ),
+    _change(
         "drain",
         "D",
         "drain",
@@ -148,7 +208,7 @@ CHANGING: Final = (
         "resume",
         "U",
         "resume",
-        "Let jobs start on a drained node again",
+        "Let jobs start on a drained node, or on the cordoned GPU under the cursor, again",
         HOSTS,
         "corral nodes resume {nodes}",
         6,
@@ -228,6 +288,7 @@ CHANGING: Final = (
 )
 
 MOVING: Final = (
+    ScreenAction("pulse", ("0", "p"), "pulse", "The state of the whole cluster"),
     ScreenAction("queue", ("1",), "queue", "All jobs", command="corral queue"),
     ScreenAction("nodes", ("2",), "nodes", "All nodes and their GPUs", command="corral nodes"),
     ScreenAction("events", ("3",), "events", "Events as they happen", command="corral events -f"),
@@ -247,6 +308,7 @@ MOVING: Final = (
         "Proposed and recent moves of running jobs",
         command="corral rebalance",
     ),
+    ScreenAction("plan", ("8",), "plan", "When and where jobs are expected to run", command="corral plan"),
     ScreenAction("next", ("tab",), "next view", "Go to the next view"),
     ScreenAction("previous", ("shift+tab",), "previous view", "Go to the previous view"),
     ScreenAction(
@@ -264,6 +326,7 @@ MOVING: Final = (
 )
 
 PROGRAM: Final = (
+    ScreenAction("alarms", ("exclamation_mark",), "alarms", "All alarms; enter opens the job or the node"),
     ScreenAction(
         "copy",
         ("y",),
@@ -290,7 +353,17 @@ _SHOWN: Final = {
     "slash": "/",
     "colon": ":",
     "question_mark": "?",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
     "asterisk": "*",
+    "exclamation_mark": "!",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "comma": ",",
+    "full_stop": ".",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
     "escape": "esc",
     "down": "↓",
     "up": "↑",
@@ -310,6 +383,14 @@ def words_of(command: str) -> set[str]:
 def shown_command(action: ScreenAction) -> str:
     """Return the shell command of an action with placeholders in capitals, such as corral job cancel JOBS."""
     return action.command.format(**{word: word.upper() for word in words_of(action.command)})
+
+
+def keys_of(action: ScreenAction, view: str) -> tuple[str, ...]:
+    """Return the keys of an action in a view. If two actions have the same key, the key belongs to the action
+    that is available in fewer views.
+    """
+    rivals = [other for other in ACTIONS if other.in_view(view) and len(other.views) < len(action.views)]
+    return tuple(key for key in action.keys if all(key not in other.keys for other in rivals))
 
 
 def shown_key(key: str) -> str:

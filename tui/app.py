@@ -1,4 +1,6 @@
-"""The Textual application. It shows a view and the lines above and below it, and carries out actions."""
+"""The Textual application. The application shows a view and the lines above and below the view, and carries
+out actions.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.filter import LineFilter
 
+from tui import actions
 from tui.actions import BY_NAME, ScreenAction
 from tui.app_interface import CliFunctions
 from tui.changes.job_orders import JobOrders
@@ -33,11 +36,14 @@ from tui.look import clipboard
 from tui.look.ascii import AsciiOnly
 from tui.look.paint import Paint
 from tui.look.theme import SIXTEEN, THEMES, styles
+from tui.pulse.panel import Jump
 from tui.views.events import EventsView
 from tui.views.job_details import JobDetailsView
 from tui.views.moves import MovesView
 from tui.views.node_details import NodeDetailsView
 from tui.views.nodes import NodesView
+from tui.views.plan import PlanView
+from tui.views.pulse import PulseView
 from tui.views.queue import QueueView
 from tui.views.quotas import QuotasView
 from tui.views.reservations import ReservationsView
@@ -45,6 +51,8 @@ from tui.views.shares import SharesView
 from tui.views.view import View
 from tui.widgets.filter_line import FilterLine
 from tui.widgets.frame import FooterLine, HeaderLine, StatusLine, TrailLine
+from wire.api.forecasts import WhatIfAnswer
+from wire.api.nodes import GpuView, NodeView
 from wire.http.client import Client
 from wire.text import printable
 
@@ -81,6 +89,7 @@ class CorralApp(OrderedKeysApp):
         read_only: bool = False,
         look: str = "dusk",
         ascii_only: bool = False,
+        first_view: str = actions.PULSE,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(ansi_color=True if look == SIXTEEN.colours.name else None)
@@ -96,16 +105,19 @@ class CorralApp(OrderedKeysApp):
         self.what_ifs = RequestWorkers(connect, self.deliver, threads=1)
         self.orders, self.edits = JobOrders(self), TenantEdits(self)
         self.menus = Menus(self)
+        self.queue_view = QueueView(self.model.jobs)
         self.roots: tuple[View, ...] = (
-            QueueView(self.model.jobs),
+            PulseView(),
+            self.queue_view,
             NodesView(self.model.nodes),
             EventsView(self.model.events),
             SharesView(self.model.shares),
             QuotasView(self.model.quotas),
             ReservationsView(self.model.reservations),
             MovesView(self.model.steps),
+            PlanView(),
         )
-        self.trail: list[View] = [self.roots[0]]
+        self.trail: list[View] = [next(root for root in self.roots if first_view == root.NAME)]
         self._header = HeaderLine()
         self._trail_line = TrailLine(self.roots, lambda: self.trail)
         self._status = StatusLine(lambda: self.view)
@@ -164,7 +176,7 @@ class CorralApp(OrderedKeysApp):
             self.set_timer(wait, self.take)
 
     def take(self) -> None:
-        """Apply the changes that have arrived from the controller since the last call, and show them."""
+        """Apply the controller's changes since the last call, and show the changes."""
         if not self.screen_stack:
             return
         self._taken_at = time.monotonic()
@@ -174,6 +186,7 @@ class CorralApp(OrderedKeysApp):
         self._model_changed()
 
     def _tick(self) -> None:
+        self.model.find_alarms()
         self.view.tick()
         self._status.tick()
         if self.model.stale or self._was_stale:
@@ -264,8 +277,8 @@ class CorralApp(OrderedKeysApp):
         self.refresh_lines()
 
     def _focus_view(self) -> bool:
-        """Give the keyboard focus to the view at once. Textual's `Widget.focus` would give the focus later,
-        so that a key that already waits would go to another widget. Return True if the view has the focus.
+        """Give the keyboard focus to the view at once. Textual's `Widget.focus` gives the focus later, and a
+        key that already waits would go to another widget. Return True if the view has the focus.
         """
         pane = self.view.pane
         if pane.is_attached and pane.is_mounted:
@@ -299,9 +312,39 @@ class CorralApp(OrderedKeysApp):
     def open_node(self, name: str) -> None:
         self._enter(NodeDetailsView(name))
 
+    def open_jump(self, jump: Jump) -> None:
+        if jump.kind == "job":
+            self.open_job(int(jump.name))
+        elif jump.kind == "node":
+            self.open_node(str(jump.name))
+        elif jump.kind == "filter":
+            self.show_jobs(str(jump.name))
+        else:
+            self.act(str(jump.name))
+
+    def cordon_gpu(self, node: NodeView, gpu: GpuView) -> None:
+        self.orders.cordon_gpu(node, gpu)
+
+    def resume(self, nodes: Sequence[NodeView], gpu: GpuView | None = None) -> None:
+        self.orders.resume_nodes(nodes, gpu)
+
+    def show_effect(self, answer: WhatIfAnswer | None) -> None:
+        if isinstance(self.view, PlanView):
+            self.view.show_effect(answer)
+
+    def try_change(self, name: str) -> None:
+        action = BY_NAME[name]
+        wrong = "this screen is read-only" if self.read_only else ""
+        wrong = wrong or ("the connection is lost: no changes are possible now" if self.model.stale else "")
+        method = self.method_of(action)
+        if wrong or method is None:
+            self.show_message(wrong or f"{action.title} is not possible here", "warn")
+        else:
+            method()
+
     def show_jobs(self, filter_text: str) -> None:
-        self.roots[0].narrow(filter_text)
-        self._go(self.roots[0])
+        self.queue_view.narrow(filter_text)
+        self._go(self.queue_view)
 
     def act_next(self) -> None:
         self._turn(1)
@@ -365,7 +408,9 @@ class CorralApp(OrderedKeysApp):
             self.deliver(lambda: self._handle_exception(error))
 
     def _fatal_error(self) -> None:
-        """End the application, and write the traceback to a file, because the screen cannot show it."""
+        """End the application, and write the traceback to a file, because the screen cannot show
+        a traceback.
+        """
         error = self._exception
         handle, path = tempfile.mkstemp(prefix="corral-tui-", suffix=".txt")
         with os.fdopen(handle, "w") as report:

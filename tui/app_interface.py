@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from tui.data.model import ClusterModel
     from tui.data.request_workers import RequestWorkers
     from tui.look.paint import Paint
+    from tui.pulse.panel import Jump
     from tui.views.view import View
-    from wire.api.forecasts import Easing
+    from wire.api.forecasts import Easing, WhatIfAnswer
+    from wire.api.nodes import GpuView, NodeView
     from wire.http.client import Client
     from wire.job.spec import JobSpec
 
@@ -27,8 +29,8 @@ class CliFunctions:
     command_of: Callable[[Easing, str], str]
     """A function that returns the shell command for a suggested change of a job."""
     inherit: Callable[[JobSpec], JobSpec]
-    """A function that adds to a new job the settings that `corral submit` takes from the shell, such as the
-    umask.
+    """A function that adds settings to a new job: the settings that `corral submit` takes from the shell,
+    such as the umask.
     """
 
 
@@ -55,7 +57,7 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def allowed(self, action: ScreenAction) -> str:
-        """Return the reason why the action cannot be done now; empty if it can be done."""
+        """Return the reason why the action cannot be done now; empty for a possible action."""
         raise NotImplementedError
 
     def show_message(self, text: str, style: str = "text") -> None:
@@ -81,6 +83,28 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def open_node(self, name: str) -> None:
+        raise NotImplementedError
+
+    def open_jump(self, jump: Jump) -> None:
+        """Open a job, a node, a view, or the queue with a filter."""
+        raise NotImplementedError
+
+    def cordon_gpu(self, node: NodeView, gpu: GpuView) -> None:
+        """Ask the user to confirm, and cordon a GPU."""
+        raise NotImplementedError
+
+    def resume(self, nodes: Sequence[NodeView], gpu: GpuView | None = None) -> None:
+        """Resume drained nodes, or a cordoned GPU of the first node."""
+        raise NotImplementedError
+
+    def show_effect(self, answer: WhatIfAnswer | None) -> None:
+        """If the plan is shown, draw the effect of a proposed change into the plan. None draws the plan
+        without an effect.
+        """
+        raise NotImplementedError
+
+    def try_change(self, name: str) -> None:
+        """Open the dialog of an action, also in a view that has no key for the action."""
         raise NotImplementedError
 
     def show_jobs(self, filter_text: str) -> None:

@@ -172,8 +172,8 @@ def priority(text: str) -> int:
 
 
 def member(kind: type[Kind]) -> Callable[[str], Kind]:
-    """Return a function that converts a text to a member of the enum class `kind`: the member whose value is
-    the text. The function raises ValueError if there is no such member.
+    """Return a function that converts a text to the member of the enum class `kind` with this text as its
+    value. The function raises ValueError if there is no such member.
     """
 
     def read(text: str) -> Kind:

@@ -1,15 +1,19 @@
-"""The decorator `dataclass` for the package wire. It has the effect of the decorator in the standard library,
-but modules that use it are imported faster.
+"""The decorator `dataclass` for the packages wire and agent. The effect is that of the decorator in the
+standard library, but modules with this decorator are imported faster.
 
 The standard library compiles six methods for each class when a module is imported, which takes 0.6 ms for
-each class. A command imports more than 200 classes and uses few of them.
+each class. A command imports more than 200 classes and uses few of these classes.
 
 1. At import, the standard library collects the fields. Each method is a stub.
-2. At the first call of a stub, the standard library makes this method for another class with the same fields.
-   The method replaces the stub, and the call continues in the method.
+2. The stub of `__init__` sets the fields in a loop in its first calls, because a command makes one or two
+   instances of most classes.
+3. At a later call of this stub, at a call with wrong arguments, and at the first call of another stub, the
+   standard library makes this method for another class with the same fields. The method replaces the stub,
+   and the call continues in the method.
 
-Invariant: after its first call, a method is the one that the standard library makes.
-Example: the CPU time of `corral submit --help` falls from 260 to 165 ms.
+Invariant: an instance is the same whether the loop or the method has made it. Cost: for a class with 70
+fields, the loop takes 20 us, the method 4 us, and to make the method 3 ms. Example: the CPU time of `corral
+submit --help` falls from 260 to 165 ms.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 __all__ = ["dataclass"]
 
 _METHODS = ("__init__", "__repr__", "__eq__", "__hash__")
+_LOOPS = 8
+"""The number of instances of a class that are made by the loop."""
 
 
 if TYPE_CHECKING:
@@ -36,8 +42,8 @@ def _with_stubs(cls: type, frozen: bool) -> type:
         raise TypeError("cannot inherit non-frozen dataclass from a frozen one")
     missing = [name for name in _METHODS if name not in vars(cls)]
     if cls.__doc__ is None:
-        # Set a docstring, because the standard library would otherwise compute one from the signature, which
-        # takes long.
+        # Set a docstring, because the standard library would otherwise compute a docstring from the
+        # signature, which takes long.
         cls.__doc__ = cls.__name__
     dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     for name in missing:
@@ -59,17 +65,64 @@ def _stub(cls: type, name: str, frozen: bool) -> Callable[..., Any]:
         _complete(cls, name, frozen)
         return getattr(cls, name)(self, *args, **kwargs)
 
-    return first_call
+    if name != "__init__":
+        return first_call
+    made = 0
+
+    def early_call(self: object, *args: Any, **kwargs: Any) -> None:
+        nonlocal made
+        made += 1
+        values = _values(cls, args, kwargs) if made <= _LOOPS else None
+        if values is None:
+            first_call(self, *args, **kwargs)
+            return
+        self.__dict__.update(values)
+        if hasattr(cls, "__post_init__"):
+            self.__post_init__()  # type: ignore[attr-defined]
+
+    return early_call
+
+
+def _values(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Optional[dict[str, Any]]:
+    """Return the values of the fields of a new instance. Return None if the arguments are wrong, and for a
+    class with an InitVar: then the compiled method raises the error, or makes the instance.
+    """
+    if any("InitVar" in str(each.type) for each in cls.__dataclass_fields__.values()):  # type: ignore[attr-defined]
+        return None
+    values: dict[str, Any] = {}
+    given = iter(args)
+    named = 0
+    for each in dataclasses.fields(cls):
+        name = each.name
+        value = next(given, dataclasses.MISSING) if each.init else dataclasses.MISSING
+        if each.init and name in kwargs:
+            if value is not dataclasses.MISSING:
+                return None
+            value = kwargs[name]
+            named += 1
+        if value is dataclasses.MISSING:
+            value = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+        if value is not dataclasses.MISSING:
+            values[name] = value
+        elif each.init:
+            return None
+    if named != len(kwargs) or next(given, dataclasses.MISSING) is not dataclasses.MISSING:
+        return None
+    return values
 
 
 def _complete(cls: type, name: str, frozen: bool) -> None:
     """Replace the stub of a method by the method that the standard library makes for these fields."""
     fields = [(each.name, each.type, _same_field(each)) for each in dataclasses.fields(cls)]
-    hook = {"__post_init__": None} if hasattr(cls, "__post_init__") else None
+    # Set a docstring, because the standard library would otherwise compute one.
+    namespace = {
+        "__doc__": cls.__name__,
+        **({"__post_init__": None} if hasattr(cls, "__post_init__") else {}),
+    }
     whole = dataclasses.make_dataclass(
         cls.__name__,
         fields,
-        namespace=hook,
+        namespace=namespace,
         init=name == "__init__",
         repr=name == "__repr__",
         eq=name in ("__eq__", "__hash__"),

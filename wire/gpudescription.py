@@ -23,7 +23,7 @@ _GROUP = re.compile(r"([1-9]\d{0,2})x([A-Za-z0-9-]+)(?::(.+))?")
 @dataclass(frozen=True)
 class GpuGroup:
     """A number of simulated GPUs of one model. `slices` are the MIG profiles into which each GPU is divided;
-    empty without MIG. If `idle` is True, the GPUs never have load, even if they are allocated to jobs.
+    empty without MIG. If `idle` is True, the GPUs never have load, even while jobs hold these GPUs.
     """
 
     count: int
@@ -33,7 +33,7 @@ class GpuGroup:
 
 
 def checked_description(text: str) -> str:
-    """Return the description unchanged. Raise ValueError if an agent could not parse it."""
+    """Return the description unchanged. Raise ValueError if an agent could not parse the description."""
     if text not in DETECTED:
         parse_simulated(text)
     return text

@@ -83,8 +83,8 @@ class Reason(str, enum.Enum):
     REQUEUED = "requeued"
     IDLE = "idle"
     SERVICE = "service"
-    """The service of the job has ended the job, because another replica replaces it, or because the service
-    needs fewer replicas.
+    """The service has ended the job, because another replica replaces the job or because the service needs
+    fewer replicas.
     """
     UNHEALTHY = "unhealthy"
     DRAINED = "drained"
@@ -92,7 +92,7 @@ class Reason(str, enum.Enum):
 
 
 class NodeState(str, enum.Enum):
-    """The state of a node: whether it is connected and whether it takes new jobs."""
+    """The state of a node: whether the node is connected, and whether the node takes new jobs."""
 
     UP = "up"
     DRAINED = "drained"
@@ -147,6 +147,9 @@ HIGHEST_PRIORITY: Final = 100
 
 WHOLE_GPU: Final = 1000
 """One whole GPU. Parts of GPUs are counted in thousandths."""
+
+SLURM_QOS: Final = "normal"
+"""The QOS that Slurm's commands show for jobs of a queue without `qos` in scheduler.toml."""
 
 
 def priority_name(value: int) -> str:

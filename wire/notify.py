@@ -32,7 +32,7 @@ CLUSTER_WORDS: Final[Mapping[str, str]] = {
     "quota.100": "a user, project or queue uses the whole of a hard limit",
     "budget.80": "a project has used 80 % of its budget for the month",
     "budget.100": "a project has used its whole budget for the month",
-    "cycle.slow": "a scheduling pass took longer than [notify] slow_cycle_s",
+    "cycle.slow": "a scheduling cycle took longer than [notify] slow_cycle_s",
     "plugin.failed": "a plugin has failed",
     "off-queue": "a user uses a GPU without a job",
 }
@@ -60,7 +60,7 @@ class SinkView:
     delivered: int
     failed: int
     problem: str = ""
-    """The reason why the last delivery failed; empty if it succeeded."""
+    """The reason why the last delivery failed; empty after a successful delivery."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class NotifyView:
 
 @dataclass(frozen=True)
 class NotifySettings:
-    """The notices that a user wants, and where to send them: a mail address, an ntfy topic, or both.
+    """The notices that a user wants, and their addresses: a mail address, an ntfy topic, or both.
 
     `when` has words of JOB_WORDS. `every` is one of DIGESTS, or empty for a message at once. `quiet` has
     hours, such as "22:00-07:00", in which messages wait.
@@ -105,7 +105,7 @@ class NotifySettings:
 
 @dataclass(frozen=True)
 class NotifySettingsView:
-    """The notice settings of the user that sends the request, and the sinks that deliver to this user."""
+    """The notice settings of the requesting user, and the sinks that deliver to this user."""
 
     user: str
     settings: NotifySettings
@@ -114,8 +114,8 @@ class NotifySettingsView:
 
 @dataclass(frozen=True)
 class MessageView:
-    """A message in the outbox: it waits for its time, waits for another try after a failure, or was given up
-    (`dead`).
+    """A message in the outbox. The message waits for its time, waits for another try after a failure, or is a
+    dead letter (`dead`).
     """
 
     id: str
@@ -133,7 +133,7 @@ class MessageView:
 
 @dataclass(frozen=True)
 class OutboxView:
-    """Messages of the outbox, the oldest first, and the number of all of them."""
+    """Messages of the outbox, the oldest first, and the number of all messages."""
 
     messages: tuple[MessageView, ...]
     waiting: int

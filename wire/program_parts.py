@@ -35,7 +35,7 @@ class Part:
 
     def command(self, *words: str, python: str = "") -> list[str]:
         """Return the command that starts this part with the arguments `words`. `python` is the path of the
-        Python interpreter; if it is empty, the interpreter of this process is used.
+        Python interpreter; if empty, the interpreter of this process is used.
         """
         if is_frozen() and not python:
             return [sys.executable, FLAG, self.module, *words]
@@ -57,7 +57,8 @@ CONTROLLER = Part("controller.__main__", "run_with_arguments")
 FORK_SERVER = Part("agent.supervisor.fork_server", isolated=True)
 GPU_PROBE = Part("agent.gpus.nvml_probe")
 STORE_CHECK = Part("controller.store.__main__")
-PARTS = (AGENT, COMMAND_IN_JOB, COMMAND_LINE, CONTROLLER, FORK_SERVER, GPU_PROBE, STORE_CHECK)
+TASK_HOST = Part("agent.steps.task_host", isolated=True)
+PARTS = (AGENT, COMMAND_IN_JOB, COMMAND_LINE, CONTROLLER, FORK_SERVER, GPU_PROBE, STORE_CHECK, TASK_HOST)
 
 
 def is_frozen() -> bool:

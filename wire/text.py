@@ -55,5 +55,5 @@ def decimal(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a percentage without decimals, or as `decimal` does if it is below 1: 80 %, 0.4 %, 0 %."""
+    """Return a percentage without decimals: 80 %, 0 %. Return a value below 1 as `decimal` does: 0.4 %."""
     return f"{decimal(value) if 0 < value < 1 else f'{value:.0f}'} %"

@@ -1,31 +1,32 @@
 """Opens and checks directories and files that only this process and root can change.
 
-The controller and the agents often run as root on hosts where users log in. A user who can rename, replace or
-create a directory that root uses could make root write or delete other files. Therefore this module opens
-every directory that the controller and the agents use: state, socket, spool, scratch, the agent's program. It
-also checks every file that decides which programs root runs: configuration, plugins, prolog, epilog.
+The controller and the agents often run as root on hosts where users log in. Suppose a user could rename,
+replace or create a directory that root uses. Then this user could make root write or delete other files.
+Therefore this module opens every directory that the controller and the agents use: state, socket, spool,
+scratch, the agent's program. It also checks every file that names programs which root runs: configuration,
+plugins, prolog, epilog.
 
 Algorithm of `open_directory`. It has the rules of sshd's StrictModes, but works on descriptors, so that no
 directory can be replaced between the check and the use:
-1. Start at "/" and open each component relative to the directory before it, with O_NOFOLLOW.
-2. Follow a symbolic link only if root or the user of this process made it. Its link count must be 1, because
-   every user may make hard links to a symbolic link of root. Open the components of its target in the same
-   way.
+1. Start at "/", and open each component relative to the previous directory, with O_NOFOLLOW.
+2. Follow a symbolic link only if root or the user of this process made the link. Its link count must be 1,
+   because every user may make hard links to a symbolic link of root. Open the components of its target in the
+   same way.
 3. Each parent directory must belong to root, to the user of this process, or to the owner of "/". In a user
-   namespace that owner is the real root, which has another uid there. Other users may write to the directory
-   only if it has the sticky bit, like /tmp, because then they cannot rename or delete our files.
-4. The last directory must belong to root or to the user of this process. No other user may write to it, even
-   with the sticky bit.
+   namespace, the owner of "/" is the real root, which has another uid there. Other users may write to the
+   directory only if the directory has the sticky bit, like /tmp. Then they cannot rename or delete our files.
+4. The last directory must belong to root or to the user of this process. No other user may write to the last
+   directory, even with the sticky bit.
 
 Invariant: only this process, root and an administrator can change names below a directory that
-`open_directory` returned. Therefore these names may be used as ordinary paths.
-Cost: two system calls for each component, about 50 microseconds for a usual path.
+`open_directory` returned. Therefore these names may be used as ordinary paths. Cost: two system calls for
+each component, about 50 microseconds for a usual path.
 
 Example: `/scratch` has mode 0777 and no sticky bit. `open_directory("/scratch/corral")` raises UntrustedPath
 with the command `chmod +t /scratch`.
 
-The fork server imports this module, and the controller sends it to hosts before the agent. Therefore it
-imports only small standard modules and no other module of Corral.
+The fork server imports this module, and hosts get this module before the agent. Therefore this module imports
+only small standard modules and no other module of Corral.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from contextlib import suppress
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PATH_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Flags for parent directories. With O_PATH a directory can be opened without the right to list it."""
+"""Flags for parent directories. O_PATH opens a directory without the right to list the directory."""
 _LINK_ERRORS = (errno.ENOTDIR, errno.ELOOP)
 """Errors that the kernel returns if the directory to open is a symbolic link."""
 _MOST_LINKS = 40
@@ -46,15 +47,15 @@ _MOST_OPEN = 64
 
 
 class UntrustedPath(Exception):
-    """Raised for a path that another user could change. The message has the path, the problem and a command
-    that repairs it.
+    """Raised for a path that another user could change. The message has the path, the problem, and a command
+    that repairs the problem.
     """
 
 
 def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
     """Open a directory that only root and the user of this process can change, and return its descriptor.
-    With `make`, create missing directories. Raise UntrustedPath if other users can change it, and OSError
-    if it cannot be opened.
+    With `make`, create missing directories. Raise UntrustedPath if other users can change the directory, and
+    OSError if the directory cannot be opened.
     """
     folder, name = os.path.split(os.path.abspath(path))
     if not name:
@@ -80,7 +81,7 @@ def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
 
 def open_parent(path: str, make: bool = False) -> int:
     """Open a directory in which other users cannot rename or delete files of this process, and return its
-    descriptor. Other users may write to the directory if it has the sticky bit.
+    descriptor. Other users may write to the directory only if the directory has the sticky bit.
     """
     at = os.open("/", _PATH_FLAGS)
     try:
@@ -121,8 +122,8 @@ def open_parent(path: str, make: bool = False) -> int:
 
 def open_child(parent: int, name: str, path: str, make: bool = False, mode: int = 0o700) -> int:
     """Open the directory `name` in the open directory `parent`, and return its descriptor. With `make`,
-    create the directory with this mode if it is missing. Symbolic links are not followed. `path` is used only
-    in error messages.
+    create a missing directory with this mode. Symbolic links are not followed. `path` is used only in error
+    messages.
     """
     try:
         if make:
@@ -141,7 +142,7 @@ def open_child(parent: int, name: str, path: str, make: bool = False, mode: int 
 
 def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """Open a regular file and return its descriptor. Raise UntrustedPath if the file does not belong to the
-    user of this process, or if another user can write to it. `flags` and `mode` are as in `os.open`.
+    user of this process, or if another user can write to the file. `flags` and `mode` are as in `os.open`.
     """
     descriptor = os.open(path, flags | _FILE_FLAGS, mode)
     found = os.fstat(descriptor)
@@ -159,11 +160,12 @@ def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
 
 
 def check_file(path: str) -> None:
-    """Raise UntrustedPath if another user could change or replace this file; OSError if it does not exist.
+    """Raise UntrustedPath if another user could change or replace this file, and OSError if the file does not
+    exist.
 
-    This is for files that decide which programs this process runs. The file and symbolic links to it
-    must belong to root, to the user of this process or to the owner of "/". Only the owner may write to the
-    file. Its directories must pass the checks of `open_parent`.
+    Use this for files that name programs which this process runs. The file, and each symbolic link to the
+    file, must belong to root, to the user of this process or to the owner of "/". Only the owner may write to
+    the file. Its directories must pass the checks of `open_parent`.
     """
     for _ in range(_MOST_LINKS):
         folder, name = os.path.split(os.path.abspath(path))
@@ -190,7 +192,8 @@ def check_file(path: str) -> None:
 
 
 def remove_tree(parent: int, name: str) -> bool:
-    """Delete the entry `name` of an open directory, with everything below it. Return whether it was deleted.
+    """Delete the entry `name` of an open directory, with everything below it. Return whether the entry was
+    deleted.
 
     A user may have made the content with bad intent, so symbolic links are deleted and not followed. Deeply
     nested directories are first moved to the top directory `name`, because otherwise this process would need
@@ -242,12 +245,12 @@ def _empty(folder: int, top: int, depth: int) -> bool:
                 os.close(below)
             os.rmdir(name, dir_fd=folder)
         except OSError:
-            continue  # If the entry still exists, the deletion of its directory fails later.
+            continue  # Skip the entry. If the entry still exists, the later deletion of its directory fails.
     return moved
 
 
 def _open_to_delete(parent: int, name: str) -> int:
-    # Only root can delete the content of a directory without write permission on the directory.
+    # A user other than root needs write permission on a directory to delete its entries.
     if os.geteuid():
         os.chmod(name, 0o700, dir_fd=parent)
     return os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
@@ -260,7 +263,8 @@ def _enter(at: int, name: str, make: bool) -> int:
         if not make:
             raise
     with suppress(FileExistsError):
-        # Ignore the error if the directory exists, because another agent may have made it at the same time.
+        # Ignore the error if the directory exists, because another agent may have made the directory at the
+        # same time.
         os.mkdir(name, 0o700, dir_fd=at)
     return os.open(name, _PATH_FLAGS, dir_fd=at)
 
@@ -324,7 +328,8 @@ def _is_writable_by_others(found: os.stat_result) -> bool:
 
 
 def _is_private(uid: int, gid: int) -> bool:
-    # Import pwd and grp only here: they are needed only for the few files that their group can write to.
+    # Import pwd and grp only here, because only a few files (those with group write permission) need these
+    # modules.
     import grp
     import pwd
 

@@ -1,1 +1,1 @@
-"""The attempts of jobs on this host: their states, their records in the spool, and how they are launched."""
+"""The attempts of jobs on this host: their states, their records in the spool, and their launch."""

@@ -1,15 +1,15 @@
-"""The actions that `AttemptStates` returns, such as launching a supervisor. The agent carries them out in
-order.
+"""The actions that `AttemptStates` returns, such as launching a supervisor. The agent carries the actions out
+in order.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Union
 
 from agent.attempts.spool import AttemptKey
 from wire.agent.orders import Start, Stop
 from wire.agent.reports import AttemptStatus, Report
+from wire.dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class RecordOrder:
 
 @dataclass(frozen=True)
 class RecordEnd:
-    """Record the end of an attempt that never ran on this node, so that its start order has no effect if it
-    arrives later.
+    """Record the end of an attempt that never ran on this node. A start order that arrives later then has no
+    effect.
     """
 
     status: AttemptStatus
@@ -41,7 +41,9 @@ class LaunchSupervisor:
 
 @dataclass(frozen=True)
 class WatchSupervisor:
-    """Watch the supervisor with this pid, and call `AttemptStates.supervisor_gone` when it has ended."""
+    """Watch the supervisor with this pid, and call `AttemptStates.supervisor_gone` when the supervisor has
+    ended.
+    """
 
     key: AttemptKey
     pid: int
@@ -64,7 +66,7 @@ class ReleaseBarrier:
 @dataclass(frozen=True)
 class FailLaunch:
     """Record the end of an attempt that could not be launched, unless a supervisor has already begun to run
-    it.
+    the attempt.
     """
 
     key: AttemptKey

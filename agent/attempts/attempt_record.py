@@ -1,7 +1,7 @@
 """The record of one attempt: a file of lines with checksums. Each line is written before its content is
 reported to the controller.
 
-    6b1c0f2e order <boot id> <the Start frame, or null>
+6b1c0f2e order <boot id> <the Start frame, or null>
     90af3c11 claimed <supervisor's pid> <reason, if the attempt is lost already>
     c4d1f0b3 ready
     1d00b7aa started <pid> <start time in ticks> <unix time>
@@ -10,14 +10,14 @@ reported to the controller.
     5b9d2f60 lost <why its supervisor was killed>
     77c2e9d0 ended <unix time> <exit code> <signal> <cpu seconds> <MiB> <reason>
 
-`claimed` means that a supervisor has begun to run the attempt, `ready` that a gang member waits for the other
-members. `over` means that no process of the job is left and the epilog (a program of the site) begins. Only
-records of jobs with a lease have `over`.
+`claimed`: a supervisor has begun to run the attempt. `ready`: a gang member waits for the other members.
+`over` means that no process of the job is left and the epilog (a program of the site) begins. Only records of
+jobs with a lease have `over`.
 
 Every line begins with the CRC-32 of the rest of the line, to detect damage. The agent writes the first line
-and reserves space for the others, so that an end can be recorded on a full disk. A supervisor locks the file
-until it exits. The kernel reports the pid that has the lock. So a later process that has the same pid is not
-mistaken for the supervisor.
+and reserves space for the other lines, so that an end can be recorded on a full disk. A supervisor locks the
+file until the supervisor exits. The kernel reports the pid that has the lock. So a later process that has the
+same pid is not mistaken for the supervisor.
 
 The fork server must stay small and imports this module, so this module imports only small modules.
 """
@@ -52,8 +52,7 @@ def encode_end(
     at: float, code: int | None, signal: int | None, cpu_s: float = 0.0, rss_mib: int = 0, why: str = ""
 ) -> bytes:
     """Return the `ended` line of a record. `at` is a unix time, `cpu_s` the CPU time in seconds, and
-    `rss_mib` the peak memory in MiB. If `why` is too long for the space that the record has reserved, it is
-    cut.
+    `rss_mib` the peak memory in MiB. If `why` is too long for the reserved space of the record, `why` is cut.
     """
     reason = " ".join(why.split()).encode("utf-8", "replace")[:_WHY_BYTES].decode("utf-8", "ignore")
     shown = ["-" if value is None else value for value in (code, signal)]
@@ -105,7 +104,7 @@ def lock_record(descriptor: int) -> bool:
 
 
 def lock_holder(path: str) -> int | None:
-    """Return the pid of the process that has locked this record; None if it is not locked."""
+    """Return the pid of the process that has locked this record; None for a record without a lock."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

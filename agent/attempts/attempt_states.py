@@ -5,7 +5,7 @@ This module has no clock and no I/O.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agent.attempts.actions import (
     AttemptAction,
@@ -24,6 +24,7 @@ from agent.attempts.spool import AttemptKey, SpooledAttempt, apply_fact
 from agent.gpus.process_owners import GpuHolder, simulated_load
 from wire.agent.orders import Go, Settle, Start, Stop
 from wire.agent.reports import AttemptStatus, Checkpoint, Report
+from wire.dataclass import dataclass
 
 NODE_UNFIT = "node_unfit"
 """The first word of the reason of an attempt that this host could not start. The controller then tries
@@ -42,9 +43,7 @@ class AttemptState:
     """The pid of the supervisor that the agent watches; None if the attempt has no supervisor."""
     stop: Stop | None = None
     losses: int = 0
-    """How many supervisors of this attempt were lost, which means that they exited without recording an
-    end.
-    """
+    """The number of supervisors of this attempt that exited without recording an end."""
     user: str = ""
     settled: bool = False
     """Whether the controller has recorded the end of the attempt."""
@@ -62,24 +61,25 @@ class AttemptStates:
 
     Life of an attempt
     1. `start`: record the order, then launch a supervisor. If an older attempt of the same job has not ended,
-       stop the older attempt and launch this one when the older one has ended.
-    2. `apply_hint` "forked": watch the supervisor. If a stop order, or the order that lets the
-       member of a gang start, arrived before the supervisor ran, send it to the supervisor again.
-    3. `apply_hint` "ready" (gang members), "started", "checkpoint": change the status and report it.
+       stop the older attempt, and launch this attempt after its end.
+    2. `apply_hint` "forked": watch the supervisor. A stop order or a start order of a gang may have arrived
+       before the supervisor ran. Send such an order to the supervisor again.
+    3. `apply_hint` "ready" (gang members), "started", "checkpoint": change the status and report the new
+       status.
     4. `apply_hint` "ended", or `supervisor_gone` with "ended" in the record: report the end.
     5. `settle`: the controller has recorded the end. The logs stay until `keep` newer attempts are settled.
-    If a supervisor ends without recording an end, launch another one after 0, 0.5, 1 ... 30 s. That
-    supervisor ends the processes that are left and records `supervisor_lost`.
+       If a supervisor ends without recording an end, launch another one after 0, 0.5, 1 ... 30 s. That
+       supervisor ends the processes that are left and records `supervisor_lost`.
 
     Invariants
     - An attempt is launched only when all older attempts of its job have ended.
     - RecordOrder comes before LaunchSupervisor, so that the spool has a record of every attempt that runs.
-    - A repeated order or hint has no further effect.
-    Cost: proportional to the number of attempts of the same job, for each order and hint.
+    - A repeated order or hint has no further effect. Cost: proportional to the number of attempts of the same
+      job, for each order and hint.
 
     Example: `start(7.1)` returns [RecordOrder, LaunchSupervisor 7.1]. `start(7.2)` before 7.1 has ended
-    returns [RecordOrder, RequestStop 7.1 "superseded"]. The hint "ended" of 7.1 returns
-    [SendReport, LaunchSupervisor 7.2]. `start(7.1)` again only repeats the report of 7.1.
+    returns [RecordOrder, RequestStop 7.1 "superseded"]. The hint "ended" of 7.1 returns [SendReport,
+    LaunchSupervisor 7.2]. `start(7.1)` again only repeats the report of 7.1.
     """
 
     def __init__(self, keep: int) -> None:
@@ -106,8 +106,8 @@ class AttemptStates:
         return attempt is not None and attempt.status.pid is not None
 
     def order(self, key: AttemptKey) -> Start | None:
-        """Return the start order of an attempt; None if the attempt has ended, or if this node has no start
-        order for it.
+        """Return the start order of an attempt. Return None if the attempt has ended, or if this node has no
+        start order for the attempt.
         """
         attempt = self._known.get(key)
         return None if attempt is None else attempt.order
@@ -118,7 +118,7 @@ class AttemptStates:
         return attempt.order if attempt is not None and attempt.status.pid is not None else None
 
     def pid(self, key: AttemptKey) -> int | None:
-        """Return the pid of the attempt's first process; None if it has not started."""
+        """Return the pid of the attempt's first process; None if the attempt has not started."""
         attempt = self._known.get(key)
         return None if attempt is None else attempt.status.pid
 
@@ -210,15 +210,15 @@ class AttemptStates:
         return actions
 
     def record_failed(self, key: AttemptKey, now: float, why: str) -> list[AttemptAction]:
-        """Remove an attempt whose start order could not be written to the spool, and report to the controller
-        that it has ended.
+        """Remove an attempt whose start order could not be written to the spool, and report the end of the
+        attempt to the controller.
         """
         self._drop(key)
         return [SendReport(Report(AttemptStatus(*key, ended_at=now, why=f"{NODE_UNFIT}: {why}")))]
 
     def stop(self, stop: Stop, now: float) -> list[AttemptAction]:
-        """Stop an attempt. If this node has no record of the attempt, record it as ended, so that a start
-        order that arrives later has no effect.
+        """Stop an attempt. If this node has no record of the attempt, record the attempt as ended. A start
+        order that arrives later then has no effect.
         """
         key = (stop.job, stop.attempt)
         attempt = self._known.get(key)
@@ -237,8 +237,8 @@ class AttemptStates:
         attempt.stop = stop
         if attempt.launched:
             return [RequestStop(stop)]
-        # Launch a supervisor although the attempt is to be stopped, because the supervisor records the end.
-        # It does not start the job.
+        # Launch a supervisor although the attempt is to be stopped. The supervisor starts no job, but records
+        # the end of the attempt.
         attempt.launched = True
         return [RequestStop(stop), LaunchSupervisor(key)]
 
@@ -251,7 +251,7 @@ class AttemptStates:
         return [ReleaseBarrier((go.job, go.attempt))]
 
     def checkpoint_found(self, key: AttemptKey, checkpoint: Checkpoint) -> list[AttemptAction]:
-        """Report a checkpoint that a running job has written, if it was not reported before."""
+        """Report a checkpoint of a running job, unless the checkpoint was reported before."""
         attempt = self._known.get(key)
         if attempt is None or attempt.ended or attempt.status.pid is None:
             return []
@@ -333,7 +333,9 @@ class AttemptStates:
         return [SendReport(Report(status)), *self._launch_next(key[0])]
 
     def _launch_next(self, job: int) -> list[AttemptAction]:
-        """Launch the oldest attempt of this job that has not ended, unless it has already been launched."""
+        """Launch the oldest attempt of this job that has not ended, unless this attempt is
+        already launched.
+        """
         for key in self._not_ended(job)[:1]:
             if not self._known[key].launched:
                 self._known[key].launched = True

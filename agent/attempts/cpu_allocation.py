@@ -14,17 +14,18 @@ class CpuAllocator:
 
     The setting `bind` in [jobs] selects the mode. `cores` follows the steps below. With `numa`, an attempt
     may use all CPUs of its NUMA nodes; with `none`, all CPUs of the host.
-    1. An attempt gets exclusive CPUs only if it requests whole CPUs and may not use more than it requests.
+    1. An attempt gets exclusive CPUs only if its request is whole CPUs and its CPU limit is equal to its
+       request.
     2. If the attempt has GPUs, the only candidate is the set of NUMA nodes of its GPUs. Otherwise each NUMA
        node is a candidate: first the NUMA node with the fewest free CPUs, so that other NUMA nodes stay free
        for large jobs. The last candidate is the whole host.
     3. Take the CPUs from the first candidate that has enough free CPUs. Entirely free cores are taken first,
        and the hyper-threads of one core together.
-    4. If no candidate has enough free CPUs, the attempt shares all CPUs of its NUMA nodes.
-    CPUs of ended attempts are released when CPUs are chosen the next time.
+    4. If no candidate has enough free CPUs, the attempt shares all CPUs of its NUMA nodes. CPUs of ended
+       attempts are released when CPUs are chosen the next time.
 
     Example: the host has 2 NUMA nodes of 8 CPUs. NUMA node 0 has 3 free CPUs and NUMA node 1 has 8. A job
-    with 2 CPUs gets them on NUMA node 0.
+    with 2 CPUs gets 2 CPUs of NUMA node 0.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class CpuAllocator:
         self._held: dict[AttemptKey, list[int]] = {}
 
     def adopt(self, key: AttemptKey, cpus: Sequence[int]) -> None:
-        """Record that an attempt still has the CPUs that an earlier agent has assigned to it."""
+        """Record that an attempt still has the CPUs that an earlier agent has assigned to the attempt."""
         if self._mode == "cores" and len(cpus) < self._host.cpus:
             self._held[key] = list(cpus)
 
@@ -67,8 +68,8 @@ class CpuAllocator:
         return descriptions.get(self._mode, "any CPU, any memory")
 
     def _near(self, nodes: list[int]) -> list[int]:
-        """Return the NUMA nodes whose memory an attempt uses first: `nodes`, or an empty list if the host has
-        only one NUMA node.
+        """Return the NUMA nodes whose memory an attempt uses first: `nodes`. Return an empty list if the host
+        has only one NUMA node.
         """
         return nodes if len(self._host.numa) > 1 else []
 
@@ -76,8 +77,8 @@ class CpuAllocator:
         return sorted(self._host.numa, key=lambda node: len(self._free(self._host.numa[node])))
 
     def _free(self, among: Sequence[int]) -> list[int]:
-        """Return the free CPUs in `among`, those of entirely free cores first. Hyper-threads of one core are
-        next to each other.
+        """Return the free CPUs in `among`, the CPUs of entirely free cores first. Hyper-threads of one core
+        are next to each other.
         """
         for key in [key for key in self._held if self._has_ended(key) is not False]:
             del self._held[key]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from agent.supervisor.process_tree import spool_variable
+from agent.processes.process_tree import spool_variable
 from wire.agent.orders import Start
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _MEMORY_PER_PART = frozenset(("SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"))
 
 def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int) -> dict[str, str]:
     """Return the variables for all tasks of an attempt. Defaults come first, then the variables of the start
-    order, then the variables of this host; a later value replaces an earlier one. The agent's own variables
+    order, then the variables of this host. A later value replaces an earlier value. The agent's own variables
     are not passed on.
 
     `directory` is the attempt's spool directory; `cpus` is the number of CPUs of the attempt on this node.
@@ -28,7 +28,8 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
     name, _, value = spool_variable(directory).partition("=")
     gpus = ",".join(hold.uuid for hold in order.gpus)
     uid, gid = account.switch[:2] if account.switch is not None else (os.geteuid(), os.getegid())
-    # As in Slurm, a job has only the variable of the memory option that the user has written.
+    # Set the variable of only one memory option (--mem, --mem-per-cpu or --mem-per-gpu): the option that the
+    # user gave. Slurm does the same.
     memory = {} if _MEMORY_PER_PART & order.env.keys() else {"SLURM_MEM_PER_NODE": str(order.memory_mib)}
     return {
         "PATH": BASE_PATH,
@@ -39,7 +40,8 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",  # noqa: S108 - the usual directory, for the job and not for the agent
         "SLURM_CPUS_PER_TASK": str(max(1, cpus // order.tasks)),
-        # The job's own variables replace these defaults. For instance, the job may set SLURM_CPUS_PER_TASK.
+        # Let the job's own variables replace the variables that Corral has set above. For instance, the job
+        # may set SLURM_CPUS_PER_TASK.
         **order.env,
         "CUDA_VISIBLE_DEVICES": gpus,
         "CORRAL_GPUS": str(len(order.gpus)),
@@ -66,7 +68,7 @@ def host_variables(cluster_name: str, gpus: list[int]) -> dict[str, str]:
 
 def task_variables(order: Start) -> list[dict[str, str]]:
     """Return a dict of variables such as RANK for each task of this node. For a job with a single task the
-    dict is empty: if RANK were set, a launcher such as torchrun would wait for further tasks.
+    dict is empty, because a launcher such as torchrun would wait for further tasks if RANK were set.
     """
     size = order.tasks * order.nodes
     if size == 1:
@@ -108,7 +110,7 @@ def checkpoint_variables(order: Start, cwd: str) -> dict[str, str]:
 
 
 def hook_variables(order: Start, account: UnixAccount, directory: str) -> dict[str, str]:
-    """Return the variables for prolog and epilog. None of them comes from the job's own environment, because
+    """Return the variables for prolog and epilog. No variable comes from the job's own environment, because
     prolog and epilog may run as root. `directory` is the attempt's spool directory.
     """
     name, _, value = spool_variable(directory).partition("=")

@@ -3,12 +3,12 @@
 1. Every `SAMPLE_INTERVAL_S` seconds, read CPU time and memory of each running attempt from its cgroup.
 2. For a figure that no cgroup counts, read /proc/<pid>/stat of all processes once, and add up the processes
    below the supervisor of each attempt. Wait longer before the next sample if this scan was slow.
-3. Keep the highest memory as the peak. Save it in a file beside the record, so that it survives a restart of
-   the agent.
+3. Keep the highest memory as the peak. Save the peak in a file beside the record, so that the peak survives a
+   restart of the agent.
 4. Add CPU time and peak to the status of an ended attempt.
 
 A peak between two samples is missed. In step 2, memory that several processes share is counted once for each
-process. Only files and shared memory segments are counted once for all of them.
+process. Only files and shared memory segments are counted once for all processes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Callable, Optional
 
 from agent.attempts.spool import AttemptKey
 from agent.isolation.attempt_cgroup import AttemptCgroup
-from agent.supervisor import process_tree
+from agent.processes import process_tree
 from wire.agent.reports import AttemptStatus, HostUse, Usage
+from wire.dataclass import dataclass
 
 SAMPLE_INTERVAL_S = 2.0
 _PAUSES_PER_COST = 100
@@ -43,8 +44,8 @@ class MeasuredAttempt:
 
 
 class HostMeter:
-    """Measures the CPU time and memory of attempts. `directory` is a function that returns the spool
-    directory of an attempt, in which the peak is saved.
+    """Measures the CPU time and memory of attempts. `directory` returns the spool directory of an attempt, in
+    which the peak is saved.
     """
 
     def __init__(self, directory: Callable[[AttemptKey], str]) -> None:
@@ -93,8 +94,8 @@ class HostMeter:
         if known is None:
             self._saved_mib[key] = self._load(key)
             known = HostUse(peak_mib=self._saved_mib[key])
-        # Keep the highest sum so far, because the sum falls when a process ends whose parent does not collect
-        # its exit status.
+        # Keep the highest sum so far: when a process ends, its CPU time leaves the sum, unless its parent
+        # collects its exit status.
         use = HostUse(max(known.cpu_s, cpu_s), memory_mib, max(known.peak_mib, memory_mib))
         self._uses[key] = use
         if use.peak_mib > self._saved_mib[key] * _SAVE_GROWTH:
@@ -114,7 +115,7 @@ class HostMeter:
 
     def _save(self, key: AttemptKey, peak_mib: int) -> None:
         new = self._file(key) + ".new"
-        with suppress(OSError):  # Continue without saving, for example on a full disk.
+        with suppress(OSError):  # Continue without saving the meter, for example on a full disk.
             with open(new, "w", encoding="ascii") as file:
                 file.write(str(peak_mib))
             os.replace(new, self._file(key))

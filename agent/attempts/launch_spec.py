@@ -1,4 +1,4 @@
-"""The launch spec: a message from the agent to the fork server with everything that a supervisor needs to run
+"""The launch spec: the message from the agent to the fork server with everything that a supervisor needs for
 an attempt.
 """
 
@@ -57,18 +57,20 @@ class LaunchSpec:
         self.scratch_dir = ""
         self.scratch_mib = 0
         self.end_if_scratch_full = True
-        """True: a job that exceeds its scratch size is ended. False: it gets a notice and continues."""
+        """True: a job that exceeds its scratch size is ended. False: the job gets a notice and continues."""
 
         # --- start and end of the job ---
         self.barrier = False
         """Whether the attempt waits for the file `go` before its program starts, as gang members do."""
         self.is_first_rank = False
-        """Whether this is the first node of the job. The processes of the job connect to MASTER_PORT on it.
+        """Whether this is the first node of the job. The processes of the job connect to MASTER_PORT on this
+        node.
+
         """
         self.time_limit_s: float | None = None
         self.grace_s = 0.0
         self.warn: tuple[int, float] | None = None
-        """The number of a signal, and how many seconds before the time limit it is sent."""
+        """The number of a signal, and the seconds before the time limit at which the signal is sent."""
         self.lease_s: float | None = None
         self.prolog: list[str] = []
         self.epilog: list[str] = []
@@ -84,12 +86,12 @@ class LaunchSpec:
 
         # --- containers ---
         self.container_commands: list[list[str]] = []
-        """For each task, the command line that runs a container, to which `argv` is appended. Empty if the
-        job has no image.
+        """For each task, the command line that runs its container. `argv` is appended to this command line.
+        Empty if the job has no image.
         """
         self.container_exec: list[str] = []
-        """The command line that runs a further command in the container of the first task; that command is
-        appended.
+        """The command line that runs a further command in the container of the first task. The further
+        command is appended.
         """
         self.container_engine: list[str] = []
         """podman or docker with its options. A subcommand such as `inspect` is appended."""
@@ -110,8 +112,8 @@ class LaunchSpec:
 
 
 def take_spec(buffer: bytearray) -> LaunchSpec | None:
-    """Remove the first launch spec from the bytes that have arrived, and return it. Return None if some of
-    its bytes have not arrived yet.
+    """Remove the first launch spec from the bytes that have arrived, and return the launch spec. Return None
+    if the launch spec has not arrived completely.
     """
     end = LENGTH_BYTES + int.from_bytes(buffer[:LENGTH_BYTES], "big")
     if len(buffer) < max(end, LENGTH_BYTES + 1):

@@ -1,7 +1,7 @@
 """Renews leases with one file in the spool, which has the time of the last contact with the controller.
 
-A lease is the time for which a job may run without contact with the controller. The agent writes the file,
-and a supervisor reads it only when its lease would expire. Therefore a renewal costs one write for all jobs.
+A lease is the time for which a job may run without contact with the controller. The agent writes the file. A
+supervisor reads the file only when its lease would expire. Therefore a renewal costs one write for all jobs.
 """
 
 from __future__ import annotations
@@ -41,5 +41,6 @@ def last_renewal(spool: str, boot_id: str) -> float:
             with open(f"{spool}/{NAME}", "rb") as file:
                 line = attempt_record.decode_fact(file.read().rstrip(b"\n"))
             return float(line[2]) if line[1] == boot_id else float("-inf")
-        time.sleep(0.01)  # Wait and read the file again, because the agent may be writing it at this moment.
+        # Wait and read the file again, because the agent may be writing the file at this moment.
+        time.sleep(0.01)
     return float("-inf")

@@ -1,5 +1,5 @@
-"""Deletes logs of ended attempts when the logs exceed a limit: on their size per user, on their size per
-node, or on their age.
+"""Deletes logs of ended attempts when the logs exceed a limit: the size per user, the size per node, or the
+age.
 
 The logs of running attempts have their own limits (agent/supervisor/log_rotation.py).
 
@@ -8,19 +8,19 @@ Algorithm
    the controller has recorded its end.
 2. `take_surplus` first returns the oldest attempts of each user whose logs exceed `log_user_mib`. It then
    returns the oldest attempts of all users until all logs have at most `log_node_mib`, and then attempts
-   older than `log_days`.
-Cost: one scan of the directory when an attempt is settled; constant for each deleted attempt.
+   older than `log_days`. Cost: one scan of the directory when an attempt is settled; constant for each
+   deleted attempt.
 """
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Iterator
 
 from agent.attempts.spool import AttemptKey
 from wire.agent.job_policy import JobPolicy
+from wire.dataclass import dataclass
 
 AGE_INTERVAL_S = 3_600.0
 """Seconds between two checks for logs that are older than `log_days`."""
@@ -68,8 +68,8 @@ class SettledLogs:
             del self._users[logs.user], self._sums[logs.user]
 
     def take_surplus(self, now: float, user: str = "") -> Iterator[AttemptKey]:
-        """Remove the attempts whose logs exceed a limit, and yield them as (job, attempt number). The caller
-        must delete their logs.
+        """Remove the attempts whose logs exceed a limit, and yield these attempts as (job, attempt number).
+        The caller must delete their logs.
 
         The limit per user is checked only for `user`, or for all users if `user` is empty.
         """
@@ -90,7 +90,7 @@ class SettledLogs:
 
 
 def directory_bytes(directory: str) -> int:
-    """Return the size on disk of an attempt's directory, in bytes; 0 if it cannot be read."""
+    """Return the size on disk of an attempt's directory, in bytes; 0 if the directory cannot be read."""
     try:
         with os.scandir(directory) as entries:
             return sum(entry.stat(follow_symlinks=False).st_blocks for entry in entries) * 512

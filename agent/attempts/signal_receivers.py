@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from agent.supervisor import process_tree
+from agent.processes import process_tree
 from wire.agent.orders import STEP_VARIABLE, SignalTo
 
 
 def receivers(supervisor: int, processes: list[int], number: int, to: SignalTo) -> list[int]:
     """Return the processes of the attempt that get the signal `number`. `supervisor` is the pid of the
-    supervisor, which is the parent of the batch script; in a job without a batch script, it is the parent of
-    the tasks.
+    supervisor. The supervisor is the parent of the batch script, or of the tasks in a job without a batch
+    script.
     """
     if to is SignalTo.HANDLERS:
         return process_tree.with_handler(processes, number)

@@ -1,12 +1,12 @@
-"""Reads and writes the spool: a directory in which the agent records each start, checkpoint and end of an
-attempt before it reports them to the controller.
+"""Reads and writes the spool. In this directory the agent records each start, checkpoint and end of an
+attempt before reporting it to the controller.
 
-    key                  the HMAC key of the marks that processes of attempts have (process_marks.py)
+key                  the HMAC key of the marks that processes of attempts have (process_marks.py)
     lock                 locked by the one agent that uses this spool; contains its pid
     cluster              the cluster that this spool belongs to (cluster_ownership.py)
     hints                a FIFO through which supervisors send new facts to the agent
     lease                the time of the last contact with the controller (lease.py)
-    attempts/42.1/       record (attempt_record.py), stdout, stderr, stop, go
+    attempts/42.1/       record (attempt_record.py), stdout, stderr, stop, go, tasks.sock (task_host.py)
     settled/42.1/        the same files after the controller has recorded the end; kept for the logs
     unreadable/          damaged records, kept for an operator
 
@@ -24,18 +24,19 @@ import shutil
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from agent.attempts import attempt_record, lease
 from agent.attempts.attempt_record import UnreadableRecord
 from agent.host import cluster_ownership
-from agent.supervisor import process_marks
+from agent.processes import process_marks
 from wire import trusted_paths
 from wire.agent.frames import pack, unpack
 from wire.agent.orders import Start, Stop
 from wire.agent.reports import AttemptStatus, Checkpoint, Usage
 from wire.codec import Malformed
+from wire.dataclass import dataclass
 from wire.trusted_paths import UntrustedPath
 
 AttemptKey = tuple[int, int]
@@ -102,8 +103,8 @@ class Spool:
             self._lease = os.open(self.root / lease.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for leftover in Path(self._attempts).glob(".*"):
                 if parse_key(leftover.name[1:]) is not None:
-                    # Delete only directories named like `.42.1`, which `record_order` leaves if it is
-                    # interrupted. An agent does not create other names that begin with a dot.
+                    # Delete only directories named like `.42.1`: an interrupted `record_order` leaves such a
+                    # directory. An agent does not create other names that begin with a dot.
                     shutil.rmtree(leftover)
             self.hints = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except UntrustedPath as error:
@@ -159,7 +160,7 @@ class Spool:
 
     def _claim_for(self, cluster: str) -> None:
         """Mark the spool as used by `cluster`. If another cluster used the spool before, move the logs of
-        that cluster's attempts to another directory. Raise SpoolUnusable if some of those attempts are not
+        that cluster's attempts to another directory. Raise SpoolUnusable if an attempt of that cluster is not
         settled.
         """
         other = cluster_ownership.other_cluster(self.root, cluster)
@@ -234,7 +235,7 @@ class Spool:
             os.close(descriptor)
 
     def write_stop(self, stop: Stop) -> None:
-        """Write the file `stop` with a stop order. The attempt's supervisor reads this file when it gets
+        """Write the file `stop` with a stop order. The supervisor of the attempt reads this file after
         SIGTERM.
         """
         directory = self.directory((stop.job, stop.attempt))
@@ -262,7 +263,7 @@ class Spool:
         os.rename(f"{directory}/.limit", f"{directory}/limit")
 
     def write_go(self, key: AttemptKey) -> None:
-        """Write the file `go`, for which the supervisor of a gang member waits before it starts the
+        """Write the file `go`. The supervisor of a gang member waits for this file before starting the
         program.
         """
         os.close(os.open(f"{self.directory(key)}/go", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -284,8 +285,8 @@ class Spool:
             shutil.rmtree(directory, ignore_errors=True)
 
     def quarantine(self, key: AttemptKey, damage: str) -> SpooledAttempt:
-        """Move a damaged record to unreadable/. Write a new record that says that the supervisor was lost,
-        and return the content of the new record.
+        """Move a damaged record to unreadable/. Write a new record with a lost supervisor, and return the
+        content of the new record.
         """
         kept = self.root / "unreadable" / f"{format_key(key)}.{time.time_ns()}"
         directory = self.directory(key)
@@ -334,7 +335,7 @@ class Spool:
         return [self.read(key) for key in sorted(self._keys(self._attempts))]
 
     def settled(self) -> list[SpooledAttempt]:
-        """Return the attempts that are kept only for their logs, in the order in which they ended."""
+        """Return the attempts whose logs alone are kept, in the order in which the attempts ended."""
         found = [self._read(key, f"{self._settled}/{format_key(key)}") for key in self._keys(self._settled)]
         found = [self._without_record(each) if each.damage else each for each in found]
         return sorted(found, key=lambda each: (each.status.ended_at or 0.0, each.status.job))

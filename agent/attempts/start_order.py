@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import pwd
 import signal
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Callable, Mapping, Optional, Sequence
 
 from agent.attempts import environment
@@ -17,10 +17,11 @@ from agent.attempts.spool import AttemptKey, format_key
 from agent.isolation.cgroup_detection import HostCgroups
 from agent.isolation.container_runtimes import CannotUseContainer, ContainerRuntime
 from agent.isolation.scratch import ScratchArea
-from agent.supervisor.process_marks import MARK_VARIABLE, mark_code
+from agent.processes.process_marks import MARK_VARIABLE, mark_code
 from wire.agent.job_policy import JobPolicy
 from wire.agent.orders import Start
 from wire.agent.reports import GpuFacts
+from wire.dataclass import dataclass
 
 
 class CannotLaunch(Exception):
@@ -81,14 +82,14 @@ def _own_account(uid: int) -> UnixAccount:
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
-        # In a container, the agent's own uid often has no account.
+        # In a container, the uid of the agent often has no account. Continue without an account name.
         return UnixAccount(str(uid), "/", "/bin/sh")
     return UnixAccount(entry.pw_name, entry.pw_dir, entry.pw_shell)
 
 
 @dataclass
 class LaunchBuilder:
-    """Builds launch specs, which are the settings with which supervisors run attempts.
+    """Builds launch specs: the settings with which supervisors run attempts.
 
     Algorithm of `build`
     1. Look up the Unix account of the job's user.
@@ -113,10 +114,11 @@ class LaunchBuilder:
     """Returns the GPUs of this host."""
 
     def build(self, key: AttemptKey, directory: str, order: Start | None) -> LaunchSpec:
-        """Return the launch spec of an attempt. If `order` is None, the supervisor starts nothing and only
-        ends processes that an earlier supervisor of the attempt has left.
+        """Return the launch spec of an attempt. If `order` is None, the supervisor starts nothing, and only
+        ends processes of an earlier supervisor of the attempt.
 
-        Raise CannotLaunch if the attempt cannot run, or HostUnfit if it may run on another node.
+        Raise CannotLaunch if the attempt cannot run at all, or HostUnfit if the attempt may run on another
+        node.
         """
         name = format_key(key)
         cgroups = self.cgroups.parts(name, order, self.policy.max_processes)
@@ -136,8 +138,8 @@ class LaunchBuilder:
         spec.barrier = order.barrier
         spec.is_first_rank = order.rank == 0 and "MASTER_PORT" in spec.env
         if spec.checkpoint_dir and order.attempt > 1:
-            # If CORRAL_CHECKPOINT is not set, set it to an empty value. The supervisor then looks for a
-            # checkpoint that an earlier attempt wrote but could not report to the controller.
+            # Set CORRAL_CHECKPOINT to an empty value if the start order does not set it. The supervisor then
+            # looks for a checkpoint that an earlier attempt wrote but could not report to the controller.
             spec.env.setdefault("CORRAL_CHECKPOINT", "")
         self._add_mark(spec)
         self._add_host_variables(spec, order)
@@ -147,8 +149,8 @@ class LaunchBuilder:
         return spec
 
     def build_user_spec(self, directory: str, order: Start) -> LaunchSpec:
-        """Return a launch spec for a child process of the agent that runs as the job's user, to scan for
-        checkpoints or to request the URL of a health check. The launch spec does not start a job.
+        """Return a launch spec for a child process of the agent that runs as the job's user. The child scans
+        for checkpoints, or requests the URL of a health check. The launch spec does not start a job.
         """
         return spec_from_order("", directory, order, self.accounts.account_of(order.user))
 
@@ -165,8 +167,8 @@ class LaunchBuilder:
         If `command` is empty, a login shell runs instead.
 
         The command has the user, environment, cgroups, scratch and container of the job. The prolog, the time
-        limit and the logs of the job do not apply to the command. `variables` are added to its environment,
-        except those that the agent itself sets.
+        limit and the logs of the job do not apply to the command. `variables` are added to the environment of
+        the command, without the variables that the agent itself sets.
         """
         account = self.accounts.account_of(order.user)
         spec = spec_from_order(format_key(key), directory, order, account)
@@ -230,7 +232,7 @@ def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount
     spec.output, spec.error = order.output, order.error
     spec.append, spec.merge_output = order.append, order.merge_output
     if order.output and "SLURM_SUBMIT_HOST" in order.env:
-        # because only sbatch sets this variable
+        # Only jobs of sbatch have the variable SLURM_SUBMIT_HOST.
         spec.slurm_job = f"JOB {order.job} ON {order.env.get('SLURMD_NODENAME', '')}"
     spec.memory_mib = order.most_memory_mib or 0
     spec.oom_score = _oom_score(order)
@@ -245,7 +247,7 @@ def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount
 
 def _oom_score(order: Start) -> int:
     """Return the value of oom_score_adj for the processes of a job, 0 to 1000. If the host runs out of
-    memory, the kernel first kills best-effort jobs, then jobs that may use more memory than they request.
+    memory, the kernel first kills best-effort jobs, and then jobs with memory limits above their requests.
     """
     if order.best_effort:
         return 1_000

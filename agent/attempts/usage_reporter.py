@@ -102,7 +102,7 @@ class UsageReporter:
         return found
 
     def _report(self, now: float) -> None:
-        """If a report is due, send the usage of all running attempts. The report has all measured attempts,
+        """Send the usage of all running attempts if a report is due. The report has all measured attempts,
         because the controller replaces all usage values of this node by the report.
         """
         holders = self._attempts.gpu_holders()

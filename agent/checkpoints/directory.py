@@ -1,7 +1,7 @@
 """Finds checkpoints in the checkpoint directory of a job, as the user of the job.
 
 Names that begin with a dot are ignored. So a job can write a checkpoint under a name with a dot, and rename
-the checkpoint when it is complete.
+the complete checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ MAX_PATH_BYTES = 1_000
 """Longer paths are ignored, because they do not fit into the reserved space of a record."""
 _MOST_ENTRIES = 100_000
 _SLACK_S = 0.05
-"""File times may be this many seconds behind the clock, because the kernel uses a coarse clock for them."""
+"""File times may be behind the clock by this many seconds, because the kernel uses a coarse clock for file
+times.
+"""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +39,8 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
     """Return the newest checkpoint of a job as (unix time, bytes, path); None if there is none.
 
     A checkpoint that changed after the unix time `trusted_until` may be incomplete and is ignored. If
-    `trusted_until` is None, all checkpoints count as complete. Older checkpoints that exceed the number or
-    the size that the job keeps are deleted.
+    `trusted_until` is None, all checkpoints count as complete. Older checkpoints above the number or size
+    that the job keeps are deleted.
     """
     text = _call_as_user(launch, lambda: _newest(launch, trusted_until))
     if not text:
@@ -50,7 +52,7 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
 def checkpoint_to_resume(launch: LaunchSpec, named: str) -> str:
     """Return the path of the checkpoint from which a new attempt resumes; empty if there is none.
 
-    1. `named` is the checkpoint that was reported to the controller last. If it exists, return it.
+    1. `named` is the checkpoint that was reported to the controller last. If `named` exists, return `named`.
     2. Otherwise return the newest checkpoint: an attempt on a lost node may have written a later checkpoint
        and deleted `named`.
     3. If the file system does not answer, return `named` without a check.
@@ -91,7 +93,8 @@ def _call_as_user(launch: LaunchSpec, function: Callable[[], str]) -> bytes:
         text += more
     os.close(answer)
     os.kill(pid, signal.SIGKILL)
-    # Do not wait for a child that has not answered, because the child may hang.
+    # Do not wait for a child process that has not answered, because a child that reads a hanging file system
+    # never ends.
     os.waitpid(pid, os.WNOHANG if more else 0)
     return text
 
@@ -110,7 +113,7 @@ def _call_in_child(launch: LaunchSpec, function: Callable[[], str], sink: int) -
 
 def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
     """Return the newest complete checkpoint as a line `TIME BYTES PATH`; empty if there is none. Also delete
-    older checkpoints that exceed the number or the size that the job keeps.
+    older checkpoints above the number or size that the job keeps.
     """
     found = sorted(list_checkpoints(launch.checkpoint_dir), reverse=True)
     good = [each for each in found if trusted_until is None or each[0] < trusted_until - _SLACK_S]
@@ -119,8 +122,8 @@ def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
 
 
 def delete_surplus(launch: LaunchSpec, complete: list[FoundCheckpoint]) -> None:
-    """Delete checkpoints that exceed the number (`checkpoint_keep`) or the total size (`checkpoint_mib`) that
-    the job keeps. `complete` has the complete checkpoints, the newest first. The newest one is always kept.
+    """Delete checkpoints above the number (`checkpoint_keep`) or the total size (`checkpoint_mib`) that the
+    job keeps. `complete` has the complete checkpoints, the newest first. The newest one is always kept.
     """
     total = 0
     for number, (_, size, path) in enumerate(complete):

@@ -1,4 +1,4 @@
-"""Lets running jobs save checkpoints without ending them: on request, and at intervals."""
+"""Lets running jobs save checkpoints on request and at intervals, without ending the jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POLL_S = 1.0
 class CheckpointSaver:
     """Sends the checkpoint signal of a job, and runs its checkpoint command, without ending the job.
 
-    1. `save` sends the signal to the processes that have a handler, and runs the command like a command of
+    1. `save` sends the signal to the processes with a handler for it, and runs the command like a command of
        `corral exec`. While the checkpoint command of an earlier request runs, no second one is started.
     2. If the job has an interval, `watch` plans `save` for each interval. An agent that takes over a running
        job begins a new interval.

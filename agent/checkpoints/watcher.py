@@ -3,14 +3,14 @@ checkpoint unchanged.
 
 1. Every `every_s` seconds, start a child process for each job that scans the job's directory. The child runs
    as the job's user and without the agent's descriptors, so that a hanging file system blocks only the child.
-2. If two consecutive scans find a checkpoint unchanged, the checkpoint is complete: report it once.
+2. If two consecutive scans find a checkpoint unchanged, the checkpoint is complete: report the checkpoint
+   once.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
 from functools import partial
 from typing import Callable, Iterable, Optional
 
@@ -21,6 +21,7 @@ from agent.checkpoints.directory import FoundCheckpoint
 from agent.event_loop import EventLoop
 from agent.supervisor import task_process
 from wire.agent.reports import Checkpoint
+from wire.dataclass import dataclass
 
 CheckpointSpec = Callable[[AttemptKey], Optional[LaunchSpec]]
 """Returns a launch spec with the user and the checkpoint directory of an attempt; None if the attempt
@@ -75,7 +76,8 @@ class CheckpointWatcher:
         answer, sink = os.pipe()
         try:
             pid = os.fork()
-        except OSError:  # The host has too many processes. Try again in the next round of scans.
+        # The host has too many processes to start another one. Try again in the next round of scans.
+        except OSError:
             os.close(answer)
             os.close(sink)
             return
@@ -118,9 +120,9 @@ class CheckpointWatcher:
 
 
 def _scan(launch: LaunchSpec, sink: int, reported: Optional[FoundCheckpoint]) -> None:
-    """Write the newest checkpoint as one line to the pipe `sink`, delete old checkpoints that the job does
-    not keep, and exit. Checkpoints newer than `reported`, the one that was reported last, are not deleted,
-    because they may be incomplete. This function runs in the child process of the scan.
+    """Write the newest checkpoint as one line to the pipe `sink`, delete surplus old checkpoints, and exit.
+    Checkpoints newer than `reported`, the last reported checkpoint, are not deleted, because they may be
+    incomplete. This function runs in the child process of the scan.
     """
     try:
         task_process.close_descriptors(sink)
@@ -130,7 +132,8 @@ def _scan(launch: LaunchSpec, sink: int, reported: Optional[FoundCheckpoint]) ->
             at, size, path = found[0]
             os.write(sink, f"{at:.6f} {size} {path}".encode())
         if reported is not None:
-            # The time of the report is rounded to microseconds.
+            # Allow a difference of a microsecond, because reports round the time of a checkpoint to
+            # microseconds.
             complete = [each for each in found if each[0] <= reported[0] + 1e-5]
             directory.delete_surplus(launch, complete)
     finally:

@@ -13,8 +13,8 @@ from wire.agent.reports import GpuChecked, GpuFacts, GpuProcess, GpuReset, GpuSa
 
 SendFrame = Callable[[AgentFrame], None]
 ReadingsCallback = Callable[[list[GpuSample], Sequence[GpuProcess]], None]
-"""A function that is called with every reading and all processes on the GPUs, including readings that are not
-sent to the controller.
+"""A function that is called with every reading and all processes on the GPUs. This includes readings that are
+not sent to the controller.
 """
 ReasonCallback = Callable[[str], None]
 """A function that is called with the reason why GPUs are not clean, or with an empty string if the GPUs are
@@ -34,7 +34,7 @@ def ignore_readings(_samples: list[GpuSample], _processes: Sequence[GpuProcess])
 
 
 class GpusUnknown(ValueError):
-    """Raised if the host may have GPUs but they cannot be listed. The message is the reason."""
+    """Raised if the GPUs of the host cannot be listed. The message is the reason."""
 
 
 class GpuSource(Protocol):
@@ -58,7 +58,7 @@ class GpuSource(Protocol):
     ) -> None:
         """Begin to read the GPUs at regular intervals. `on_samples` is called with all readings. `send` is
         called with messages for the controller: GPU faults, and readings that differ enough from the last
-        sent ones (`ReportedReadings`). `holders` returns the running attempts that have GPUs.
+        sent readings (`ReportedReadings`). `holders` returns the running attempts that have GPUs.
         """
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
@@ -112,7 +112,7 @@ class NoGpus:
 
 class ReportedReadings:
     """The last GPU readings that were sent to the controller. A new reading of a GPU is sent only if it
-    differs from the last one by more than a small step (`_differs`), such as 256 MiB of used memory.
+    differs from the last sent reading by more than a small step (`_differs`), such as 256 MiB of used memory.
     """
 
     def __init__(self) -> None:
@@ -122,16 +122,16 @@ class ReportedReadings:
     def changed(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:
         """Return the readings that differ by more than small steps from the last sent readings of the same
         GPUs. The caller must send the returned readings, because this method stores them as the last sent
-        ones.
+        readings.
         """
         changed = tuple(each for each in samples if _differs(each, self._sent.get(each.uuid)))
         self._sent.update((each.uuid, each) for each in changed)
         return changed
 
     def processes_changed(self, processes: tuple[GpuProcess, ...]) -> bool:
-        """Return whether `processes` has other processes than the list that was sent last, or a process whose
-        GPU memory has changed by at least 256 MiB. If so, the caller must send `processes`, because this
-        method stores it as the last sent list.
+        """Return whether `processes` differs from the last sent list: other processes, or a change of at
+        least 256 MiB in the GPU memory of a process. If the result is True, the caller must send `processes`,
+        because this method stores `processes` as the last sent list.
         """
         differ = [(each.uuid, each.pid, each.job) for each in processes] != [
             (each.uuid, each.pid, each.job) for each in self._processes

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Collection, Sequence
 
@@ -39,6 +38,7 @@ from wire.agent.reports import (
     GpuTrouble,
 )
 from wire.codec import decode
+from wire.dataclass import dataclass
 from wire.names import TroubleKind
 from wire.program_parts import GPU_PROBE
 
@@ -48,11 +48,11 @@ many seconds to initialise eight GPUs.
 """
 HANG_S = 3.0
 """If the probe writes no line for this many seconds, the driver counts as hanging on a GPU. The next probe
-skips this GPU and has the same limit, so that several GPUs on which the driver hangs are found within 10 s.
+skips this GPU and has the same limit, so that several hanging GPUs are found within 10 s.
 """
 LINKS_ROUNDS = 5
-"""If the number of active NVLinks differs from the number at the start of the agent in this many readings in
-a row, the agent exits.
+"""The agent exits after this many readings in a row with another number of active NVLinks than at the start
+of the agent.
 """
 CLEAN_TIMEOUT_S = 5.0
 """The seconds within which the GPU memory of an ended job must become free."""
@@ -131,7 +131,7 @@ class ProbeProcess:
 
 @dataclass(frozen=True)
 class PendingLaunch:
-    """An attempt whose launch waits until the GPUs in `uuids` are clean. When they are clean, `then` is
+    """An attempt whose launch waits until the GPUs in `uuids` are clean. When these GPUs are clean, `then` is
     called with an empty string. If the launch must fail, `then` is called with the reason.
     """
 
@@ -144,10 +144,10 @@ class NvmlGpus:
     """The GPU source of a host with NVML. Raises GpusUnknown if NVML does not list the GPUs.
 
     Reading
-    1. The probe process reads all GPUs every `pause_s` seconds. It writes one line per GPU, then `done`.
-       This is one round.
+    1. The probe process reads all GPUs every `pause_s` seconds. It writes one line per GPU, then `done`. This
+       is one round.
     2. If no line arrives for `hang_s` seconds, the driver hangs on the first GPU that has no line in this
-       round. Report that GPU as SILENT, and start a new probe that skips it.
+       round. Report that GPU as SILENT, and start a new probe that skips this GPU.
     3. After each round, report each new fault once, and send the readings that have changed.
 
     Clean GPUs (`wait_until_clean`)
@@ -181,7 +181,7 @@ class NvmlGpus:
         self._readings = ReportedReadings()
         self._trouble: dict[str, str] = {}
         self._hung: set[str] = set()
-        """GPUs on which the driver hung. New probes skip them."""
+        """GPUs on which the driver hung. New probes skip these GPUs."""
         self._least: dict[str, int] = {}
         """The lowest memory use, in MiB, that was read on each idle GPU. It counts as the memory that the
         driver itself needs.
@@ -232,7 +232,7 @@ class NvmlGpus:
     # --- clean GPUs ---
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
-        """Call `then` with an empty string when the GPUs are clean. If they are not clean within
+        """Call `then` with an empty string when the GPUs are clean. If the GPUs are not clean within
         CLEAN_TIMEOUT_S seconds, call `then` with the reason.
         """
         pending = PendingLaunch(tuple(uuids), then, time.monotonic() + CLEAN_TIMEOUT_S)
@@ -274,8 +274,8 @@ class NvmlGpus:
     def _why_unclean(
         self, uuid: str, line: dict[str, Any], processes: tuple[GpuProcess, ...], held: dict[str, int]
     ) -> str:
-        """Return why a GPU is not clean: NVML cannot read it, a process that no job started uses it, or its
-        memory is not free. Return an empty string if the GPU is clean.
+        """Return why a GPU is not clean: NVML cannot read the GPU, a process that no job started uses the
+        GPU, or the memory of the GPU is not free. Return an empty string if the GPU is clean.
 
         `line` is the newest reading of the GPU. `held` has the allocated thousandths of each GPU, by UUID.
         """
@@ -290,8 +290,8 @@ class NvmlGpus:
         used = int(line["sample"]["memory_used_mib"])
         if there or uuid in held:
             return ""
-        # Until the GPU was seen idle, assume that the driver itself needs 2 % of the memory, and at least 1
-        # GiB.
+        # Until this GPU has been seen idle, assume that the driver itself uses 2 % of the GPU's memory, and
+        # at least 1 GiB.
         least = self._least.get(uuid, max(1_024, gpu.memory_mib // 50))
         self._least[uuid] = least = min(used, least)
         if used - least <= CLEAN_MIB:
@@ -306,7 +306,7 @@ class NvmlGpus:
 
     def _run_check(self, uuid: str, number: int) -> None:
         """Read the GPU now for the check `number`; do nothing if a later check or reset has replaced this
-        check. If probes skip this GPU because the driver hung on it, start a probe that reads it.
+        check. If probes skip this GPU because the driver hung on the GPU, start a probe that reads the GPU.
         """
         if self._ordered.get(uuid) != number:
             return
@@ -348,7 +348,7 @@ class NvmlGpus:
             self._send(GpuReset(uuid, False, NO_SUCH_GPU))
         elif uuid in held_milli(self._holders()):
             self._send(GpuReset(uuid, False, "a job is on it"))
-        elif self._resetting:  # Wait, because only one reset may use the driver at a time.
+        elif self._resetting:  # Wait, because only one reset at a time may use the driver.
             self._loop.call_later(_AGAIN_S, partial(self._reset, uuid, number, command))
         else:
             self._resetting = uuid
@@ -391,8 +391,8 @@ class NvmlGpus:
             self._probe = None
 
     def _report_hang(self, why: str) -> None:
-        """Report the GPU on which the driver hangs, with the reason `why`: the first GPU that the probe has
-        not read in this round. If the probe has read every GPU, report all GPUs.
+        """Report the GPU on which the driver hangs, with the reason `why`. This is the first GPU that the
+        probe has not read in this round. If the probe has read every GPU, report all GPUs.
         """
         named = [gpu.uuid for gpu in self.facts if self._named is not None and gpu.uuid in self._named]
         hanging = next((uuid for uuid in named if uuid not in self._round), None)
@@ -402,7 +402,8 @@ class NvmlGpus:
         else:
             bus = next(gpu.pci_bus for gpu in self.facts if gpu.uuid == hanging)
             for gpu in self.facts:
-                if gpu.pci_bus == bus:  # Report all MIG instances of the GPU too, because they hang with it.
+                # Report all MIG instances of the GPU too, because they hang together with the GPU.
+                if gpu.pci_bus == bus:
                     self._hung.add(gpu.uuid)
                     self._report(gpu.uuid, TroubleKind.SILENT, why)
 
@@ -440,14 +441,14 @@ class NvmlGpus:
             self._round[line["uuid"]], self._waiting = line, False
 
     def _finish_round(self, round_lines: dict[str, dict[str, Any]]) -> None:
-        """Handle the readings that the probe has taken of all GPUs: report faults, send the results of checks
-        that the controller has ordered, and send changed readings.
+        """Handle a complete round of readings of all GPUs: report faults, send the results of ordered checks,
+        and send changed readings.
         """
         processes = self._processes(round_lines)
         held = held_milli(self._holders())
         for uuid, line in round_lines.items():
-            # Report an unallocated GPU as unclean only if a process that belongs to no job uses the GPU. Used
-            # memory without such a process may still belong to a job that has just ended.
+            # Report a GPU without a job as unclean only if a process that belongs to no job uses the GPU.
+            # Used memory alone may still belong to a job that has just ended.
             reason = "" if uuid in held else self._why_unclean(uuid, line, processes, held)
             foreign_process = (
                 reason if any(each.uuid == uuid and each.job is None for each in processes) else ""
@@ -471,9 +472,9 @@ class NvmlGpus:
             self._send(GpuProcesses(processes))
 
     def _check_links(self, samples: list[GpuSample]) -> None:
-        """End the agent if a GPU has more or fewer active NVLinks than at the start of the agent, in several
-        consecutive rounds of readings. A new agent must report the change, because NVLinks are reported only
-        in the hello, the first message of an agent.
+        """End the agent if a GPU has another number of active NVLinks than at the start of the agent, in
+        several consecutive rounds of readings. A new agent must report the change, because NVLinks are
+        reported only in the hello, the first message of an agent.
         """
         now = {(each.uuid, each.links): each.links_up for each in samples}
         self._first_links = begun = {**now, **self._first_links}
@@ -499,9 +500,9 @@ class NvmlGpus:
             self._report(gpu.uuid, TroubleKind.SILENT, trouble)
 
     def _report(self, uuid: str, kind: TroubleKind, trouble: str) -> None:
-        """Report `trouble`, a fault of a GPU, to the controller, unless it was the last fault reported for
-        this GPU. If a check of the GPU is under way, the check fails. If `trouble` is empty, report nothing,
-        because only a check can show that a fault has ended.
+        """Report `trouble`, a fault of a GPU, to the controller, unless the last reported fault of this GPU
+        was the same. If a check of the GPU is under way, the check fails. If `trouble` is empty, report
+        nothing, because only a check can show that a fault has ended.
         """
         if trouble != self._trouble.get(uuid, ""):
             self._trouble[uuid] = trouble

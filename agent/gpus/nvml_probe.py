@@ -1,9 +1,9 @@
 """The probe process. It reads the GPUs with NVML, so that a hanging driver blocks only this process.
 
-The probe writes JSON lines. The first line describes the GPUs. Then, every few seconds and for each line on
-stdin, it writes one line per GPU with a reading, and `{"done": true}` after the last GPU. If the driver hangs
-on a GPU, the line of this GPU is the first one that is missing. Xid events (GPU errors) are written when they
-occur.
+The probe writes JSON lines. The first line describes the GPUs. Then the probe writes one line per GPU with a
+reading, and `{"done": true}` after the last GPU. It does this every few seconds, and for each line on stdin.
+If the driver hangs on a GPU, the line of this GPU is the first one that is missing. Xid events (GPU errors)
+are written when they occur.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNSUPPORTED = (
     pynvml.NVMLError_NoPermission,
     pynvml.NVMLError_NotFound,
 )
-"""Errors that a healthy GPU returns if it or its driver does not support a value."""
+"""Errors that a healthy GPU returns for a value that the GPU or its driver does not support."""
 _THROTTLES = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -46,8 +46,8 @@ _write_lock = threading.Lock()
 
 
 class Device(NamedTuple):
-    """A GPU or MIG instance that jobs can use. For a MIG instance, `whole` is the NVML handle of the GPU
-    that contains it.
+    """A GPU or MIG instance that jobs can use. For a MIG instance, `whole` is the NVML handle of the whole
+    GPU.
     """
 
     uuid: str
@@ -74,8 +74,8 @@ def write_readings(
     exit.
 
     `again` is True for a probe that replaces an earlier one. Such a probe skips the GPUs in `skip`, and does
-    not write the line that describes the GPUs. If the driver hung while the probe collected this description,
-    the agent could not find the GPU on which the driver hangs.
+    not write the line that describes the GPUs. If the driver hung during this description, the agent could
+    not find out which GPU hangs.
     """
     _die_with_the_agent()
     try:
@@ -102,12 +102,12 @@ def write_readings(
     except Exception as error:
         # Catch every exception, because a broken driver may also return values that cannot be decoded.
         _write_line({"error": str(error) or type(error).__name__})
-    os._exit(0)  # Exit without waiting for the thread that waits for Xid events.
+    os._exit(0)  # Exit at once, because a thread may still wait for Xid events (errors of the GPU).
 
 
 def _die_with_the_agent() -> None:
-    """Let the kernel kill this process when the agent exits. A probe that hangs in the driver could not
-    detect that the agent has closed the pipe.
+    """Let the kernel kill this process when the agent exits. Without this, a probe that hangs in the driver
+    would never notice that the agent has closed the pipe.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -123,7 +123,7 @@ def _write_line(words: dict[str, Any]) -> None:
 
 
 def _devices(skip: Collection[str]) -> list[Device]:
-    """Return the GPUs and MIG instances that NVML lists, without those in `skip`."""
+    """Return the GPUs and MIG instances that NVML lists. The GPUs in `skip` are left out."""
     found = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
@@ -157,7 +157,7 @@ def _instances(whole: Device) -> list[Device]:
         try:
             instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
         except pynvml.NVMLError:
-            continue  # Skip a number for which the GPU has no MIG instance.
+            continue  # Skip this index, because the GPU has no MIG instance with this index.
         profile = _text(pynvml.nvmlDeviceGetName(instance)).rpartition(" ")[2]
         number = f"{whole.number}:{len(found)}"
         found.append(Device(_text(pynvml.nvmlDeviceGetUUID(instance)), instance, handle, number, profile))
@@ -212,7 +212,7 @@ def _nvlink_ends(handle: Any) -> set[str]:
             if pynvml.nvmlDeviceGetNvLinkState(handle, link):
                 found.add(_text(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId))
         except pynvml.NVMLError:
-            continue  # The GPU has no NVLink with this number.
+            continue  # The GPU has no NVLink with this index.
     return found
 
 
@@ -231,7 +231,7 @@ def _numa(bus: str, sys_root: Path) -> int:
 
 
 def _read_gpu(device: Device) -> dict[str, Any]:
-    """Return the line of output for one GPU: its reading, or the error if NVML cannot read it."""
+    """Return the line of output for one GPU: its reading, or the error of NVML."""
     handle, whole = device.handle, device.whole
     try:
         up, links = _links(whole) if not device.mig else (0, 0)
@@ -283,9 +283,7 @@ def _throttle(handle: Any) -> list[str]:
 
 
 def _ecc(handle: Any, kind: int) -> int:
-    counter = (
-        pynvml.NVML_VOLATILE_ECC
-    )  # Use the counter of errors that starts at 0 when the driver is loaded.
+    counter = pynvml.NVML_VOLATILE_ECC  # Use the error counter that is reset when the driver is loaded.
     found: int = _value(lambda: pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter), 0)
     return found
 
@@ -296,7 +294,9 @@ def _write_xids(devices: list[Device]) -> None:
         for device in devices:
             pynvml.nvmlDeviceRegisterEvents(device.whole, pynvml.nvmlEventTypeXidCriticalError, events)
     except pynvml.NVMLError:
-        return  # Report no Xid events: the GPU or the virtual machine does not support them.
+        # Report no Xid events (errors of the GPU), because the GPU or the virtual machine does not support
+        # them.
+        return
     while True:
         try:
             event = pynvml.nvmlEventSetWait(events, _EVENTS_MS)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import pwd
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Callable, Iterable, Mapping, Optional
 
 from agent.attempts.spool import format_key
-from agent.supervisor.process_marks import MarkedProcess
+from agent.processes.process_marks import MarkedProcess
 from wire.agent.orders import GpuHold
+from wire.dataclass import dataclass
 
 LOAD_VARIABLE = "CORRAL_SIMULATED_LOAD"
 _MAX_GENERATIONS = 64
@@ -26,7 +27,8 @@ class GpuHolder:
     attempt's supervisor, or if it has the attempt's mark (signed environment variables, see
     process_marks.py).
 
-    Processes in docker containers are descendants of the docker daemon, so only their mark identifies them.
+    Processes in docker containers are descendants of the docker daemon, so only the mark identifies these
+    processes.
     """
 
     job: int
@@ -91,9 +93,9 @@ class ProcessOwner:
 def find_owner(pid: int, uuid: str, holders: Iterable[GpuHolder], proc: str = "/proc") -> ProcessOwner:
     """Return the owner of a process on the GPU `uuid`. User and command are "?" if the process has ended.
 
-    A process may have a mark, which is signed environment variables that name an attempt. The process counts
-    as part of that attempt only if the GPU is allocated to the attempt, because any user could copy a mark
-    into another process.
+    A process may have a mark: signed environment variables with the name of an attempt. The process counts as
+    part of that attempt only if the attempt has the GPU, because any user could copy a mark into another
+    process.
     """
     by_pid: dict[Optional[int], GpuHolder] = {
         each.supervisor: each for each in holders if each.supervisor is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Mapping, Optional, Sequence
 
 from agent.event_loop import EventLoop
@@ -21,6 +21,7 @@ from agent.gpus.interface import (
 from agent.gpus.process_owners import GpuHolder, ListHolders, held_milli, loaded_milli
 from wire.agent.reports import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuReset, GpuSample
 from wire.cluster import mig
+from wire.dataclass import dataclass
 from wire.gpudescription import GpuGroup
 from wire.names import WHOLE_GPU
 
@@ -58,8 +59,8 @@ full load.
 
 
 class SimulatedGpus:
-    """The simulated GPUs of a node. Their utilisation, temperature and used memory depend on the attempts to
-    which they are allocated.
+    """The simulated GPUs of a node. The utilisation, temperature and used memory of a simulated GPU depend on
+    the attempts that have the GPU.
 
     An attempt loads its GPUs to 100 %, or to the percentage in CORRAL_SIMULATED_LOAD of its environment. The
     GPUs of an idle group (`simulated:8xH100:idle`) never have load.
@@ -108,8 +109,8 @@ class SimulatedGpus:
         then("")
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Report, after `after_s` seconds, that the GPU is healthy. If the GPU does not exist, report that
-        the check has failed.
+        """Report that the GPU is healthy, after `after_s` seconds. If the GPU does not exist, report that the
+        check has failed.
         """
         there = any(gpu.uuid == uuid for gpu in self.facts)
         self._loop.call_later(
@@ -117,7 +118,7 @@ class SimulatedGpus:
         )
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:  # noqa: ARG002
-        """Report, after `after_s` seconds, that the GPU was reset. If the GPU does not exist, report that the
+        """Report that the GPU was reset, after `after_s` seconds. If the GPU does not exist, report that the
         reset has failed.
         """
         there = any(gpu.uuid == uuid for gpu in self.facts)

@@ -13,12 +13,13 @@ import json
 import os
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Callable, Iterable, Optional, Sequence
 
 from agent.attempts.spool import AttemptKey
 from agent.gpus.process_owners import GpuHolder
 from wire.agent.reports import AttemptStatus, GpuProcess, GpuSample, GpuUse, Usage
+from wire.dataclass import dataclass
 from wire.names import WHOLE_GPU
 
 SAVE_INTERVAL_S = 30.0
@@ -57,8 +58,8 @@ class UsageSums:
 
 
 class UsageMeter:
-    """Measures the GPU usage of attempts. `directory` is a function that returns the spool directory of an
-    attempt, in which the usage is saved.
+    """Measures the GPU usage of attempts. `directory` returns the spool directory of an attempt, in which the
+    usage is saved.
     """
 
     def __init__(self, directory: Callable[[AttemptKey], str]) -> None:
@@ -168,7 +169,7 @@ class UsageMeter:
     def _save(self, key: AttemptKey) -> None:
         sums = self._sums[key]
         new = self._file(key) + ".new"
-        with suppress(OSError):  # Continue without saving, for example on a full disk.
+        with suppress(OSError):  # Continue without saving the usage, for example on a full disk.
             with open(new, "w", encoding="ascii") as file:
                 json.dump([[round(each, 3) for each in sums.seconds], sums.peak_mib, sums.wh], file)
             os.replace(new, self._file(key))

@@ -18,7 +18,7 @@ from typing import Sequence
 from wire.trusted_paths import UntrustedPath, open_directory, open_file
 
 KEPT = 5
-"""The number of zipapps that are kept, so that a return to an earlier version needs no upload."""
+"""The number of zipapps that are kept on the host. A return to a kept version needs no upload."""
 _STALE_S = 3_600.0
 
 
@@ -64,8 +64,8 @@ def _is_complete(path: str, digest: str) -> bool:
 
 
 def _receive(new: str, path: str, size: int) -> None:
-    """Read the zipapp from stdin, write it to the file `new`, and rename it to `path`. A rename is safe if
-    another process installs the same zipapp at the same time.
+    """Read the zipapp from stdin, write the zipapp to the file `new`, and rename the file to `path`. A rename
+    is safe if another process installs the same zipapp at the same time.
     """
     try:
         data = sys.stdin.buffer.read(size)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Mapping, Sequence
 
 from wire.agent.reports import NumaFacts
+from wire.dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _numa_memory_mib(folder: Path) -> int:
 
 def _distances(folder: Path) -> tuple[int, ...]:
     """Return the distances from one NUMA node to all NUMA nodes, as the firmware gives them; the distance of
-    a NUMA node to itself is 10. Return an empty tuple if they are unknown.
+    a NUMA node to itself is 10. Return an empty tuple if the distances are unknown.
     """
     try:
         return tuple(map(int, (folder / "distance").read_text(encoding="ascii").split()))

@@ -1,5 +1,5 @@
-"""Finds other agents on this host. Two agents on one host are a mistake: each offers all CPUs and GPUs of the
-host, possibly to different clusters.
+"""Finds other agents on this host. Two agents on one host are a mistake, because each agent offers all CPUs
+and GPUs of the host, possibly to different clusters.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ MOST_SPOOLS = 100
 
 def describe_other_agents(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:
     """Return a description of each other agent. An agent that uses `own_spool` is left out, because the new
-    agent will replace it.
+    agent will replace this agent.
     """
     descriptions = []
     try:
         own = _holder(own_spool)
-    except PermissionError:  # Ignore the error here, because the preflight check of the spool reports it too.
+    # Ignore the error here, because the preflight check of the spool reports the same error.
+    except PermissionError:
         own = 0
     for pid, uid, home in sorted(_agents(proc)):
         name = _name(home, pid)
@@ -66,7 +67,7 @@ def _spools(home: Path) -> list[Path]:
 
 
 def _holder(spool: Path) -> int:
-    """Return the pid of the agent that uses a spool; 0 if no agent uses it. Raise PermissionError if the
+    """Return the pid of the agent that uses a spool; 0 without such an agent. Raise PermissionError if the
     spool cannot be read.
     """
     try:

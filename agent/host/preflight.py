@@ -1,5 +1,5 @@
 """Writes a report on whether this host can run jobs (`--check`), before the host is added as a node. The
-preflight changes nothing on the host, except that it creates the spool.
+preflight changes nothing on the host, apart from making the spool.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pwd
 import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Callable, Sequence
 
@@ -22,10 +22,11 @@ from agent.gpus.interface import GpuSource, GpusUnknown
 from agent.host import cluster_ownership, other_agents
 from agent.host.facts import HostFacts
 from agent.isolation import cgroup_detection, container_runtimes
-from agent.supervisor import process_tree
+from agent.processes import process_tree
 from wire import trusted_paths
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.cluster.mig import counted_models
+from wire.dataclass import dataclass
 from wire.text import counted, memory
 from wire.trusted_paths import UntrustedPath
 
@@ -134,8 +135,8 @@ def _other_agents(spool: Path) -> list[PreflightCheck]:
 
 
 def _file_system(path: Path) -> str:
-    """Return the type of the file system that contains this path: the type of the mount whose mount point is
-    the longest prefix of the path.
+    """Return the type of the file system at this path. This is the type of the mount with the longest mount
+    point that is a prefix of the path.
     """
     best, kind = "", "unknown"
     real = os.path.realpath(path)
@@ -228,7 +229,7 @@ def _cgroups() -> PreflightCheck:
 def _containers(policy: JobPolicy, find_gpus: Callable[[], GpuSource]) -> PreflightCheck:
     try:
         gpus = find_gpus()
-    except GpusUnknown:  # Ignore the error here, because the check of the GPUs reports it.
+    except GpusUnknown:  # Ignore the error here, because the check of the GPUs reports the same error.
         uuids = []
     else:
         uuids = [gpu.uuid for gpu in gpus.facts] if gpus.real else []

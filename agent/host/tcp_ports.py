@@ -13,8 +13,8 @@ FIRST, COUNT = 20_000, 20_000
 def ports_in_use() -> set[int]:
     """Return the local ports of all TCP sockets on this host, for IPv4 and IPv6.
 
-    This includes the local ports of outgoing connections, which the kernel chooses above 32,767: a job
-    cannot listen on such a port while the connection exists.
+    This includes local ports above 32,767, which the kernel chooses for outgoing connections. A job cannot
+    listen on such a port while the connection exists.
     """
     found = set()
     for table in ("tcp", "tcp6"):

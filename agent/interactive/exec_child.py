@@ -14,8 +14,8 @@ import termios
 
 from agent.attempts import launch_spec
 from agent.isolation.attempt_cgroup import AttemptCgroup
+from agent.processes.cpu_binding import bind_process
 from agent.supervisor import task_process
-from agent.supervisor.cpu_binding import bind_process
 
 CANNOT_RUN = 127
 

@@ -11,7 +11,7 @@ import subprocess
 import termios
 from base64 import b64decode, b64encode
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Callable, Mapping
 
@@ -19,27 +19,28 @@ from agent.attempts.launch_spec import LaunchSpec
 from agent.attempts.spool import AttemptKey, format_key
 from agent.controller_channel import Channel
 from agent.event_loop import EventLoop, await_readable
-from agent.supervisor import process_tree
+from agent.processes import process_tree
 from wire.agent.orders import CloseShell, OpenShell, ResizeShell, ShellInput, ShellSignal, ShellTaken
 from wire.agent.reports import ShellEnded, ShellOutput
+from wire.dataclass import dataclass
 from wire.program_parts import COMMAND_IN_JOB
 
-_READ_BYTES = 1 << 15
+READ_BYTES = 1 << 15
 WINDOW_BYTES, STEP_WINDOW_BYTES = 1 << 20, 256 << 10
-"""The most bytes of output that are sent before the client acknowledges some of them: for `corral exec`, and
-for a task of srun, which may have thousands of tasks. Until the client does so, no further output is read,
-and the command blocks.
+"""The most bytes of output that are sent before the client acknowledges any of these bytes. The first value
+is for `corral exec`, the second for a task of srun, because srun may have thousands of tasks. Until the
+client acknowledges bytes, no further output is read, and the command blocks.
 """
-_MOST_INPUT, _MOST_STEP_INPUT = 1 << 30, 16 << 20
-"""The most bytes of input that may wait until the command reads them: for `corral exec`, and for a task of
-srun.
+_MOST_INPUT, MOST_STEP_INPUT = 1 << 30, 16 << 20
+"""The most bytes of input that may wait until the command reads them. The first value is for `corral exec`,
+the second for a task of srun.
 """
 MAX_SESSIONS = 64
 MAX_STEP_TASKS, MAX_TASKS_OF_ATTEMPT = 512, 256
 """The most tasks that srun on other nodes may run on this node, and the most of one attempt. MAX_SESSIONS
 does not count these tasks.
 """
-_CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
+CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 _KILLED_CHECKS = 20
 """After a command was killed, its session checks this many times whether the job has ended. If so, the client
 gets the end of the job as the reason.
@@ -51,7 +52,7 @@ class CannotExec(Exception):
 
 
 @dataclass
-class _Session:
+class Session:
     request: int
     key: AttemptKey
     process: subprocess.Popen[bytes]
@@ -92,8 +93,8 @@ class ExecSessions:
 
     1. `open` starts the command with the job's user, environment and cgroups. A failure is sent as the
        answer.
-    2. Read output and send it while the session has credit (bytes that may be sent). `acknowledge` adds
-       credit.
+    2. Read output and send the output while the session has credit (bytes that may be sent). `acknowledge`
+       adds credit.
     3. End a session when its command has exited and its output is read, when its job has ended, when the
        client closes it, or when the agent exits. Then kill the command and its descendants.
     4. When a job has ended, kill the processes that its sessions have left. These processes are found by
@@ -113,13 +114,13 @@ class ExecSessions:
         self._channel = channel
         self._prepare = prepare
         self._has_ended = has_ended
-        self._open: dict[int, _Session] = {}
+        self._open: dict[int, Session] = {}
         self._used_specs: dict[AttemptKey, LaunchSpec] = {}
         self._check_planned = False
 
     def open(self, order: OpenShell) -> None:
-        """Start a command of `corral exec`. If it cannot start, send ShellEnded with the reason to the
-        client.
+        """Start a command of `corral exec`. If the command cannot start, send ShellEnded with the reason to
+        the client.
         """
         key = (order.job, order.attempt)
         try:
@@ -128,12 +129,12 @@ class ExecSessions:
             if same >= (MAX_STEP_TASKS if order.step else MAX_SESSIONS):
                 kind = "tasks of srun from other nodes" if order.step else "exec commands"
                 raise CannotExec(f"{same} {kind} run on this node already; end one of them")
-            wrong = next((name for name in order.variables if not _is_settable(name, order.variables)), None)
+            wrong = next((name for name in order.variables if not is_settable(name, order.variables)), None)
             if wrong is not None:
                 raise CannotExec(f"{wrong!r} cannot be a variable of the environment")
             term = order.term if order.tty else ""
             launch = self._prepare(key, order.command, term, order.variables)
-            session = _start_on_terminal(order, launch) if order.tty else _start_on_pipes(order, launch)
+            session = _start_on_terminal(order, launch) if order.tty else start_on_pipes(order, launch)
         except (CannotExec, OSError) as error:
             self._channel.send(ShellEnded(order.request, error=str(error)))
             return
@@ -142,7 +143,7 @@ class ExecSessions:
         self._set_readers(session)
         if not self._check_planned:
             self._check_planned = True
-            self._loop.call_later(_CHECK_S, self._check)
+            self._loop.call_later(CHECK_S, self._check)
 
     def _check_tasks_of_attempt(self, order: OpenShell) -> None:
         key = (order.job, order.attempt)
@@ -163,14 +164,15 @@ class ExecSessions:
             self._end(session, f"its input is not valid base64: {error}")
             return
         if frame.pmi:
-            # Send messages of PMI at once, because they are short and the program waits for each answer.
+            # Send messages of PMI (the start protocol of MPI programs) at once, because they are short and
+            # the program waits for each answer.
             with suppress(OSError):
                 os.write(session.pmi, data)
         elif session.sink >= 0:
             session.waiting += data
             session.finished = session.finished or frame.end
             self._flush(session)
-            most = _MOST_STEP_INPUT if session.step else _MOST_INPUT
+            most = MOST_STEP_INPUT if session.step else _MOST_INPUT
             if len(session.waiting) > most:
                 self._end(
                     session,
@@ -193,9 +195,9 @@ class ExecSessions:
                 self._channel.send(ShellOutput(session.request, text, "stdout"))
 
     def acknowledge(self, frame: ShellTaken) -> None:
-        """Add credit to a session: for each byte that the client has read since the last call, the session
-        may send one more byte of output. Credit never exceeds the window, because srun is a program of the
-        user and may acknowledge bytes that were not sent.
+        """Add credit to a session: one byte of output may be sent for each byte that the client has read
+        since the last call. Credit never exceeds the window, because srun is a program of the user and may
+        acknowledge bytes that were not sent.
         """
         session = self._open.get(frame.request)
         if session is not None:
@@ -226,19 +228,20 @@ class ExecSessions:
         for session in list(self._open.values()):
             self._end(session, "the agent has ended, and the command has ended with it; the job goes on")
 
-    def _set_readers(self, session: _Session) -> None:
+    def _set_readers(self, session: Session) -> None:
         for source in session.sources:
             self._loop.on_readable(
                 source, partial(self._read, session, source) if session.credit > 0 else None
             )
 
-    def _read(self, session: _Session, source: int) -> None:
+    def _read(self, session: Session, source: int) -> None:
         try:
-            data = os.read(source, min(_READ_BYTES, max(1, session.credit)))
+            data = os.read(source, min(READ_BYTES, max(1, session.credit)))
         except BlockingIOError:
             return
         except OSError:
-            # Treat the error as the end of the output: no process has the terminal open any more.
+            # Treat the error as the end of the output: it means that no process has the terminal open any
+            # more.
             data = b""
         if not data:
             self._drop(session, source)
@@ -249,7 +252,7 @@ class ExecSessions:
         if session.credit <= 0:
             self._set_readers(session)
 
-    def _drop(self, session: _Session, source: int) -> None:
+    def _drop(self, session: Session, source: int) -> None:
         self._loop.on_readable(source, None)
         del session.sources[source]
         if source != session.sink:
@@ -257,10 +260,10 @@ class ExecSessions:
         if source == session.pmi:
             session.pmi = -1
 
-    def _flush(self, session: _Session) -> None:
+    def _flush(self, session: Session) -> None:
         try:
             while session.waiting:
-                del session.waiting[: os.write(session.sink, session.waiting[:_READ_BYTES])]
+                del session.waiting[: os.write(session.sink, session.waiting[:READ_BYTES])]
         except BlockingIOError:
             self._loop.on_writable(session.sink, partial(self._flush, session))
             return
@@ -280,7 +283,7 @@ class ExecSessions:
                 if session.process.returncode >= 0 or session.checks_since_killed > _KILLED_CHECKS:
                     self._finish(session)
         for key in [key for key in self._used_specs if self._has_ended(key) is not False]:
-            # The job has ended. On a host without cgroups, processes of its exec commands may still run. Kill
+            # The job has ended. On a host without cgroups, its exec commands may have left processes. Kill
             # these processes.
             left = self._used_specs.pop(key)
             uid = None if left.user is None else left.user[0]
@@ -288,9 +291,9 @@ class ExecSessions:
             process_tree.send_signal(strays, signal.SIGKILL)
         self._check_planned = bool(self._used_specs)
         if self._check_planned:
-            self._loop.call_later(_CHECK_S if self._open else _IDLE_CHECK_S, self._check)
+            self._loop.call_later(CHECK_S if self._open else _IDLE_CHECK_S, self._check)
 
-    def _end(self, session: _Session, why: str) -> None:
+    def _end(self, session: Session, why: str) -> None:
         """Send SIGHUP to the session's process group, and then SIGKILL to the command and its descendants.
         `why` is the reason that the client gets.
         """
@@ -302,7 +305,7 @@ class ExecSessions:
         session.process.wait()
         self._finish(session, why)
 
-    def _finish(self, session: _Session, why: str = "") -> None:
+    def _finish(self, session: Session, why: str = "") -> None:
         for source in list(session.sources):
             self._drop(session, source)
         if session.sink >= 0:
@@ -316,7 +319,7 @@ class ExecSessions:
         self._channel.send(replace(ended, error=why))
 
 
-def _start_on_terminal(order: OpenShell, launch: LaunchSpec) -> _Session:
+def _start_on_terminal(order: OpenShell, launch: LaunchSpec) -> Session:
     agent_end, command_end = os.openpty()
     _resize(agent_end, order.rows, order.columns)
     try:
@@ -327,12 +330,10 @@ def _start_on_terminal(order: OpenShell, launch: LaunchSpec) -> _Session:
     finally:
         os.close(command_end)
     os.set_blocking(agent_end, False)
-    return _Session(
-        order.request, (order.job, order.attempt), process, agent_end, {agent_end: "stdout"}, True
-    )
+    return Session(order.request, (order.job, order.attempt), process, agent_end, {agent_end: "stdout"}, True)
 
 
-def _start_on_pipes(order: OpenShell, launch: LaunchSpec) -> _Session:
+def start_on_pipes(order: OpenShell, launch: LaunchSpec) -> Session:
     ours, theirs = _pmi_sockets(launch) if order.pmi else (-1, -1)
     try:
         process = spawn_in_job(launch, "", subprocess.PIPE, subprocess.PIPE, subprocess.PIPE, theirs)
@@ -354,10 +355,10 @@ def _start_on_pipes(order: OpenShell, launch: LaunchSpec) -> _Session:
     if ours >= 0:
         sources[ours] = "pmi"
     key = (order.job, order.attempt)
-    return _Session(order.request, key, process, sink, sources, False, order.step, ours)
+    return Session(order.request, key, process, sink, sources, False, order.step, ours)
 
 
-def _is_settable(name: str, variables: Mapping[str, str]) -> bool:
+def is_settable(name: str, variables: Mapping[str, str]) -> bool:
     return bool(name) and "=" not in name and "\0" not in name + variables[name]
 
 

@@ -1,13 +1,11 @@
-"""Sends the logs of jobs to the controller. If a client follows a log, new output is sent as the job writes
-it.
-"""
+"""Sends the logs of jobs to the controller. If a client follows a log, new output is sent at once."""
 
 from __future__ import annotations
 
 import os
 from base64 import b64encode
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Callable
 
 from agent.attempts.spool import AttemptKey, Spool, format_key
@@ -16,6 +14,7 @@ from agent.supervisor.attempt_end import OUTPUT_TAIL, TAIL_BYTES
 from agent.supervisor.log_rotation import STREAMS, skip_hole
 from wire.agent.orders import ReadLog
 from wire.agent.reports import AttemptStatus, LogChunk
+from wire.dataclass import dataclass
 
 CHUNK_BYTES = 64 * 1024
 POLL_S = 0.1
@@ -33,12 +32,10 @@ class _LogRequest:
 class LogReader:
     """The log requests that are not yet answered completely.
 
-    1. Each iteration of the event loop sends one part of the log for each request in turn, until the
+    1. In each iteration of the event loop, each request in turn sends one part of its log, until the
        controller reads too slowly.
-    2. A request that has reached the end of a growing log waits. `retry` lets all waiting requests
-       continue.
-    3. A request ends at the end of the log, if the attempt has ended or the request does not follow the
-       log.
+    2. A request that has reached the end of a growing log waits. `retry` lets all waiting requests continue.
+    3. A request ends at the end of the log, if the attempt has ended or the request does not follow the log.
     """
 
     def __init__(
@@ -92,8 +89,8 @@ class LogReader:
                 self._step(reading)
 
     def _step(self, reading: _LogRequest) -> None:
-        # Check whether the attempt has ended before the log is read. If the order were reversed, output that
-        # the job writes between the read and its end would not be sent.
+        # Find out whether the attempt has ended before reading the log. In the reverse order, output that the
+        # job writes between the two steps would not be sent.
         ended = self._has_ended(reading.key) is not False
         try:
             data = self._next(reading)
@@ -115,7 +112,8 @@ class LogReader:
             try:
                 reading.descriptor = self._spool.open_log(reading.key, reading.request.stream)
             except FileNotFoundError:
-                return b""  # There is no log, because the job has not started yet or ended without a start.
+                # Return nothing, because an attempt that has not started or was never started has no log.
+                return b""
             if reading.offset < 0:
                 size = os.fstat(reading.descriptor).st_size
                 reading.offset = max(0, size + reading.offset)

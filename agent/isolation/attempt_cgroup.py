@@ -1,8 +1,8 @@
-"""The cgroups of one attempt: creates them with limits, starts processes in them, and kills and removes
-them.
+"""The cgroups of one attempt: creates the cgroups with limits, starts processes in them, kills these
+processes, and removes the cgroups.
 
-The fork server must stay small and imports this module, so this module imports only small modules. Paths
-and settings come from cgroup_detection.py.
+The fork server must stay small and imports this module, so this module imports only small modules. Paths and
+settings come from cgroup_detection.py.
 
 Moving a whole process into a cgroup delays every fork on the host by 8 ms or more. Two methods avoid this
 delay: with v1, a single thread can enter and leave cgroups; with v2, clone3 can start a process in a cgroup.
@@ -22,8 +22,8 @@ value).
 
 
 class AttemptCgroup:
-    """The cgroups of one attempt: one cgroup with cgroup v2, one for each cgroup controller (such as memory)
-    with cgroup v1, and none on a host without cgroups.
+    """The cgroups of one attempt. With cgroup v2 this is one cgroup, with cgroup v1 one cgroup for each
+    cgroup controller (such as memory), and on a host without cgroups none.
     """
 
     def __init__(self, parts: list[CgroupSpec]) -> None:
@@ -37,8 +37,8 @@ class AttemptCgroup:
                 write_setting(f"{directory}/{name}", value)
 
     def enter(self) -> None:
-        """Move this process, which must have only one thread, into the attempt's cgroups, so that its next
-        children start there. Raise OSError if the kernel refuses.
+        """Move this process into the attempt's cgroups, so that its next children start there. The process
+        must have only one thread. Raise OSError if the kernel refuses.
         """
         for directory, _, _ in self._parts:
             _move_to(directory)
@@ -61,8 +61,8 @@ class AttemptCgroup:
             try:
                 return clone_into_cgroup.fork_into(self._parts[0][0])
             except OSError:
-                # The system call clone3 is missing before Linux 5.7, or seccomp forbids it. Enter the cgroup
-                # and fork, which is slower.
+                # The kernel lacks the system call clone3 (before Linux 5.7), or seccomp forbids this call.
+                # Enter the cgroup and fork, which is slower.
                 pass
         pid = -1
         try:
@@ -104,8 +104,8 @@ class AttemptCgroup:
                 continue
 
     def _freeze_and_kill(self, directory: str) -> None:
-        """Freeze the processes of a v1 cgroup and kill them: a frozen process cannot fork. If a process is
-        not killed, the next call kills it.
+        """Freeze the processes of a v1 cgroup, then kill these processes: a frozen process cannot fork. If a
+        process survives, the next call kills this process.
         """
         write_setting(f"{directory}/freezer.state", "FROZEN")
         try:
@@ -118,7 +118,9 @@ class AttemptCgroup:
             write_setting(f"{directory}/freezer.state", "THAWED")
 
     def remove(self) -> bool:
-        """Remove the cgroups. Return False if the kernel refuses, because they still have processes."""
+        """Remove the cgroups. Return False if the kernel refuses, because the cgroups still have
+        processes.
+        """
         left = [directory for directory, _, _ in self._parts if not _remove(directory)]
         return not left
 
@@ -159,7 +161,7 @@ class AttemptCgroup:
 
     def peak_mib(self) -> int:
         """Return the peak memory of all processes of the attempt together, in MiB; 0 if the kernel does not
-        report it.
+        report a peak.
         """
         for directory, _, _ in self._parts:
             for name in ("memory.peak", "memory.max_usage_in_bytes"):
@@ -170,8 +172,8 @@ class AttemptCgroup:
 
 
 def out_of_memory_reason(limit_mib: int, reached_mib: int) -> str:
-    """Return a sentence for users that explains that the kernel killed an attempt for lack of memory. The
-    sentence has the limit, the peak (`reached_mib`), and the option that requests more memory.
+    """Return a sentence for users: the kernel killed an attempt for lack of memory. The sentence has the
+    limit, the peak (`reached_mib`), and the option that requests more memory.
     """
     reached = f", and it reached {reached_mib} MiB" if reached_mib else ""
     if not limit_mib:
@@ -187,7 +189,7 @@ def _make(directory: str) -> None:
     except FileExistsError:
         pass
     except FileNotFoundError:
-        # Create the agent's parent cgroup again, because it has been removed.
+        # Create the agent's parent cgroup again, because the cgroup was removed.
         os.makedirs(directory, exist_ok=True)
 
 
@@ -241,7 +243,9 @@ def _read(path: str) -> str:
 
 
 def _value(path: str, name: str) -> int | None:
-    """Return the number after `name` in a file of lines such as `usage_usec 4000`; None if it is missing."""
+    """Return the number after `name` in a file of lines such as `usage_usec 4000`; None if `name`
+    is missing.
+    """
     for line in _read(path).splitlines():
         word, _, number = line.partition(" ")
         if word == name and number.isdigit():

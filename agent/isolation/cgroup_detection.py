@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from binascii import crc32
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from agent.isolation.attempt_cgroup import CgroupSpec, write_setting
 from wire.agent.orders import Start
+from wire.dataclass import dataclass
 
 CONTROLLERS = ("cpu", "memory", "pids")
 _FREEZER = "freezer"
@@ -18,8 +19,8 @@ _PERIOD_US = 100_000
 
 @dataclass
 class HostCgroups:
-    """The parent cgroups in which the agent creates the cgroups of attempts, and the limits that these
-    cgroups can set.
+    """The parent cgroups in which the agent creates the cgroups of attempts, and the limits that can be set
+    there.
     """
 
     v2_parent: str = ""
@@ -55,9 +56,9 @@ class HostCgroups:
         quota = None if most_cpu is None else str(max(1_000, most_cpu * _PERIOD_US // 1_000))
         memory = None if most_memory is None else str(most_memory << 20)
         processes = ("pids.max", str(max_processes))
-        # The CPU weight and the protected memory (memory.low) depend on the request. So a job that uses
-        # more than its request loses CPU and memory first. A best-effort job, which has no request, gets
-        # only what is unused.
+        # The CPU weight and the protected memory (memory.low) of the cgroup follow the request of the job. A
+        # job that uses more than its request therefore loses CPU and memory first. A best-effort job has no
+        # request and gets only unused CPU and memory.
         protected = "0" if order.best_effort else str(order.memory_mib << 20)
         if self.v2_parent:
             weight = "1" if order.best_effort else str(min(10_000, max(1, order.cpu_milli // 10)))
@@ -82,7 +83,7 @@ class HostCgroups:
         }
 
     def tidy(self) -> None:
-        """Remove the parent cgroup of the attempts, unless it still has the cgroup of an attempt."""
+        """Remove the parent cgroup of the attempts, unless an attempt still has a cgroup there."""
         for parent in [self.v2_parent] if self.v2_parent else self.parents.values():
             with suppress(OSError):
                 os.rmdir(parent)
@@ -126,7 +127,7 @@ def writable_v1(proc: Path = Path("/proc")) -> tuple[str, ...]:
 
 def cgroup_tag(node: str, spool: Path) -> str:
     """Return a tag (a part of the names) of this agent's cgroups. All agents of this node and spool have the
-    same tag, so that a new agent finds the cgroups of an earlier one.
+    same tag, so that a new agent finds the cgroups of an earlier agent.
     """
     return f"{node}-{crc32(os.fsencode(spool)):08x}"
 
@@ -158,8 +159,8 @@ def _own(proc: Path) -> dict[str, str]:
 
 def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
     """Create the parent of the attempts' cgroups in the v2 hierarchy at `mount`. If the agent runs as root,
-    the parent is in the root cgroup if possible. Otherwise it is in `own`, the agent's own cgroup, which
-    systemd must have delegated. Return None if v2 cannot be used.
+    the parent is in the root cgroup if possible. Otherwise the parent is in `own`, the agent's own cgroup,
+    which systemd must have delegated. Return None if v2 cannot be used.
     """
     for base in dict.fromkeys([mount, mount + own] if os.geteuid() == 0 else [mount + own]):
         known = _words(f"{base}/cgroup.controllers")
@@ -173,8 +174,8 @@ def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
             _enable(base, limited)
             parent = _make_parent(base, "corral", tag, enable=limited)
             for above in (f"{base}/corral", parent):
-                # Set memory.low of the parent cgroups to the maximum, because the memory.low of the parents
-                # limits the memory of an attempt that the kernel protects.
+                # Set memory.low of the parent cgroups to the maximum. Otherwise the kernel would protect less
+                # memory of the attempt than its own memory.low says.
                 with suppress(OSError):
                     write_setting(f"{above}/memory.low", "max")
             return HostCgroups(

@@ -2,7 +2,7 @@
 
 With podman and apptainer, the job's processes are descendants of the supervisor, in the host's PID namespace.
 They are signalled and ended like the processes of other jobs. With docker, the job's processes are
-descendants of the docker daemon; container_supervision.py finds them.
+descendants of the docker daemon; container_supervision.py finds these processes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import shutil
 import subprocess
 from binascii import crc32
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterable, Optional, Sequence
 
@@ -22,6 +21,7 @@ from agent.isolation.cgroup_detection import cpu_shares
 from agent.supervisor.fork_server_client import JOB_OPEN_FILES
 from wire.agent.job_policy import JobPolicy
 from wire.agent.orders import Start
+from wire.dataclass import dataclass
 
 CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
 RUNTIMES = ("podman", "docker", "apptainer", "singularity")
@@ -65,7 +65,7 @@ def parse_mount(text: str) -> Mount:
 @dataclass(frozen=True)
 class ContainerRuntime:
     """A program that runs containers. `devices` is True if containers can get real GPUs; simulated GPUs are
-    not passed to them.
+    never passed to containers.
     """
 
     kind: str
@@ -96,7 +96,7 @@ class ContainerRuntime:
             for number in range(len(launch.tasks))
         ]
         if self.kind == "docker":
-            # Remove DOCKER_* variables, because a user could select another docker daemon with them.
+            # Remove DOCKER_* variables, because a user could use them to select another docker daemon.
             launch.env = {name: value for name, value in launch.env.items() if not name.startswith("DOCKER_")}
         given = {name for name in order.env if name in launch.env}
         passed_on = given | (set(launch.env) - set(_IMAGE_VARIABLES))
@@ -202,8 +202,8 @@ class ContainerRuntime:
             return []
         cpu, memory = order.most_cpu_milli, order.most_memory_mib
         if cpu is not None:
-            # Reduce the CPU limit to the CPUs of the host, because docker refuses more. A node may offer
-            # more CPUs than its host has (overcommit).
+            # Reduce the CPU limit to the CPUs of the host, because docker refuses a higher limit. A node with
+            # overcommit offers more CPUs than its host has.
             cpu = min(cpu, 1_000 * (os.cpu_count() or 1))
         return [
             f"--cpu-shares={cpu_shares(order)}",
@@ -283,15 +283,15 @@ def runtime_kind(command: Sequence[str]) -> str:
 
 
 def version_arguments(kind: str) -> tuple[str, ...]:
-    """Return the arguments that print the version of a runtime. For docker, they also query the daemon, so
-    that the command fails if the daemon does not run.
+    """Return the arguments that print the version of a runtime. For docker, the arguments also query the
+    daemon, so that the command fails without a running daemon.
     """
     return ("version", "--format", "{{.Server.Version}}") if kind == "docker" else ("--version",)
 
 
 def gpu_problem(kind: str, command: Sequence[str], gpus: Sequence[str]) -> str:
     """Return the reason why a runtime of this kind cannot pass the GPUs with the UUIDs in `gpus` to a
-    container, with the remedy; empty if the runtime can pass them.
+    container, with the remedy. Return an empty text if the runtime can pass these GPUs.
 
     Docker needs the NVIDIA runtime or its hook. Podman needs a CDI entry for the UUID of each GPU and MIG
     instance. Apptainer needs no configuration.

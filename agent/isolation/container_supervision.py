@@ -12,7 +12,7 @@ import time
 
 from agent.attempts.launch_spec import LaunchSpec
 from agent.isolation.attempt_cgroup import out_of_memory_reason
-from agent.supervisor import process_tree, run_as_user
+from agent.processes import process_tree, run_as_user
 
 GONE, NO_ANSWER, CREATED, RUNNING, EXITED = "gone", "no answer", "created", "running", "exited"
 """The states of a container. NO_ANSWER means that the engine does not answer, so the state is unknown."""
@@ -35,21 +35,21 @@ _ENGINE_PROCESSES = {
     "starter",
     "starter-suid",
 }
-"""The names in /proc/<pid>/comm of processes of container engines. These processes get no signal except
-SIGKILL, because they forward other signals to the job, where such a signal could end processes without a
-handler. The same applies to a process of the job that has one of these names.
+"""The names in /proc/<pid>/comm of processes of container engines. These processes get only the signal
+SIGKILL. They would forward any other signal to the job, and the signal could end processes without a handler.
+The same applies to a process of the job that has one of these names.
 """
 _NO_DEVICE = ("could not select device driver", "unresolvable CDI devices", "CDI device injection failed")
 _NO_ENGINE = ("Cannot connect to the Docker daemon",)
-"""The text that docker prints if it could not connect to its daemon. In that case the daemon got no
+"""The text that docker prints if no connection to its daemon is possible. In that case the daemon got no
 request.
 """
 _ENGINE_LOST, _START_REQUEST = "error during connect", "/start"
-"""Docker prints _ENGINE_LOST, followed by the request, if the daemon died before it answered. A request that
+"""If the daemon died before answering, docker prints _ENGINE_LOST, followed by the request. A request that
 contains _START_REQUEST starts the job's program.
 """
 _LOST_CODES = (_KILLED, 255)
-"""The exit codes that docker reports for a container whose real exit code it has lost."""
+"""The exit codes that docker reports for a container with a lost exit code."""
 
 
 class ContainerState:
@@ -65,7 +65,7 @@ class ContainerState:
 def inspect_container(launch: LaunchSpec, name: str) -> ContainerState:
     """Return the state of a container, as the container engine reports it.
 
-    1. If `inspect` succeeds, it prints the state.
+    1. If `inspect` succeeds, use the state that `inspect` prints.
     2. If `inspect` fails, list the containers with this name. This is needed because docker's exit code is 1
        both for an unknown container and without a daemon. If the list is empty, the container has been
        removed.
@@ -117,7 +117,7 @@ def job_processes(launch: LaunchSpec, descendants: list[int]) -> list[int]:
 
     With podman and apptainer, the job's processes are in `descendants`, the descendants of the supervisor.
     With docker, the job's processes are descendants of the daemon, and are found by the mark in their
-    environment (process_marks.py). In that case, `descendants` has only commands that query docker.
+    environment (process_marks.py). With docker, `descendants` has only commands that query docker.
     """
     if launch.is_docker:
         return _without_engine(marked_processes(launch))
@@ -136,7 +136,8 @@ def was_lost(launch: LaunchSpec, found: ContainerState) -> bool:
     """Return whether docker reports a container as exited although docker does not have its real exit code,
     for instance because the daemon was restarted.
 
-    The exit code is not real if processes of the container still run, or if it is one of `_LOST_CODES`.
+    The exit code is not real if processes of the container still run, or if the exit code is in
+    `_LOST_CODES`.
     """
     return launch.is_docker and (
         (found.code in _LOST_CODES and not found.out_of_memory)
@@ -177,7 +178,7 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
         return ""
     engine, words = os.path.basename(launch.container_commands[0][0]), _error_line(launch)
     if words.startswith("[FATAL tini") and code == 127:
-        # Docker's init process (tini) has started, but it has not found the job's program in the image.
+        # Docker's init process (tini) reports that the image does not contain the job's program.
         return f"launch_failed: {engine} cannot run {launch.argv[0]}: the image has no such program"
     if all(container.began for container in found):
         return ""
@@ -190,10 +191,11 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
 
 
 def remove_containers(launch: LaunchSpec) -> None:
-    """Remove the containers of the attempt. Return only when the engine reports that they no longer exist.
+    """Remove the containers of the attempt. Return only when the engine reports that these containers no
+    longer exist.
 
-    If the docker daemon does not answer, wait without a limit, because the container may still use its
-    GPUs. For podman, give up after some tries: the kernel has reported that no process is left.
+    If the docker daemon does not answer, wait without a limit, because the container may still use its GPUs.
+    For podman, give up after some tries: the kernel has reported that no process is left.
     """
     force = ["--force", "--ignore"] if launch.is_podman else ["--force"]
     for name in launch.container_names:

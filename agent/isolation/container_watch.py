@@ -1,12 +1,12 @@
-"""Removes orphan containers (containers whose attempt does not run), and detects a container engine that
+"""Removes orphan containers (containers whose attempt does not run). Also detects a container engine that
 starts later than the agent.
 
-1. When the agent starts, list the docker containers with the label of this spool, and remove those whose
+1. When the agent starts, list the docker containers with the label of this spool. Remove the containers whose
    attempt does not run. If the daemon does not answer, try again later. Containers of podman need no such
-   check: their processes have the mark of their attempt, and the agent ends them like processes of other lost
-   attempts.
-2. If an engine is installed but does not work, query it every 30 s. When it answers, the agent exits, and the
-   next agent reports the engine to the controller.
+   check, because their processes have the mark of their attempt. The agent ends these processes like
+   processes of other lost attempts.
+2. If an engine is installed but does not work, query the engine every 30 s. When the engine answers, the
+   agent exits, and the next agent reports the engine to the controller.
 
 No step blocks the agent: each program runs in its own process, with a timeout.
 """
@@ -37,7 +37,7 @@ TIMEOUT_S = 30.0
 
 
 class ContainerWatch:
-    """Removes orphan containers (containers whose attempt does not run), and detects a container engine that
+    """Removes orphan containers (containers whose attempt does not run). Also detects a container engine that
     starts later than the agent. At most one command of the engine runs at a time. `running` has the names
     (such as `42.1`) of attempts that have a supervisor.
     """
@@ -114,7 +114,7 @@ class ContainerWatch:
 
 
 class _Program:
-    """A running command, and the output that it has written so far."""
+    """A running command, and its output so far."""
 
     def __init__(
         self, loop: EventLoop, process: subprocess.Popen[bytes], then: Callable[[Optional[str]], None]
@@ -139,5 +139,5 @@ class _Program:
 
     def _time_out(self) -> None:
         if not self._source.closed:
-            # SIGKILL closes the program's output, and then the event loop calls `_read_output`.
+            # SIGKILL ends the program and so closes its output. The event loop then calls `_read_output`.
             self._process.kill()

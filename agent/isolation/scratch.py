@@ -1,7 +1,7 @@
 """Scratch directories: local disk for one attempt, created before its start and deleted after its end.
 
 All scratch directories of an agent are in one root directory. The root is in a directory in which all users
-can write (/var/tmp), so trusted_paths.py opens the root and checks that no user has replaced it.
+can write (/var/tmp). Therefore trusted_paths.py opens the root and checks that no user has replaced the root.
 
 Only the job's user can read the directory of an attempt. Repeated scans measure its size, so the measured
 size may be some seconds old, and deleted files that are still open do not count. File system quotas are not
@@ -21,8 +21,8 @@ from wire.trusted_paths import UntrustedPath
 
 DEFAULT_PARENT = "/var/tmp"  # noqa: S108 - on disk, kept across reboots; users cannot write to the root
 RESERVED_PART = 20
-"""The divisor for the part of the file system (1/20) that stays free for the host, unless --scratch sets the
-amount that the node offers.
+"""The divisor for the part of the file system (1/20) that stays free for the host. If --scratch sets the
+amount of scratch, this divisor is not used.
 """
 ENTRIES_PER_STEP = 2_000
 """The number of directory entries that are measured in one step. Steps are short, so that the supervisor
@@ -40,8 +40,8 @@ class ScratchRefused(Exception):
 
 
 class ScratchArea:
-    """The directory that contains the scratch directories of this agent (the root), and the amount of scratch
-    that the node offers.
+    """The root (the directory with all scratch directories of this agent), and the amount of scratch that the
+    node offers.
 
     The root is named `corral-TAG`, below `parent`. The root is never removed, so that no user can create a
     file or directory with its name. If a user has created a file of this name before the first job with
@@ -57,7 +57,7 @@ class ScratchArea:
         self._name = self._read_name()
         self._offered_mib = offered_mib
         self.problem = ""
-        """The reason why this node offers no scratch; empty if it offers scratch."""
+        """The reason why this node offers no scratch; empty on a node with scratch."""
 
     @property
     def root(self) -> str:
@@ -67,7 +67,7 @@ class ScratchArea:
         return os.path.join(self.root, key)
 
     def prepare(self, make: bool = True) -> str:
-        """Create the root; if `make` is False, only check it. Return the problem, or an empty string if
+        """Create the root. If `make` is False, only check the root. Return the problem, or an empty string if
         scratch can be used.
         """
         self.problem = ""
@@ -171,7 +171,9 @@ def record_bytes(directory: str, size: int) -> None:
         os.write(descriptor, str(size).encode())
         os.close(descriptor)
     except OSError:
-        pass  # Ignore the error: without the stored size, the next agent only offers less scratch.
+        # Ignore the error. Without the stored size, the next agent offers too little scratch, but nothing
+        # fails.
+        pass
 
 
 def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> None:
@@ -196,7 +198,9 @@ def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> N
 
 
 def _open_root(root: str, make: bool = True) -> int:
-    """Return a descriptor of the scratch root. Users can open directories in the root but not list them."""
+    """Return a descriptor of the scratch root. Users can open directories in the root but cannot list the
+    root.
+    """
     folder, name = os.path.split(root)
     parent = trusted_paths.open_parent(folder)
     try:
@@ -213,14 +217,14 @@ def _open_root(root: str, make: bool = True) -> int:
 
 
 def remove_directory(folder: str) -> bool:
-    """Delete a scratch directory with its content. Return whether it no longer exists."""
+    """Delete a scratch directory with its content. Return whether the directory no longer exists."""
     root, name = os.path.split(folder)
     try:
         parent = _open_root(root, make=False)
     except FileNotFoundError:
         return True
     except (OSError, UntrustedPath):
-        return False  # Delete nothing, because a user may have created the root.
+        return False  # Delete nothing, because a user may have made this root directory.
     try:
         return trusted_paths.remove_tree(parent, name)
     finally:
@@ -268,7 +272,7 @@ class ScratchMeter:
         self._sum += sum(some)
         if len(some) == ENTRIES_PER_STEP and self._sum <= self._limit:
             return STEP_PAUSE_S
-        # The scan is complete, or the directory already exceeds its limit: finish the scan.
+        # The whole directory has been scanned, or its size already exceeds the limit: end the scan.
         self.size, self._walk = self._sum, None
         return max(ROUND_PAUSE_S, 10 * (time.monotonic() - self._began))
 

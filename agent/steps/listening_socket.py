@@ -1,4 +1,4 @@
-"""Makes the socket on which the agent listens for srun."""
+"""Makes the sockets on which the agent listens for srun, and task hosts for the agent."""
 
 from __future__ import annotations
 
@@ -10,23 +10,31 @@ from contextlib import suppress
 
 from wire import trusted_paths
 
-_OLD_S = 7 * 86_400.0
+_OLD_S = 3_600.0
+"""The number of seconds after its making at which an unused socket is removed. A socket is unused if no
+process listens on it. Until then, its agent may come back, and srun waits for the agent.
+"""
 
 
-def bind(path: str) -> socket.socket:
-    """Return a socket that listens at this path, for all users. Raise OSError or UntrustedPath."""
+def bind(path: str, *, private: bool = False) -> socket.socket:
+    """Return a socket that listens at this path. If `private` is False, all users may connect. Raise OSError
+    or UntrustedPath.
+    """
     folder, name = os.path.split(path)
-    directory = trusted_paths.open_directory(folder, make=True, mode=0o755)
+    directory = trusted_paths.open_directory(folder, make=True, mode=0o700 if private else 0o755)
     try:
-        if os.geteuid() == 0:
+        if os.geteuid() == 0 and not private:
             os.fchmod(directory, 0o755)
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=directory)
-        _remove_old(directory)
+        if not private:
+            _remove_old(directory)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # Bind below the open directory: its path may be longer than the address of a socket.
+        # Bind with a path relative to the open directory, because the full path may be longer than the
+        # address of a unix socket may be.
         listener.bind(f"/proc/self/fd/{directory}/{name}")
-        os.chmod(name, 0o666, dir_fd=directory)  # noqa: S103 - StepServer proves each connection
+        # All users may connect to a socket that is not private, because StepServer proves each connection.
+        os.chmod(name, 0o600 if private else 0o666, dir_fd=directory)
         listener.listen(128)
         listener.setblocking(False)
         return listener
@@ -34,8 +42,14 @@ def bind(path: str) -> socket.socket:
         os.close(directory)
 
 
+def remove(path: str) -> None:
+    """Remove the socket, because the process that listens on the socket ends."""
+    with suppress(OSError):
+        os.unlink(path)
+
+
 def _remove_old(directory: int) -> None:
-    """Remove the sockets of agents that have not listened for long, such as those of removed nodes."""
+    """Remove the sockets of agents that have ended long ago, such as agents of removed nodes."""
     for name in os.listdir(directory):
         with suppress(OSError):
             if name.endswith(".sock") and time.time() - os.stat(name, dir_fd=directory).st_mtime > _OLD_S:

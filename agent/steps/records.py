@@ -13,7 +13,7 @@ from typing import Callable, Optional
 
 from agent.attempts.spool import AttemptKey, Spool
 from agent.event_loop import EventLoop
-from agent.supervisor import process_tree
+from agent.processes import process_tree
 from wire import trusted_paths
 from wire.agent.frames import AgentFrame
 from wire.agent.reports import AttemptStatus
@@ -39,19 +39,20 @@ class NoSuchStep(Exception):
 class StepRecords:
     """The steps of attempts that have this node as their first node.
 
-    1. `call` with a new step: give it the next number, append it to the file `steps`, report it.
-    2. `call` with the number of a step that runs: if it has ended, append its end, and report it.
+    1. `call` with a new step: give the next number to the step, append the step to the file `steps`, and
+       report the step.
+    2. `call` with the number of a running step: if the step has ended, append its end and report the end.
     3. `with_steps` adds all steps to the report of the attempt's end. Steps that have no end have ended with
-       the attempt. The agent repeats this report until the controller has stored it, so that steps are as
+       the attempt. The agent repeats this report until the controller has stored the report. So steps are as
        durable as the exit code.
     4. `adopt`: another agent has run here before. Read the file. Steps continue, because srun and the tasks
        on this node do not depend on the agent. Check at intervals whether the srun of each step still exists.
-    5. Steps above MAX_STEPS are not recorded, but no number is given twice: before the first of _RESERVED
-       numbers is given, append the line {"next": N} to the file. The next agent begins with N.
+    5. Steps above MAX_STEPS are not recorded, but no number is used twice. Before the first of _RESERVED
+       numbers is used, append the line {"next": N} to the file. The next agent begins with N.
 
-    Cost: nothing for an attempt without steps, except for one stat() when it is adopted. For each step two
-    lines in the file, and two reports. At most MAX_STEPS steps of an attempt are recorded. Further steps cost
-    one line for _RESERVED steps.
+    Cost: nothing for an attempt without steps, except for one stat() when an agent adopts the attempt. For
+    each step two lines in the file, and two reports. At most MAX_STEPS steps of an attempt are recorded.
+    Further steps cost one line for _RESERVED steps.
 
     Example: step 7.0 begins and ends. The file has two lines with the number 0; the last one counts.
     """
@@ -97,8 +98,8 @@ class StepRecords:
             self._record(key, ended)
         elif known.ended_at is None and step.max_rss_kib:
             now_used = _checked(step)
-            # Do not write the usage of a running step to the file, because the record of its end has the
-            # final figures.
+            # Do not write the usage of a running step to the file: the record of the end of the step has the
+            # final usage.
             steps[step.number] = replace(
                 known,
                 cpu_s=now_used.cpu_s,
@@ -116,7 +117,7 @@ class StepRecords:
             self._record(key, replace(known, ended_at=time.time(), signal=_KILLED))
 
     def cancel(self, key: AttemptKey, number: int, by: str) -> None:
-        """Record that a user has cancelled a step that runs."""
+        """Record that a user has cancelled a running step."""
         known = self._steps.get(key, {}).get(number)
         if known is not None and known.ended_at is None:
             self._record(key, replace(known, cancelled_by=by[:MAX_TEXT]))
@@ -152,7 +153,9 @@ class StepRecords:
                 self._send(StepsReport(*key, tuple(steps.values())))
 
     def with_steps(self, status: AttemptStatus) -> AttemptStatus:
-        """Return the report of an attempt with its steps, if it has ended."""
+        """Return the report of an ended attempt with its steps. Return the report of any other attempt
+        unchanged.
+        """
         key = (status.job, status.attempt)
         steps = self._steps.get(key)
         if status.ended_at is None or not steps:
@@ -181,7 +184,7 @@ class StepRecords:
         """Append a line to the file of an attempt."""
         path = f"{self._spool.directory(key)}/{_FILE}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        # A full disk must not stop the step: the controller still gets the report.
+        # Continue if the disk is full: the controller still gets the report of the step.
         with suppress(OSError):
             descriptor = os.open(path, flags, 0o600)
             try:

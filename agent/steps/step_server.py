@@ -17,31 +17,44 @@ from typing import Any, Callable, Optional, Union
 from agent.attempts.spool import AttemptKey, format_key, parse_key
 from agent.controller_channel import Channel
 from agent.event_loop import EventLoop
+from agent.processes import process_tree
+from agent.processes.process_marks import mark_code
 from agent.steps import listening_socket
 from agent.steps.records import NoSuchStep, StepRecords
-from agent.supervisor import process_tree
-from agent.supervisor.process_marks import mark_code
 from wire import trusted_paths
 from wire.agent.frames import Frame, pack, unpack
 from wire.agent.orders import CloseShell, ShellInput, ShellSignal, ShellTaken, Signal
 from wire.agent.reports import ShellEnded, ShellOutput
-from wire.agent.steps import OpenTask, StepCall, StepHello, StepNumber, socket_path
+from wire.agent.steps import (
+    InputTaken,
+    OpenTask,
+    RunTask,
+    StepCall,
+    StepHello,
+    StepNumber,
+    TaskAway,
+    socket_path,
+)
 from wire.codec import Malformed
 from wire.job.steps import Step
 
 _READ = 1 << 16
 _LONGEST_LINE = 4 << 20
 _UNREAD_BYTES, _UNREAD_TASK_BYTES = 64 << 20, 512 << 10
-"""An srun is disconnected if it leaves more than this many bytes unread, with so many bytes more for each of
-its tasks on other nodes. Such a task may send STEP_WINDOW_BYTES of output (exec_sessions.py), and base64
-makes a third more of them.
+"""The most bytes that an srun may leave unread. An srun with more unread bytes is disconnected. The first
+value is for the connection, the second is added for each task on other nodes. A task on another node may send
+STEP_WINDOW_BYTES of output (exec_sessions.py), and base64 makes a third more bytes.
 """
 _UNPROVED_BYTES, _UNPROVED_S = 4_096, 10.0
-"""A connection that has not proved its attempt is closed when it has sent this many bytes without a complete
-line, or after this many seconds.
+"""A connection must prove its attempt within this many bytes and this many seconds. Otherwise the connection
+is closed.
 """
 _MOST_CONNECTIONS, _MOST_OF_ATTEMPT = 512, 128
 """The most connections to this agent, and the most of one attempt."""
+_MOST_UNANSWERED = 32
+"""The most StepCalls of one srun that wait for the answer of the controller. Further ones are refused, and
+reports of usage, which need no answer, are dropped.
+"""
 _MOST_TASKS = 4_096
 """The most tasks that one srun may start on other nodes."""
 _ToTask = Union[ShellInput, ShellTaken, ShellSignal, CloseShell]
@@ -49,10 +62,10 @@ _ToTask = Union[ShellInput, ShellTaken, ShellSignal, CloseShell]
 
 @dataclass(eq=False)
 class _Connection:
-    """The connection of one srun. `requests` has the numbers that the agent gave the tasks of this srun, by
-    the numbers that srun gave them. `unread_tasks` is the number of tasks on other nodes whose output may be
-    in `outgoing`. `refusal` is the answer to the first StepCall of a connection that was not accepted because
-    its attempt has too many connections.
+    """The connection of one srun. `requests` maps the numbers that srun gives to its tasks to the numbers
+    that the agent gives to these tasks. `unread_tasks` is the number of tasks on other nodes whose output may
+    be in `outgoing`. `refusal` is the answer to the first StepCall of a connection that was not accepted
+    because its attempt has too many connections.
     """
 
     sock: socket.socket
@@ -67,24 +80,27 @@ class _Connection:
     requests: dict[int, int] = field(default_factory=dict)
     unread_tasks: int = 0
     refusal: str = ""
+    unanswered: int = 0
+    """The number of its StepCalls that the controller has not answered."""
 
 
 class StepServer:
     """Answers srun on a Unix socket, and passes the tasks that srun starts on other nodes to the controller.
 
-    1. A connection begins with StepHello. It is accepted if the kernel says that the process has the uid of
-       the job, the mark proves the attempt (process_marks.py), and the process belongs to the attempt.
+    1. A connection begins with StepHello. The agent accepts the connection under three conditions: the
+       process has the uid of the job, the mark proves the attempt (process_marks.py), and the process belongs
+       to the attempt.
     2. StepCall: the agent of the job's first node records the step (StepRecords). Other agents pass the call
-       to the controller, which passes it to the first node.
+       to the controller, which passes the call to the first node.
     3. OpenTask and the messages of the task go to the controller with a number of this agent. The answers
-       come back with this number, and srun gets them with its own.
+       come back with this number, and srun gets the answers with its own number.
     4. While the controller reads too slowly (`congested`), do not read from connections that have proved
-       their attempt: the kernel then stops the writes of srun. `resume` reads from them again.
-    5. When srun closes its connection without an end of its step, it was killed: record this, end its tasks
-       on other nodes, and kill those on this node.
+       their attempt: the kernel then stops the writes of srun. `resume` reads from these connections again.
+    5. If srun closes its connection without an end of its step, srun was killed. Record this, and end all
+       tasks of the step.
 
-    Users cannot enter the spool of an agent that runs as root, so the socket of such an agent is in
-    /run/corral-agent, which only root can change. Any user may connect, and step 1 decides whether the
+    Users cannot enter the spool of an agent that runs as root. Therefore the socket of such an agent is in
+    /run/corral-agent, in which only root can write. Any user may connect, and step 1 decides whether the
     connection is accepted.
 
     Invariant: a message of a connection concerns only the attempt that its StepHello has proved, because the
@@ -128,6 +144,13 @@ class StepServer:
             return
         self._loop.on_readable(self._listener.fileno(), self._accept)
 
+    def close(self) -> None:
+        """Remove the socket, because the agent ends."""
+        if self._listener is not None:
+            self._loop.on_readable(self._listener.fileno(), None)
+            self._listener.close()
+            listening_socket.remove(self._path)
+
     def _accept(self) -> None:
         assert self._listener is not None
         try:
@@ -136,8 +159,8 @@ class StepServer:
             return
         pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if len(self._connections) >= _MOST_CONNECTIONS:
-            # Any user of the host may connect. Close the oldest connection that has proved nothing, so that
-            # such connections do not keep srun out.
+            # Any user of the host can connect. When there are too many connections, close the oldest
+            # connection without a proved attempt, so that idle connections do not keep srun out.
             unproved = next((each for each in self._connections if each.key is None), None)
             if unproved is None:
                 sock.close()
@@ -201,7 +224,7 @@ class StepServer:
             if not self._take(connection, frame):
                 self._close(connection)
             if connection not in self._connections:
-                return  # An answer that could not be written also closes the connection.
+                return  # The connection was closed, because the answer could not be written.
 
     def _take(self, connection: _Connection, frame: Frame) -> bool:
         """Handle a message of srun. Return False if the connection must be closed."""
@@ -211,9 +234,14 @@ class StepServer:
             return False
         if isinstance(frame, StepCall):
             self._call(connection, connection.key, frame)
-        elif isinstance(frame, OpenTask):
-            if len(connection.requests) >= _MOST_TASKS or frame.request in connection.requests:
+        elif isinstance(frame, (OpenTask, RunTask)):
+            if len(connection.requests) >= _MOST_TASKS:
                 return False
+            if frame.request in connection.requests:
+                if isinstance(frame, OpenTask):
+                    return False
+                # srun connects to the task again. Answers to its earlier request are old.
+                del self._requests[connection.requests[frame.request]]
             number = self._number(connection, frame.request)
             connection.requests[frame.request] = number
             connection.unread_tasks += 1
@@ -265,6 +293,12 @@ class StepServer:
             step = replace(call.step, pid=connection.pid, pid_ticks=ticks)
             self._answer(connection, self.record(key, replace(call, step=step)))
             return
+        if connection.unanswered >= _MOST_UNANSWERED:
+            if call.request:
+                error = f"{connection.unanswered} messages about steps wait for an answer of the controller"
+                self._write(connection, StepNumber(call.request, error=error))
+            return
+        connection.unanswered += 1
         number = self._number(connection, call.request)
         self._send(StepCall(number, *key, _without_process(call.step)))
 
@@ -284,14 +318,17 @@ class StepServer:
         call = replace(call, step=_without_process(call.step))
         self._send(self.record((call.job, call.attempt), call))
 
-    def take_answer(self, frame: Union[ShellOutput, ShellEnded, StepNumber]) -> None:
-        """Pass an answer of the controller on to the srun that waits for it."""
+    def take_answer(self, frame: Union[ShellOutput, ShellEnded, StepNumber, InputTaken, TaskAway]) -> None:
+        """Pass an answer of the controller to the srun that waits for the answer."""
         connection, request = self._requests.get(frame.request, (None, 0))
         if connection is None:
             return
-        if not isinstance(frame, ShellOutput):
+        if not isinstance(frame, (ShellOutput, InputTaken)):
             del self._requests[frame.request]
-            connection.requests.pop(request, None)
+            if isinstance(frame, StepNumber):
+                connection.unanswered -= 1
+            else:
+                connection.requests.pop(request, None)
         answer: Any = replace(frame, request=request)
         if isinstance(frame, StepNumber):
             self._answer(connection, answer)
@@ -299,7 +336,9 @@ class StepServer:
             self._write(connection, answer)
 
     def signal(self, order: Signal) -> None:
-        """Tell the srun of a step that the step is cancelled, and record the user that has cancelled it."""
+        """Tell the srun of a step about the cancel of the step, and record the user that has cancelled the
+        step.
+        """
         key, step = (order.job, order.attempt), order.step
         if step is None or not order.by:
             return

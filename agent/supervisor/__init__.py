@@ -1,1 +1,1 @@
-"""The supervisor, which runs one attempt, and the fork server, which starts supervisors."""
+"""The supervisor runs one attempt. The fork server starts supervisors."""

@@ -13,8 +13,9 @@ from agent.attempts.launch_spec import LaunchSpec
 from agent.checkpoints import directory
 from agent.isolation import container_supervision, scratch
 from agent.isolation.attempt_cgroup import out_of_memory_reason
-from agent.supervisor import hooks, process_tree
-from agent.supervisor.run_as_user import run_and_read
+from agent.processes import process_tree
+from agent.processes.run_as_user import run_and_read
+from agent.supervisor import hooks
 from agent.supervisor.task_process import write_notice
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ def finish_attempt(attempt: Supervisor) -> None:
     if saved is not None:
         at, size, path = saved
         lines.insert(0, attempt_record.encode_fact("checkpoint", f"{at:.6f}", size, path))
-    attempt.write(b"".join(lines))
-    attempt.hint(*lines)
+    attempt.record.write(b"".join(lines))
+    attempt.record.hint(*lines)
 
 
 def _remove_cgroup(attempt: Supervisor) -> None:
@@ -94,14 +95,16 @@ def _keep_output_tail(launch: LaunchSpec) -> None:
         try:
             parts.append(run_and_read(launch, command, _TAIL_TIMEOUT_S)[1])
         except OSError:
-            return  # Continue without the lines, for example if the host cannot start another process.
+            # Continue without the last lines of the log, for example if the host cannot start another
+            # process.
+            return
     if not any(parts):
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(f"{launch.directory}/{OUTPUT_TAIL}", flags, 0o600)
     except OSError:
-        return  # Continue without the lines, for example on a full disk.
+        return  # Continue without the last lines of the log, for example on a full disk.
     with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
         file.write("\n".join(parts))
 
@@ -125,7 +128,7 @@ def _run_epilog(attempt: Supervisor) -> None:
 
 def _newest_checkpoint(attempt: Supervisor) -> directory.FoundCheckpoint | None:
     """Return the newest complete checkpoint; None if there is none. If a task or the checkpoint command had
-    to be killed, ignore checkpoints that were changed after the job was ordered to end, because they may be
+    to be killed, ignore checkpoints with changes after the stop order of the job, because they may be
     incomplete.
     """
     if not (attempt.tasks and attempt.launch.checkpoint_dir):
@@ -144,13 +147,13 @@ def end_lost_attempt(attempt: Supervisor, known: list[list[str]]) -> None:
     uid = None if launch.user is None else launch.user[0]
     empty = 0
     while empty < 2:
-        # Two scans in a row must find no process, because one scan of /proc may miss a process that is being
-        # forked.
+        # Require two scans of /proc in a row that find no process, because one scan may miss a process that
+        # is being forked.
         pids = process_tree.find_strays(launch.directory, launch.key, leader, ticks, uid, launch.mark_key)
         pids += attempt.cgroup.members()
         empty = 0 if pids else empty + 1
-        # Kill other supervisors first. Otherwise one of them could record the kill as the end of the job
-        # itself.
+        # Kill other supervisors of the attempt first. Otherwise a supervisor could record the kill of the job
+        # as the end of the job itself.
         process_tree.send_signal(
             pids + [child for pid in pids for child in process_tree.descendants(pid)], signal.SIGKILL
         )

@@ -1,5 +1,5 @@
-"""The fork server: it forks a supervisor for each attempt. If a supervisor is killed, the fork server kills
-the processes that the supervisor leaves.
+"""The fork server forks a supervisor for each attempt. If a supervisor is killed, the fork server kills the
+processes that the supervisor leaves.
 
 A fork is cheap here, because this process has few modules and its garbage collector is off. Launch specs
 arrive on descriptor 0.
@@ -13,16 +13,16 @@ Algorithm
    that is not a supervisor, and its descendants, until none is left. Only then fork a new supervisor, which
    records the end.
 5. A supervisor must have recorded the end of its job when the lease, the grace and a margin have expired.
-   Otherwise it is stopped or hangs: kill the supervisor, write the reason to the record, and continue with
-   step 4.
+   Otherwise the supervisor is stopped or hangs: kill the supervisor, write the reason to the record, and
+   continue with step 4.
 6. If the agent has closed the connection, repeat steps 3 to 5 until no child is left, then exit.
 
-Invariant: a child that is not in `_supervisors` belongs to an attempt whose supervisor is dead.
-Cost: one wait and one wake-up for each attempt.
+Invariant: a child that is not in `_supervisors` belongs to an attempt whose supervisor is dead. Cost: one
+wait and one wake-up for each attempt.
 
 Example: the agent and the supervisor of job 7 are killed. Job 7 had started `setsid env -i sleep 9999` in the
-background. The sleep process becomes a child of this process, which kills it before the end of job 7 is
-recorded.
+background. The sleep process becomes a child of this process. This process kills the sleep process before the
+end of job 7 is recorded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ import time
 
 from agent.attempts import attempt_record, launch_spec, lease
 from agent.attempts.launch_spec import LaunchSpec
-from agent.supervisor import process_tree
+from agent.processes import process_tree
 from agent.supervisor.supervisor import Supervisor
 
 LEASE_MARGIN_S = 2.0
@@ -97,8 +97,8 @@ class ForkServer:
                 self._kill_orphans()
 
     def _poll_timeout_ms(self) -> float | None:
-        """Return how many milliseconds to wait until the next lease check, or the next search for orphans
-        (children of killed supervisors). Return None if neither is planned.
+        """Return the milliseconds until the next lease check, or until the next search for orphans (children
+        of killed supervisors). Return None if neither is planned.
         """
         if self._sweeping:
             return self._sweep_pause_s * 1_000
@@ -116,7 +116,7 @@ class ForkServer:
             launch = launch_spec.take_spec(self._buffer)
             if launch is None:
                 return bool(part)
-            # First collect supervisors that have exited, because one of them may be an earlier supervisor of
+            # First collect exited supervisors, because an exited supervisor may be an earlier supervisor of
             # this attempt.
             self._reap()
             if self._sweeping or any(each.key == launch.key for each in self._supervisors.values()):
@@ -172,20 +172,21 @@ class ForkServer:
                 return
             supervisor = self._supervisors.pop(pid, None)
             if supervisor is None:
-                continue  # Skip a child that was no supervisor but an orphan of a killed supervisor.
+                # Skip a child that is no supervisor: it is a process of a killed supervisor, which the kernel
+                # gave to the fork server.
+                continue
             if status:
                 self._sweeping, self._sweep_pause_s = True, _SWEEP_PAUSES_S[0]
                 if supervisor.lease_expired:
                     _record_lease_expiry(supervisor.directory)
             else:
-                # The end of the attempt is recorded. Drop other launch specs of this attempt, which waited
-                # for this supervisor.
+                # The end of the attempt is recorded. Drop the other launch specs of this attempt that waited
+                # for the end of this supervisor.
                 self._postponed = [each for each in self._postponed if each.key != supervisor.key]
 
     def _kill_orphans(self) -> None:
-        """Kill the orphans: processes that killed supervisors have left and that are now children of this
-        process. When no orphan is left, fork the supervisors whose launch has waited for the end of the
-        orphans.
+        """Kill the orphans: processes of killed supervisors that are now children of this process. When no
+        orphan is left, fork the supervisors whose launch has waited for the end of the orphans.
         """
         orphans = [pid for pid in process_tree.children(os.getpid()) if pid not in self._supervisors]
         if orphans:
@@ -207,7 +208,7 @@ class ForkServer:
 
     def _lease_left_s(self, lease_s: float, grace_s: float) -> float:
         """Return the seconds until the lease, the grace and LEASE_MARGIN_S have passed since the last renewal
-        of the leases; below 0 if they have already passed.
+        of the leases. The result is below 0 after that time.
         """
         renewed = lease.last_renewal(os.environ["CORRAL_SPOOL"], self._boot)
         return renewed + lease_s + grace_s + LEASE_MARGIN_S - lease.boot_time_s()
@@ -231,7 +232,7 @@ def main() -> None:
     """Run the fork server until the agent has closed the connection and the last supervisor has exited.
 
     The arguments of the process are a FIFO and the limit of open files for jobs. Supervisors write to the
-    FIFO when a record has changed, so that the agent reads it at once.
+    FIFO when a record has changed, so that the agent reads the record at once.
     """
     hints_path, open_files = sys.argv[1:]
     hints = os.open(hints_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -240,8 +241,7 @@ def main() -> None:
     )
     os.umask(0o022)
     process_tree.become_subreaper(process_tree.FORK_SERVER_NAME)
-    # Block all signals. Supervisors inherit the blocked signals, and wait for SIGCHLD and SIGTERM with
-    # sigtimedwait.
+    # Block all signals. Supervisors inherit the signal mask, and receive SIGCHLD and SIGTERM by sigtimedwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     gc.collect()
     gc.disable()
@@ -285,7 +285,7 @@ def _record_lease_expiry(directory: str) -> None:
         finally:
             os.close(descriptor)
     except OSError:
-        pass  # Ignore the error, because only the reason why the job ended is lost.
+        pass  # Ignore the error: the attempt still ends, only without the reason in its record.
 
 
 def _send_hint(hints: int, message: bytes) -> None:

@@ -1,5 +1,5 @@
-"""The agent's connection to the fork server: starts it, sends launch specs without blocking, and detects
-its exit.
+"""The agent's connection to the fork server: starts the fork server, sends launch specs without blocking, and
+detects the exit of the fork server.
 """
 
 from __future__ import annotations
@@ -8,13 +8,24 @@ import os
 import resource
 import socket
 import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Callable
 
 from agent.attempts.launch_spec import LaunchSpec
+from agent.controller_channel import AgentExit
+from agent.event_loop import EventLoop
 from wire.program_parts import FORK_SERVER
 
 JOB_OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-"""The limit of open files for jobs: the limit that the agent had before it raised its own."""
+"""The limit of open files for jobs: the agent's own limit before the agent raised it."""
+
+
+RESTART_PAUSE_S = 0.1
+EARLY_END_S = 1.0
+"""A fork server that ends within this many seconds after its start counts as failed."""
+MAX_FAILURES = 20
 
 
 class ForkServerClient:
@@ -43,11 +54,11 @@ class ForkServerClient:
         return bool(self._unsent)
 
     def send(self, launch: LaunchSpec) -> None:
-        """Queue the launch spec of an attempt. The next `flush` writes it to the socket."""
+        """Queue the launch spec of an attempt. The next `flush` writes the launch spec to the socket."""
         self._unsent += launch.pack()
 
     def flush(self) -> None:
-        """Write queued launch specs as far as the socket accepts them. Ignore errors, because the event
+        """Write queued launch specs, as many bytes as the socket accepts. Ignore errors, because the event
         loop detects that the socket was closed.
         """
         try:
@@ -63,6 +74,57 @@ class ForkServerClient:
         self._socket.close()
         self._process.kill()
         self._process.wait()
+
+
+class RestartedForkServer:
+    """A fork server that is started again whenever it has ended. `on_restart` is called after each restart:
+    launch specs that the earlier fork server has not carried out must be sent again.
+    """
+
+    def __init__(self, hints: Path, log: Path, loop: EventLoop, on_restart: Callable[[], None]) -> None:
+        self._hints = hints
+        self._log = log
+        self._loop = loop
+        self._on_restart = on_restart
+        self._client = ForkServerClient(hints, log)
+        self._started_at = time.monotonic()
+        self._failures = 0
+
+    def watch(self) -> None:
+        """Begin to detect the end of the fork server."""
+        self._loop.on_readable(self._client.fileno(), self._restart)
+
+    def send(self, launch: LaunchSpec) -> None:
+        """Queue the launch spec of an attempt for the next `flush`."""
+        self._client.send(launch)
+
+    def flush(self) -> None:
+        """Write queued launch specs. The event loop writes what the socket does not accept now."""
+        client = self._client
+        client.flush()
+        self._loop.on_writable(client.fileno(), client.flush if client.has_unsent else None)
+
+    def _restart(self) -> None:
+        """Start another fork server. Exit if fork servers have failed too many times in a row."""
+        early = time.monotonic() - self._started_at < EARLY_END_S
+        self._failures = self._failures + 1 if early else 0
+        if self._failures > MAX_FAILURES:
+            print(f"agent: supervisors cannot be started; see {self._log}", file=sys.stderr)
+            raise AgentExit
+        print("agent: the fork server has ended; another one is started", file=sys.stderr)
+        self._loop.on_readable(self._client.fileno(), None)
+        self._loop.on_writable(self._client.fileno(), None)
+        self._client.reap()
+        # Pause before the restart, because otherwise a fork server that fails at once would use a whole core.
+        time.sleep(RESTART_PAUSE_S)
+        try:
+            self._client = ForkServerClient(self._hints, self._log)
+        except OSError as error:
+            print(f"agent: supervisors cannot be started: {error}", file=sys.stderr)
+            raise AgentExit from None
+        self._started_at = time.monotonic()
+        self.watch()
+        self._on_restart()
 
 
 def _private(path: str, flags: int) -> int:

@@ -30,8 +30,8 @@ def run_hook(
     timeout_s: float,
     stop: Callable[[], bool],
 ) -> str:
-    """Run a prolog or epilog and wait for its end. Return why it failed, or an empty string if its exit code
-    was 0.
+    """Run a prolog or epilog and wait for its end. Return why the program failed, or an empty string if its
+    exit code was 0.
 
     If this process gets SIGTERM while the program runs, `stop` is called, which reads the stop order. If
     `stop` returns True, the program is killed.

@@ -14,7 +14,7 @@ Algorithm for the limit per user (`equal_share`)
 2. Delete the middle of all logs that are larger than their part.
 
 Example: `log_running_mib` is 300, and the logs of ada's three jobs have 10, 200 and 400 MiB. The first log
-keeps its 10 MiB. 290 MiB are left for two logs, so each of them keeps 145 MiB.
+keeps its 10 MiB. 290 MiB are left for the other two logs, so each of these logs keeps 145 MiB.
 
 The fork server must stay small and imports this module, so this module imports only small modules.
 """
@@ -80,7 +80,7 @@ def punch_middle(path: str, most: int) -> int:
         head = min(HEAD_BYTES, most // 4) // _BLOCK * _BLOCK
         end = (size - (most - head)) // _BLOCK * _BLOCK
         if size > most and end > head:
-            # If the file system does not support holes, fallocate fails and changes nothing.
+            # If the file system does not support holes, fallocate fails and leaves the log unchanged.
             _libc.fallocate(descriptor, _PUNCH, head, end - head)
         return size
     finally:

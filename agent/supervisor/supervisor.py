@@ -10,23 +10,22 @@ import time
 
 from agent.attempts import attempt_record, lease
 from agent.attempts.launch_spec import LaunchSpec
-from agent.checkpoints import directory
-from agent.host import tcp_ports
 from agent.isolation import container_supervision, scratch
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.isolation.scratch import ScratchMeter
-from agent.supervisor import hooks, process_tree
+from agent.processes import process_tree
+from agent.processes.cpu_binding import bind_process
+from agent.supervisor import hooks
 from agent.supervisor.attempt_end import LOST, SWEEP_PAUSES_S, end_lost_attempt, finish_attempt
-from agent.supervisor.cpu_binding import bind_process
+from agent.supervisor.container_ends import confirm_ends
 from agent.supervisor.log_rotation import LogTrimmer
+from agent.supervisor.preparation import choose_port, find_checkpoint
+from agent.supervisor.record_writer import RETRY_S, RecordWriter
 from agent.supervisor.slurm_notice import write_cancelled
 from agent.supervisor.task_process import TaskNotStarted, check_start, start_task, write_notice
 
 _WAKING = (signal.SIGCHLD, signal.SIGTERM)
 _A_DAY = 86_400.0
-_RETRY_S = 0.5
-_PORT = "MASTER_PORT"
-_CHECKPOINT = "CORRAL_CHECKPOINT"
 
 
 class Supervisor:
@@ -70,14 +69,10 @@ class Supervisor:
 
     def __init__(self, launch: LaunchSpec, hints: int, boot: str) -> None:
         self.launch = launch
-        self.hints = hints
         self.boot = boot
         self.cgroup = AttemptCgroup(launch.cgroups)
         self.log_trimmer = LogTrimmer(launch.directory, launch.log_bytes)
-        self.record = -1
-        self.record_end = 0
-        """Offset in the record at which the next fact is written."""
-        self.pending_hint = b""
+        self.record = RecordWriter(launch.directory, launch.key, hints)
 
         self.tasks: dict[int, int | None] = {}
         """The exit status of each task, by pid; None while the task runs."""
@@ -134,16 +129,13 @@ class Supervisor:
         """Run the attempt to its end. If an earlier supervisor has begun to run the attempt, the attempt's
         record decides the remaining steps.
         """
-        self.record = os.open(f"{self.launch.directory}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        if not attempt_record.lock_record(self.record):
+        if not self.record.lock():
             return
-        content = attempt_record.read_record(self.record)
-        self.record_end = len(content)
-        facts = attempt_record.decode_facts(content)
+        facts = self.record.read()
         last = facts[-1][0]
         if last == "ended":
             resent = [fact for fact in facts if fact[0] in ("checkpoint", "ended")]
-            self.hint(*(attempt_record.encode_fact(*fact) for fact in resent))
+            self.record.hint(*(attempt_record.encode_fact(*fact) for fact in resent))
         elif facts[0][1] != self.boot:
             self.why = f"{LOST}: the host rebooted"
             finish_attempt(self)
@@ -156,7 +148,7 @@ class Supervisor:
 
     def _run_job(self) -> None:
         process_tree.become_subreaper(self.launch.key)
-        self.write(attempt_record.encode_fact("claimed", os.getpid()))
+        self.record.write(attempt_record.encode_fact("claimed", os.getpid()))
         self._read_stop()
         self._check_lease()
         if self.why:
@@ -167,16 +159,16 @@ class Supervisor:
             if not self.why:
                 self._start()
         except TaskNotStarted as error:
-            # If no task has started yet, let the controller try another node.
+            # If no task has started yet, report a failed launch, so that the controller tries another node.
             word = "node_unfit" if error.unfit and not self.tasks else "launch_failed"
             self.why = f"{word}: {error}"
             self._begin_ending(0.0)  # End the tasks that have started.
         while self._reap():
             self._wait()
         if self.launch.lease_s is not None:
-            # Record that the job is over, so that the fork server does not kill the epilog when the lease
+            # Record that the job is over. Otherwise the fork server would kill the epilog when the lease
             # expires.
-            self.write(attempt_record.encode_fact("over"))
+            self.record.write(attempt_record.encode_fact("over"))
         finish_attempt(self)
 
     def _prepare(self) -> None:
@@ -200,63 +192,34 @@ class Supervisor:
         )
         if problem and not self.why:
             raise TaskNotStarted(problem)
-        if _CHECKPOINT in launch.env and not self.why:
-            self._find_checkpoint()
+        if not self.why:
+            find_checkpoint(launch)
         if launch.is_first_rank and not self.why:
-            self._choose_port()
+            self.why = choose_port(launch)
         if launch.barrier and not self.why:
             check_start(launch)
             self._wait_for_release()
             if launch.is_first_rank and not self.why:
                 # Check the port again: another process may have taken it while the gang waited.
-                self._choose_port()
+                self.why = choose_port(launch)
         self._check_lease()  # Check the lease again: it may have expired during the prolog.
         if self.why:
             self._begin_ending(0.0)
-
-    def _choose_port(self) -> None:
-        """If MASTER_PORT is in use, choose another port. The port of a gang cannot be changed, because the
-        other members have already received it. So the attempt of a gang ends with the reason `port_in_use`,
-        and the controller starts the gang again.
-        """
-        env = self.launch.env
-        port = env.get(_PORT, "")
-        free = str(tcp_ports.next_free_port(int(port))) if port.isascii() and port.isdigit() else port
-        if free == port:
-            return
-        if self.launch.barrier:
-            self.why = f"port_in_use: {_PORT} {port} is in use on this host"
-            return
-        for name in [name for name in env if name.endswith(_PORT)]:
-            env[name] = free
-
-    def _find_checkpoint(self) -> None:
-        """Set the environment variable with the checkpoint from which the job resumes. The caller runs the
-        prolog first, because the prolog may mount the file system with the checkpoint.
-        """
-        env = self.launch.env
-        found = directory.checkpoint_to_resume(self.launch, env[_CHECKPOINT])
-        # For apptainer, also set the copies of the variable whose names have the prefix APPTAINERENV_.
-        for name in [name for name in env if name.endswith(_CHECKPOINT)]:
-            if found:
-                env[name] = found
-            else:
-                del env[name]
 
     def _wait_for_release(self) -> None:
         """Record that this gang member is ready. Then wait for the file `go`, for a stop order or for the
         end of the lease.
         """
         ready = attempt_record.encode_fact("ready")
-        self.write(ready)
-        self.hint(ready)
+        self.record.write(ready)
+        self.record.hint(ready)
         while not self.why and not os.path.exists(f"{self.launch.directory}/go"):
             self._check_lease()
             left = _A_DAY if self.lease_at is None else self.lease_at - time.monotonic()
-            left = min(left, _RETRY_S) if self.pending_hint else left
+            left = min(left, RETRY_S) if self.record.hint_pending else left
             woken = signal.sigtimedwait(_WAKING, max(0.0, left))
-            if self.pending_hint:
-                self.hint()
+            if self.record.hint_pending:
+                self.record.hint()
             if woken is not None and woken.si_signo == signal.SIGTERM:
                 self._read_stop()
 
@@ -282,8 +245,8 @@ class Supervisor:
         started = attempt_record.encode_fact(
             "started", first, process_tree.start_ticks(first), f"{time.time():.6f}"
         )
-        self.write(started)
-        self.hint(started)
+        self.record.write(started)
+        self.record.hint(started)
 
     def _reap(self) -> bool:
         """Collect children that have exited. Return False when the kernel reports that no child is left and
@@ -301,7 +264,7 @@ class Supervisor:
             if pid in self.tasks and self.launch.container_names:
                 self.unconfirmed[pid], self.engine_at = status, time.monotonic()
             elif pid in self.tasks:
-                self._task_ended(pid, status)
+                self.task_ended(pid, status)
             elif pid == self.checkpoint_pid:
                 self._checkpoint_command_ended(status)
         if not self.ending and self._job_ended() and self.checkpoint_pid is None:
@@ -309,74 +272,10 @@ class Supervisor:
             self._begin_ending(self.launch.grace_s)
         return True
 
-    def _task_ended(self, pid: int, status: int) -> None:
+    def task_ended(self, pid: int, status: int) -> None:
         self.tasks[pid] = status
         # The first failure of a task is the exit status of the job.
         self.exit_status = self.exit_status or status
-
-    def _ask_engine(self, now: float) -> None:
-        """Ask the container engine about tasks whose client process (`docker run`) has exited.
-
-        1. The engine does not answer: query it again later. The attempt keeps its GPUs until then.
-        2. The container still runs, because the client or the daemon was restarted: attach to it again.
-        3. The container has exited: the task has the exit code of the container.
-        4. The container never ran or was removed: the task has the exit status of the client.
-        """
-        self.engine_at, launch = None, self.launch
-        for pid, status in list(self.unconfirmed.items()):
-            number = self.task_numbers[pid]
-            found = container_supervision.inspect_container(launch, launch.container_names[number])
-            if (
-                found.state in (container_supervision.NO_ANSWER, container_supervision.RUNNING)
-                and self.killing
-            ):
-                # Do not wait for the container engine here. `finish_attempt` removes the container later, and
-                # waits until the container no longer exists.
-                self._task_ended_in_engine(pid, status)
-            elif found.state == container_supervision.NO_ANSWER and (
-                launch.is_podman or container_supervision.daemon_refused(launch)
-            ):
-                # Do not wait until podman answers: the job's processes are descendants of this process, and
-                # the attempt ends only when none of them is left.
-                self._task_ended_in_engine(pid, status)
-            elif found.state == container_supervision.NO_ANSWER:
-                self.engine_was_away = True
-                self._notice_once(f"{launch.container_engine[0]} does not answer; the job waits for it")
-                self.engine_at = now + self.engine_pause_s
-                self.engine_pause_s = min(self.engine_pause_s * 2, SWEEP_PAUSES_S[1])
-            elif found.state == container_supervision.RUNNING:
-                del self.unconfirmed[pid]
-                self._reattach(pid, number)
-            else:
-                # The daemon may have been away for so short a time that only its client has noticed. The exit
-                # code of the client is then not the exit code of the container.
-                away = self.engine_was_away or os.waitstatus_to_exitcode(status) != found.code
-                if away and not self.ending and container_supervision.was_lost(launch, found):
-                    self.why = self.why or f"{LOST}: docker was away and lost the container"
-                # A docker daemon that died while it started the container may have forgotten the container.
-                # Find the container's processes by their marks, and kill them.
-                if launch.is_docker:
-                    process_tree.send_signal(container_supervision.marked_processes(launch), signal.SIGKILL)
-                code = found.code << 8 if found.state == container_supervision.EXITED else status
-                self._task_ended_in_engine(pid, code)
-
-    def _task_ended_in_engine(self, pid: int, status: int) -> None:
-        del self.unconfirmed[pid]
-        self._task_ended(pid, status)
-
-    def _reattach(self, pid: int, number: int) -> None:
-        self.engine_was_away = True
-        name = self.launch.container_names[number]
-        again = start_task(
-            self.launch, self.cgroup, container_supervision.attach_command(self.launch, name), {}
-        )
-        del self.tasks[pid]
-        self.tasks[again], self.task_numbers[again] = None, number
-
-    def _notice_once(self, sentence: str) -> None:
-        if sentence not in self.notices:
-            self.notices.add(sentence)
-            write_notice(self.launch.directory, sentence)
 
     def _job_ended(self) -> bool:
         """Return whether all tasks have ended, or one task has failed. A failed task ends the job."""
@@ -386,7 +285,7 @@ class Supervisor:
         """Sleep until a signal arrives or the next planned action is due. Then carry out the stop order, if
         there is one, and all planned actions that are due.
         """
-        retry_at = time.monotonic() + _RETRY_S if self.pending_hint else None
+        retry_at = time.monotonic() + RETRY_S if self.record.hint_pending else None
         planned = (
             self.warn_at,
             self.lease_at,
@@ -405,8 +304,8 @@ class Supervisor:
             # SIGTERM without a stop order ends the job, except for a gang member: the agent also sends
             # SIGTERM to the member after it has written the file `go`.
             self._read_stop(default="" if self.launch.barrier else LOST)
-        if self.pending_hint:
-            self.hint()
+        if self.record.hint_pending:
+            self.record.hint()
         self._run_due(time.monotonic())
 
     def _run_due(self, now: float) -> None:
@@ -430,7 +329,7 @@ class Supervisor:
             self.why = self.why or "time_limit"
             self._begin_ending(self.launch.grace_s)
         if self.engine_at is not None and now >= self.engine_at:
-            self._ask_engine(now)
+            confirm_ends(self, now)
         if self.kill_at is not None and now >= self.kill_at:
             self.ended_in_time = self.ended_in_time and None not in self.tasks.values()
             self.killing = True
@@ -595,30 +494,3 @@ class Supervisor:
         )
         process_tree.send_signal(receivers, number)
         return bool(receivers)
-
-    # --- record and hints (messages to the agent on the FIFO) ---
-
-    def write(self, line: bytes) -> None:
-        """Append a line to the record. Repeat a failed write until it succeeds, because the agent relies on
-        the record.
-        """
-        while True:
-            try:
-                os.pwrite(self.record, line, self.record_end)
-                break
-            except OSError:
-                time.sleep(_RETRY_S)
-        self.record_end += len(line)
-
-    def hint(self, *lines: bytes) -> None:
-        """Send `*lines`, which are lines of the record, to the agent through its FIFO. Without arguments,
-        send the lines that did not fit into the FIFO the last time.
-        """
-        hint = b"".join(self.launch.key.encode() + b" " + line for line in lines) or self.pending_hint
-        self.pending_hint = b""
-        try:
-            os.write(self.hints, hint)
-        except BlockingIOError:
-            self.pending_hint = hint
-        except OSError:
-            pass  # Ignore the error: no agent runs at the moment, and the next agent reads the record.

@@ -1,4 +1,4 @@
-"""Starts the tasks of a job: with posix_spawn if they run as the agent's user, otherwise with fork and a
+"""Starts the tasks of a job. Uses posix_spawn for tasks that run as the agent's user, otherwise fork and a
 change of user.
 """
 
@@ -10,7 +10,7 @@ import signal
 
 from agent.attempts.launch_spec import LaunchSpec
 from agent.isolation.attempt_cgroup import AttemptCgroup
-from agent.supervisor import process_tree
+from agent.processes import process_tree
 
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 _DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
@@ -20,8 +20,8 @@ them.
 
 
 class TaskNotStarted(Exception):
-    """Raised if the job's program could not be started. The message is the reason. `unfit` is True if
-    another node may be able to start it.
+    """Raised if the job's program could not be started. The message is the reason. `unfit` is True if another
+    node may be able to start the program.
     """
 
     def __init__(self, why: str, unfit: bool = False) -> None:
@@ -36,8 +36,8 @@ def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task:
     env = {**launch.env, **task} if task else launch.env
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
     if quick and not (launch.umask or 0) & 0o700:
-        # posix_spawn also applies the umask to the logs. Use it only if the umask keeps the rights of the
-        # owner.
+        # posix_spawn applies the umask also to the log files that it opens. Use posix_spawn only if the umask
+        # lets the owner read and write.
         pid = _spawn(launch, cgroup, argv, env)
     else:
         pid = _fork(launch, cgroup, argv, env, first_task=task is launch.tasks[0])
@@ -95,7 +95,7 @@ def close_descriptors(kept: int) -> None:
             try:
                 os.close(int(name))
             except OSError:
-                # Ignore the error for the descriptor that listdir itself has used, which is closed already.
+                # Skip the descriptor that listdir used to read this directory, because listdir has closed it.
                 continue
 
 
@@ -111,8 +111,8 @@ def become_user(launch: LaunchSpec) -> None:
 
 
 def write_notice(place: str, sentence: str) -> None:
-    """Append a line `corral: ...` to the job's stderr, or to its stdout if it has no stderr. `place` is the
-    attempt's spool directory.
+    """Append a line `corral: ...` to the job's stderr, or to its stdout if the job has no stderr. `place` is
+    the attempt's spool directory.
     """
     for name in ("stderr", "stdout"):
         try:
@@ -257,8 +257,8 @@ def _redirect(launch: LaunchSpec, first_task: bool) -> None:
             try:
                 descriptor = os.open(path, flags, 0o666)
             except FileNotFoundError:
-                # Make the folder: clients of sbatch make the folder of a job only when they know its id, and
-                # the job may run already.
+                # Make the folder of the log. Clients of sbatch make this folder when they know the job's id,
+                # and the job may start before that.
                 os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
                 descriptor = os.open(path, flags, 0o666)
         except (OSError, ValueError) as error:

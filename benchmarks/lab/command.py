@@ -12,7 +12,7 @@ import typer
 from benchmarks.lab.measures import Deviation, worst
 from benchmarks.lab.run import LabResult, LabTask
 from benchmarks.lab.run import run as run_task
-from benchmarks.lab.workload import MIXES
+from benchmarks.lab.workload import MIXES, PROJECTS
 from benchmarks.table import heading, row
 from cli.commands.sim.progress import Progress, refusals
 from cli.exit_codes import CommandError
@@ -75,16 +75,28 @@ def lab(
     without_admin: Annotated[
         bool, typer.Option("--without-admin", help="Run without drains and reservations of nodes.")
     ] = False,
+    alone: Annotated[
+        str,
+        typer.Option(
+            "--alone",
+            metavar="PROJECT",
+            help="Run only the jobs of this project, services and jobs with deadlines. Shows what the "
+            "project could get at most.",
+            show_default=False,
+        ),
+    ] = "",
     output: Output = Format.TABLE,
 ) -> int:
     """Measure a scheduling policy on weeks of a university lab with 6 nodes of 8 GPUs, in virtual time.
 
     The jobs depend on the mix, the load and the seed only. The engine decides as on a live cluster.
     """
+    if alone and alone not in PROJECTS:
+        raise CommandError(f"--alone: {alone!r} is none of {', '.join(PROJECTS)}")
     with refusals():
         name, chosen = configuration(config)
         tasks = [
-            LabTask(name, chosen, mix, load, seed, days, not without_admin)
+            LabTask(name, chosen, mix, load, seed, days, not without_admin, alone)
             for mix in _mixes(mixes)
             for load in _loads(loads)
             for seed in _seeds(seeds)

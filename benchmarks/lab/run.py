@@ -3,7 +3,7 @@
 Algorithm of `run`
 1. Connect the nodes of the configuration, and schedule all submits and the commands of the admin.
 2. Between two steps of the simulation, take a sample for each half hour that has passed. Nothing changes
-   between two steps, so the sample shows the state after the last scheduling pass.
+   between two steps, so the sample shows the state after the last scheduling cycle.
 3. At the end of the days, end the attempts that still run in the records, and compute the figures.
 
 Cost: that of the engine, plus about a millisecond for each sample with idle GPUs.
@@ -38,6 +38,7 @@ from controller.sim.story.story import StoryRun
 from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import PlannedRun
 from wire.job.spec import JobSpec
+from wire.job.start_conditions import RestartWhen
 
 _OPTIONAL = ("priority", "preemptible", "queue", "deadline_at")
 """Fields of a JobSpec. If the configuration refuses a job because of one of them, the job is submitted again
@@ -59,6 +60,8 @@ class LabTask:
     days: float
     admin: bool = True
     """Whether the admin drains and reserves nodes."""
+    alone: str = ""
+    """If not empty, the jobs of all other projects are left out, except services and jobs with deadlines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,8 @@ class LabRun:
         for name, facts in self._cluster.nodes.items():
             simulation.add_node(name, facts)
         for work in lab_jobs(task.seed, task.days, task.load, task.mix, self._cluster.gpus):
+            if task.alone not in ("", work.spec.project) and not _fixed(work):
+                continue
             simulation.schedule(work.submit_s, REQUEST, partial(self._submit, work))
         self._story = StoryRun(simulation, self._admin)
         if simulation.engine.pipeline.rebalance.mode == "auto":
@@ -237,6 +242,11 @@ class LabRun:
             lost_percent=measures.lost_percent(record),
             cpu_s=cpu_s,
         )
+
+
+def _fixed(work: TraceJob) -> bool:
+    """Return whether the job has a fixed time: it is a service, or has a deadline."""
+    return work.spec.deadline_at is not None or work.spec.restart.when is RestartWhen.ALWAYS
 
 
 def run(task: LabTask, progress: Callable[[int], None] | None = None) -> LabResult:

@@ -2,7 +2,7 @@
 
 1. First, each pod of the trace arrives once, in a random order. Then pods drawn at random from the trace
    arrive, until 130 % of all GPUs have been requested.
-2. Each pod is submitted as a job and has one scheduling pass. A pod that is not placed is cancelled.
+2. Each pod is submitted as a job and has one scheduling cycle. A pod that is not placed is cancelled.
 3. No pod ends. The result is the allocated part of all GPUs at 100 % and at 130 % requested.
 """
 
@@ -156,7 +156,7 @@ def engine_of(cluster: Cluster, pipeline: Pipeline) -> Engine:
 
 
 def place_pod(engine: Engine, spec: JobSpec) -> JobPlaced | None:
-    """Submit the job and run one scheduling pass. Return the placement; None if the job was refused, or was
+    """Submit the job and run one scheduling cycle. Return the placement; None if the job was refused, or was
     cancelled because it was not placed.
     """
     reply = engine.handle(Submit(spec, _USER), 0.0).reply

@@ -18,7 +18,7 @@ Node = Annotated[
     option(
         "--node",
         "NODE",
-        "Node of the job on which the command or shell runs. Default: the first node of the job.",
+        "Run the command or shell on this node of the job. Default: the first node of the job.",
     ),
 ]
 

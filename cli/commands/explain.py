@@ -39,9 +39,9 @@ Within = Annotated[
 def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> int:
     """Show why a job waits, when it starts at the latest, and which change would start it now.
 
-    A line that begins with "now" shows a command that would start the job at once. The controller has tried
-    the command on a copy of the cluster's state, so the answer is valid until a job or a node changes. Only
-    operators can use 'corral job preempt' and 'corral nodes resume'.
+    A line with "now" at its beginning shows a command that would start the job at once. The controller has
+    tried the command on a copy of the cluster's state, so the answer is valid until a job or a node changes.
+    Only operators can use 'corral job preempt' and 'corral nodes resume'.
     """
     client = Client()
     answer = client.explain(select_one(client, job).id, within_s=within)

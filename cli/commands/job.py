@@ -17,16 +17,16 @@ from cli.output.confirmation import confirmed
 from cli.output.formats import Format, JobFormat, Output, write_data, write_facts
 from cli.output.job_stats import stats_table
 from cli.output.stderr import print_note, print_refusal
-from cli.output.table_columns import job_table
+from cli.output.table_columns import clock, job_table
 from cli.registry import application, examples
 from cli.spec.edit_fields import changes_of, split_extension, with_flag_names
 from cli.spec.submit_options import EditOptions
 from wire import amounts
+from wire.api.job_selection import AllJobs, InvalidSelection, JobRange, JobsOf, parse_selection
 from wire.api.job_stats import SHORTEST_S
-from wire.api.jobs import JobRefused, JobsOrder
+from wire.api.jobs import JobRefused, JobsOrder, KeepRequest
 from wire.api.problem import Problem
 from wire.http.client import Client
-from wire.job.selection import AllJobs, InvalidSelection, JobRange, JobsOf, parse_selection
 from wire.text import counted, duration
 
 SHOWN = 100
@@ -71,8 +71,8 @@ def stats(jobs: Jobs, output: Output = Format.TABLE) -> int:
     """Show the resources that jobs requested and used: CPUs, memory, GPUs, GPU memory, energy and time.
 
     The last lines have the options of 'corral submit' that would fit the jobs better. The figures of CPUs and
-    GPUs are means. The figure of memory is the peak on the node with the highest one. The figures of a
-    running job are those until now.
+    GPUs are means. The figure of memory is the peak on the node with the highest peak. The figures of a
+    running job count until now.
     """
     client = Client()
     found = [client.job_stats(each.id) for each in select(client, jobs, mine=False, ended=True)]
@@ -168,9 +168,9 @@ def change(
     """Change options of jobs. For a running job, only --name, --comment, --priority, --deadline and the
     --restart options can be changed, and --time can be made longer.
 
-    --time +2h adds two hours to the time limit. The owner of a running job may extend it up to the limit of
-    its queue, if this delays no reservation and no promised start of another job. Operators may always extend
-    it.
+    --time +2h adds two hours to the time limit. The owner of a running job may extend the job up to the limit
+    of its queue. This must delay no reservation and no promised start of another job. Operators may always
+    extend a job.
 
     The options are those of 'corral submit'. Options that you do not write keep their present values.
     """
@@ -195,7 +195,7 @@ def checkpoint(jobs: Jobs) -> int:
     """Let running jobs save a checkpoint, with their --checkpoint-signal or --checkpoint-command. The jobs
     continue.
 
-    When the checkpoint is complete, 'corral job show' shows it.
+    'corral job show' lists the complete checkpoint.
     """
     client = Client()
     for each in select(client, jobs, mine=False):
@@ -217,7 +217,7 @@ def checkpoints(
 
     RESUMES marks the checkpoint with which the next attempt would begin. This checkpoint cannot be deleted
     before the job has ended. If the job does not run, this command starts a small job on the node of the last
-    attempt, which lists or deletes the checkpoints there.
+    attempt. The small job lists or deletes the checkpoints there.
     """
     from cli.jobs.checkpoints import checkpoint_table, delete_checkpoints, list_checkpoints
 
@@ -233,7 +233,7 @@ def checkpoints(
 @app.command(epilog=examples("corral job hold 7", "corral job hold --mine"))
 @with_flag_groups
 def hold(chosen: Chosen, output: Output = Format.TABLE) -> int:
-    """Hold queued jobs: they do not start before they are released."""
+    """Hold queued jobs. Held jobs do not start before 'corral job release'."""
     return chosen.order("hold", output)
 
 
@@ -255,6 +255,34 @@ def requeue(chosen: Chosen, output: Output = Format.TABLE) -> int:
     A job that ends with exit code 0 while it is being stopped counts as completed, and is not queued again.
     """
     return chosen.order("requeue", output)
+
+
+@app.command(
+    epilog=examples("corral job keep 7 --for 4h --why 'debugging'", "corral job keep last --for 30m")
+)
+def keep(
+    jobs: Jobs,
+    for_s: Annotated[
+        float,
+        option(
+            "--for",
+            "TIME",
+            "Time from now for which the jobs keep their idle GPUs (e.g. 30m or 4h).",
+            parser=amounts.seconds,
+        ),
+    ],
+    why: Annotated[str, option("--why", "TEXT", "The reason, which is recorded and shown.")] = "",
+) -> int:
+    """Keep running jobs although their GPUs are idle: for this time they are not flagged or ended.
+
+    Owners may keep their jobs for at most [gpus] idle_keep_most_s seconds at once, operators longer. A later
+    command replaces an earlier one. The time limit of the job still counts.
+    """
+    client = Client()
+    for each in select(client, jobs, mine=False):
+        kept = client.keep(each.id, KeepRequest(for_s, why))
+        print_note(f"job {each.label} keeps its GPUs until {clock(kept.kept_until)}, also if they are idle")
+    return 0
 
 
 @app.command(epilog=examples("corral job preempt 7", "corral job preempt --hold 7_[0-9]"))
@@ -331,7 +359,7 @@ def _meaning(word: str) -> object:
     try:
         return parse_selection(word)
     except InvalidSelection:
-        return None  # The controller reports an error for a word that names no job.
+        return None  # Let the controller report an error for a word that names no job.
 
 
 def _print_refusals(refused: Sequence[JobRefused], *, options: bool) -> None:

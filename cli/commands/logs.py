@@ -47,8 +47,8 @@ def logs(
         option(
             "--attempt",
             "N",
-            "For a job that was started several times: show the output of attempt N, where 1 is "
-            "the first. Default: the last attempt.",
+            "Show the output of attempt N of the job. Attempt 1 is the first start of the job. Default: the"
+            " last attempt.",
             min=1,
         ),
     ] = None,
@@ -91,7 +91,7 @@ def logs(
 
 
 class _Counted:
-    """Output stream that passes all bytes on to the stream `sink`, and counts them."""
+    """Output stream that passes all bytes on to the stream `sink`, and counts the bytes."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -130,8 +130,8 @@ class _Headed:
 def _one_by_one(
     client: Client, sources: list[LogSource], sink: _Counted, lines: int | None, *, follow: bool, marked: bool
 ) -> None:
-    """Show the logs one after the other. If `marked` is true, each line begins with the name of its node.
-    Otherwise the job has one node, and a heading separates the stderr log from the stdout log above it.
+    """Show the logs one after the other. If `marked` is true, each line begins with the name of its node. If
+    `marked` is false, the job has one node, and a heading separates the stderr log from the stdout log above.
     """
     for source in sources:
         if marked:
@@ -143,8 +143,8 @@ def _one_by_one(
 
 
 def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, marked: bool) -> None:
-    """Show all logs at the same time, and new lines as they are written, until the job has ended. If `marked`
-    is true, each line begins with the name of its node.
+    """Show all logs at the same time. Show new lines as the job writes them, until the job has ended. If
+    `marked` is true, each line begins with the name of its node.
     """
     failures: list[Exception] = []
 

@@ -52,9 +52,9 @@ def plan(
 ) -> int:
     """Show when and on which nodes jobs run in the next hours, as the scheduler expects it now.
 
-    START is certain for jobs that run. For waiting jobs, SURE says how START was computed: limit is the
-    latest start, which assumes that all jobs use their whole time limits; likely is predicted from the run
-    times of earlier jobs. The column LIKELY has the predicted start. Jobs without a time limit have no END.
+    START is certain for jobs that run. For waiting jobs, SURE says how START was computed. limit: the latest
+    start, which assumes that all jobs use their whole time limits. likely: predicted from the run times of
+    earlier jobs. The column LIKELY has the predicted start. Jobs without a time limit have no END.
     """
     if picture is not None and picture.suffix not in (".svg", ".html"):
         raise CommandError(

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
 
 from cli.exit_codes import CommandError
 from cli.flags import option, switch
 from cli.jobs.selection import ACTIVE, pages
-from cli.output.formats import Format, Output, write
+from cli.output.formats import Format, Output, Table, write
 from cli.output.table_columns import job_table
 from cli.registry import application, examples
-from wire.api.jobs import JobGroup, JobList, JobView
+from wire.api.jobs import JobGroup, JobList, JobView, QueuePlace
 from wire.http.client import Client
 from wire.names import SHOWN_STATES, JobState, Reason
 from wire.workload.bodies import progress_text
 
 CLEAR = "\x1b[H\x1b[2J"
 _STATES = ", ".join(state.value.lower() for state in SHOWN_STATES)
+
+SORTS: Mapping[str, Callable[[JobView], Any]] = {
+    "id": lambda job: job.id,
+    "name": lambda job: job.name,
+    "user": lambda job: job.user,
+    "project": lambda job: job.project,
+    "queue": lambda job: job.queue,
+    "state": lambda job: job.state.value,
+    "priority": lambda job: job.priority,
+    "gpus": lambda job: job.gpus,
+    "submitted": lambda job: job.submitted_at,
+    "started": lambda job: math.inf if job.started_at is None else job.started_at,
+    "limit": lambda job: math.inf if job.time_limit_s is None else job.time_limit_s,
+}
+"""The keys of --sort, except `start`, which needs the places of waiting jobs."""
 
 app = application()
 
@@ -29,6 +47,8 @@ app = application()
         "corral queue                          waiting and running jobs",
         "corral queue --mine --all             all my jobs, also ended ones",
         "corral queue --state failed -o wide   failed jobs, with all columns",
+        "corral queue --project vision --sort -gpus      largest jobs first",
+        "corral queue --node gpu01 --columns job,user,gpus,limit",
         "corral queue --unfold                 each job of workloads and arrays in its own row",
         "corral queue --watch                  print again every two seconds",
         "corral queue -o json | jq '.jobs[].label'",
@@ -40,6 +60,12 @@ def queue(
         option("--state", "STATE", f"List only jobs in this state: {_STATES}. May be repeated."),
     ] = [],  # noqa: B006 - never changed
     user: Annotated[str, option("--user", "NAME", "List only jobs of this user.")] = "",
+    project: Annotated[str, option("--project", "NAME", "List only jobs of this project.")] = "",
+    of_queue: Annotated[str, option("--queue", "NAME", "List only jobs in this queue.")] = "",
+    node: Annotated[str, option("--node", "NAME", "List only jobs that hold this node.")] = "",
+    name: Annotated[
+        str, option("--name", "PATTERN", "List only jobs with such a name, for example 'sweep-*'.")
+    ] = "",
     profile: Annotated[str, option("--profile", "NAME", "List only jobs of this scheduler profile.")] = "",
     mine: Annotated[bool, switch("--mine", "List only your jobs.")] = False,
     everything: Annotated[bool, switch("--all -a", "Also list ended jobs.")] = False,
@@ -47,10 +73,27 @@ def queue(
         bool | None,
         switch(
             "--fold/--unfold",
-            "--fold shows each workload and each array as one row with its progress; --unfold shows one "
-            "row for each of their jobs. Default: --fold for tables without --state, otherwise --unfold.",
+            "--fold shows each workload and each array as one row with its progress; --unfold shows one row"
+            " for each job. Default: --fold for tables without --state and --node, otherwise --unfold.",
         ),
     ] = None,
+    sort: Annotated[
+        str,
+        option(
+            "--sort",
+            "KEY",
+            f"Sort the rows by start, {', '.join(SORTS)}. A '-' before the key reverses the order. Default: "
+            "start.",
+        ),
+    ] = "start",
+    columns: Annotated[
+        str,
+        option(
+            "--columns",
+            "NAMES",
+            "Show only these columns of -o wide, separated by commas (e.g. job,gpus); for tables and csv.",
+        ),
+    ] = "",
     watch: Annotated[
         bool, switch("--watch", "Print the list again every --interval seconds, until Ctrl-C.")
     ] = False,
@@ -60,37 +103,96 @@ def queue(
     ] = 2.0,
     output: Output = Format.TABLE,
 ) -> int:
-    """List waiting and running jobs in the order of their ids.
+    """List waiting and running jobs in the order of their starts.
 
-    Each workload and each array is one row, with its progress and its expected end.
+    Jobs that have started come first. Then come waiting jobs in the order in which the scheduler tries these
+    jobs, with their places in the queue and their expected starts. Jobs that are held, or wait for other jobs
+    or for a time, come last. Each workload and each array is one row, with its progress and its expected end.
     """
     client = Client()
     states = _states(state, everything)
     owner = client.health().user if mine else user
     tables = output in (Format.TABLE, Format.WIDE)
-    folded = tables and not state if fold is None else fold
+    folded = tables and not state and not node if fold is None else fold
+    wanted = _filter(project, of_queue, node, name)
+    if sort.removeprefix("-") not in ("start", *SORTS):
+        raise CommandError(f"--sort: {sort!r} is not a key", f"Keys are start, {', '.join(SORTS)}.")
     while True:
         body = listing(client, states, owner, profile, folded=folded)
+        groups = {group.id: group for group in body.groups if wanted(_row(group))}
+        body = replace(body, jobs=tuple(filter(wanted, body.jobs)), groups=tuple(groups.values()))
         if watch and tables:
             count = len(body.jobs) + sum(group.total for group in body.groups)
             clear = CLEAR if sys.stdout.isatty() else ""
             write(f"{clear}{time.strftime('%H:%M:%S')}  {count} jobs, every {interval:g} s\n\n")
-        rows = sorted((*body.jobs, *map(_row, body.groups)), key=lambda job: job.id)
-        job_table(profiles=any(job.profile for job in body.jobs)).show(output, rows, body)
+        places = {each.job: each for each in body.places}
+        places |= {
+            group.id: QueuePlace(group.id, group.place, group.starts_at)
+            for group in groups.values()
+            if group.place is not None
+        }
+        key = _sort_key(sort, places)
+        rows = sorted((*body.jobs, *map(_row, body.groups)), key=key, reverse=sort.startswith("-"))
+        body = replace(body, jobs=tuple(row for row in rows if row.id not in groups))
+        table = job_table(profiles=any(job.profile for job in body.jobs), places=places)
+        _chosen(table, columns).show(output, rows, body)
         if not watch:
             return 0
         sys.stdout.flush()
         time.sleep(interval)
 
 
+def _filter(project: str, of_queue: str, node: str, name: str) -> Callable[[JobView], bool]:
+    def wanted(job: JobView) -> bool:
+        return (
+            (not project or job.project == project)
+            and (not of_queue or job.queue == of_queue)
+            and (not node or any(held.node == node for held in job.held))
+            and (not name or fnmatchcase(job.name, name))
+        )
+
+    return wanted
+
+
+def _sort_key(sort: str, places: Mapping[int, QueuePlace]) -> Callable[[JobView], Any]:
+    """Return the sort key of a row. Rows with equal keys are in the order of their ids.
+
+    By start, jobs that have started come first, then waiting jobs by place, then all others.
+    """
+    word = sort.removeprefix("-")
+    if word != "start":
+        value = SORTS[word]
+        return lambda job: (value(job), job.id)
+
+    def start(job: JobView) -> tuple[int, float, int]:
+        if job.started_at is not None or job.state is not JobState.QUEUED:
+            return 0, job.started_at or job.submitted_at, job.id
+        place = places.get(job.id)
+        return (2, 0.0, job.id) if place is None else (1, place.place, job.id)
+
+    return start
+
+
+def _chosen(table: Table[JobView], columns: str) -> Table[JobView]:
+    if not columns:
+        return table
+    try:
+        return table.only([title.strip() for title in columns.split(",")])
+    except ValueError as unknown:
+        titles = ", ".join(column.title.lower() for column in table.columns)
+        raise CommandError(
+            f"--columns: there is no column {str(unknown)!r}", f"Columns are {titles}."
+        ) from None
+
+
 def listing(
     client: Client, states: Sequence[JobState], user: str, profile: str = "", *, folded: bool = False
 ) -> JobList:
-    first = client.jobs(states=states, user=user, profile=profile, folded=folded)
+    first = client.jobs(states=states, user=user, profile=profile, folded=folded, places=True)
     if first.next is None:
         return first
     jobs = (*first.jobs, *pages(client, states, user, first.next, profile, folded=folded))
-    return JobList(jobs, first.seq, first.total, groups=first.groups)
+    return JobList(jobs, first.seq, first.total, groups=first.groups, places=first.places)
 
 
 def _row(group: JobGroup) -> JobView:

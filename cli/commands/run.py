@@ -22,6 +22,7 @@ from cli.commands.submit import JOB_SETTINGS, AsUser, DryRun, JobCommand, Key, W
 from cli.exit_codes import CommandError
 from cli.flags import switch, with_flag_groups
 from cli.jobs import terminal_run
+from cli.jobs.exec_terminal import is_terminal
 from cli.jobs.logs import LogSource, copy
 from cli.jobs.merge_node_logs import NodeLineWriter
 from cli.jobs.wait import changes
@@ -67,10 +68,10 @@ def run(
 ) -> int:
     """Submit a job, show its output live, and exit with the job's exit code. Ctrl-C cancels the job.
 
-    SIGUSR1 and SIGUSR2 are passed on to the processes of the job that have a handler for them. The stdin of
-    the job is empty, because a second attempt of the job could not read the same input again. With --pty the
-    command is connected with this terminal, runs on the first node, and is started only once. Ctrl-C then
-    goes to the command. If stdin is not a terminal, --pty is refused.
+    corral passes SIGUSR1 and SIGUSR2 on to the processes of the job that have a handler for the signal. The
+    stdin of the job is empty, because a second attempt of the job could not read the same input again. With
+    --pty the command is connected with this terminal, runs on the first node, and is started only once.
+    Ctrl-C then goes to the command. If stdin is not a terminal, --pty is refused.
 
     The options are those of 'corral submit'.
     """
@@ -82,7 +83,7 @@ def run(
         raise CommandError(
             "'corral run' follows one job, not an array", "Use: corral submit --array … --wait"
         )
-    if pty and not _stdin_is_terminal():
+    if pty and not is_terminal(0):
         raise CommandError(
             "--pty needs a terminal, and the stdin of this command is none",
             "Leave out --pty, or run the command in a terminal. To give input to a running job: "
@@ -117,13 +118,6 @@ def _run_with_terminal(client: Client, spec: JobSpec, key: str, as_user: str) ->
         return exit_codes.of_job(view)
     # From this point on, signals end this process. The end of its connection then ends the job's command.
     return terminal_run.run_in_terminal(job, spec.command)
-
-
-def _stdin_is_terminal() -> bool:
-    try:
-        return os.isatty(0)
-    except OSError:  # The stdin of this command is closed.
-        return False
 
 
 def _has_unread_input(descriptor: int = 0) -> bool:
@@ -194,7 +188,7 @@ class _JobOutput:
         return any(reader.is_broken for reader in self._readers)
 
     def follow(self) -> JobView:
-        """Show the output of each attempt of the job. Return the job when it has ended."""
+        """Show the output of each attempt of the job. Return the job after its end."""
         views = changes([self.job])
         while True:
             with self._interrupts.interruptible():

@@ -63,7 +63,7 @@ def _program(name: str) -> str:
     """Return the text of the program with this name. -I keeps Python variables of the user's environment,
     such as PYTHONPATH, from changing which modules are imported.
     """
-    code = f'import sys; from cli.slurm.programs import run; sys.exit(run("{name}"))'
+    code = f'from cli.slurm.programs import run_and_exit; run_and_exit("{name}")'
     words = [sys.argv[0], "slurm", name] if is_frozen() else [sys.executable, "-I", "-c", code]
     return f'#!/bin/sh\n{_MARK}\nexec {shlex.join(words)} "$@"\n'
 

@@ -140,7 +140,7 @@ def previewed(spec: JobSpec, as_user: str) -> JobSpec:
         return spec
     except Refused as refused:
         if refused.problem.code == "not_found":
-            return spec  # An older controller cannot compute the defaults.
+            return spec  # Return the spec without defaults, because an older controller cannot compute them.
         raise _by_option(refused, spec) from None
 
 

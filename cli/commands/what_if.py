@@ -36,7 +36,9 @@ NodesOrGpus = Annotated[
 
 File = Annotated[
     Path,
-    argument("FILE", "A scheduler.toml on this machine, to compare with the configuration in effect."),
+    argument(
+        "FILE", "Path of a scheduler.toml on this machine, to compare with the configuration in effect."
+    ),
 ]
 
 app = application("Show which jobs would start sooner or later after a change. Nothing is changed.")
@@ -59,9 +61,7 @@ def submit(
     within: Within = None,
     answer: JobFormat = Format.TABLE,
 ) -> int:
-    """Show when this job would start if it were submitted now, and which other jobs would then start
-    later.
-    """
+    """Show the start of this job if it were submitted now, and the other jobs that would then start later."""
     spec = spec_of(options, words, is_command=context.meta["is_command"])
     return _answer(WhatIf(submit=(spec,)), answer, within)
 
@@ -163,7 +163,7 @@ def resume(nodes: NodesOrGpus, within: Within = None, output: Output = Format.TA
 @app.command(epilog=examples("corral what-if share vision 3", "corral what-if share vision/ada --hard 500"))
 @with_flag_groups
 def share(flags: ShareFlags, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Show which jobs would start sooner or later if this share had another weight or other limits."""
+    """Show which jobs would start sooner or later if this tenant had another weight or other limits."""
     return _answer(WhatIf(shares=(flags.change(),)), output, within)
 
 
@@ -223,7 +223,7 @@ def more_nodes(
     within: Within = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show which jobs would start sooner if the cluster had more nodes like an existing one."""
+    """Show which jobs would start sooner if the cluster had more nodes like an existing node."""
     return _answer(WhatIf(nodes=(MoreNodes(like, add),)), output, within)
 
 

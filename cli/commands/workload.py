@@ -206,7 +206,7 @@ def wait(
 ) -> int:
     """Wait until all jobs of a workload have ended.
 
-    The exit code is 0 if all jobs have completed, 1 if one has failed or was cancelled, and 6 after
+    The exit code is 0 if all jobs have completed, 1 if a job has failed or was cancelled, and 6 after
     --timeout.
     """
     try:
@@ -248,15 +248,16 @@ def retry(
         bool,
         switch(
             "--failed",
-            "Run failed jobs again, and jobs that were cancelled because others failed. This is the default.",
+            "Run failed jobs again, and jobs that were cancelled because other jobs failed. This is the "
+            "default.",
         ),
     ] = False,
     cancelled: Annotated[
-        bool, switch("--cancelled", "Also run jobs again that users or operators have cancelled.")
+        bool, switch("--cancelled", "Also run jobs again that a user or an operator has cancelled.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Queue new jobs in place of jobs that have failed, and in place of jobs that did not run because others
+    """Queue new jobs in place of failed jobs, and in place of jobs that did not run because other jobs
     failed.
     """
     return _report(Client().retry_workload(workload, cancelled=cancelled), "queued again", output)

@@ -53,8 +53,8 @@ run_as_self = true
 
 
 class Cluster:
-    """Context manager that starts the demo cluster. At the end it stops all jobs and processes, and removes
-    all files.
+    """Context manager that starts the demo cluster. At the end, the manager stops all jobs and processes, and
+    removes all files.
     """
 
     def __init__(self, interrupts: DeferredSignals, nodes: Sequence[str]) -> None:
@@ -107,8 +107,8 @@ class Cluster:
             self._interrupts.nap(0.05)
 
     def check(self, others: Sequence[int] = ()) -> None:
-        """Raise CommandError if the controller has ended. Also collect the exit status of orphan processes
-        that have ended, except the processes in `others`, for which other code waits.
+        """Raise CommandError if the controller has ended. Also collect the exit status of ended orphan
+        processes. Leave out the processes in `others`, because other code waits for them.
         """
         if self._controller is not None and self._controller.poll() is not None:
             raise CommandError(

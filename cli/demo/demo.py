@@ -61,7 +61,7 @@ def demo(
             try:
                 return (_watch if watched else _report)(cluster, interrupts)
             except Unreachable:
-                cluster.check()  # Raise an error with the reason if the controller has ended.
+                cluster.check()  # If the controller has ended, raise an error that gives the reason.
                 raise
     except SignalReceived as interrupted:
         # Ignore an OSError, because the terminal may be closed.
@@ -110,7 +110,7 @@ def _watch(cluster: Cluster, interrupts: DeferredSignals) -> int:
                 cluster.check([tui.pid])
                 if client.jobs(states=ACTIVE, limit=1).total < CROWD:
                     part = next(more)
-                    # Continue after a refusal, because the user may have drained all nodes.
+                    # Continue if the controller refuses the job, because the user may have drained all nodes.
                     with suppress(Refused):
                         client.submit(part.spec(cluster.workdir, STRETCH), as_user=part.user)
                 interrupts.nap(0.5)

@@ -27,7 +27,7 @@ _DIVERGE = _TRAIN + 'echo "step $((STEPS + 1)): loss is nan, giving up" >&2; exi
 
 @dataclass(frozen=True)
 class Part:
-    """One submit of the demo. `ends` is the state in which its jobs should end; None if the controller should
+    """One submit of the demo. `ends` is the expected end state of its jobs; None if the controller should
     refuse the submit.
     """
 

@@ -34,8 +34,8 @@ def reap(children: Collection[int]) -> None:
 
 
 def end_descendants(patience_s: float) -> bool:
-    """Wait until all descendants have ended, and kill those that still run after `patience_s` seconds. Return
-    True if no process was killed.
+    """Wait until all descendants have ended. Kill the descendants that still run after `patience_s` seconds.
+    Return True if no process was killed.
     """
     deadline = time.monotonic() + patience_s
     by_themselves = True

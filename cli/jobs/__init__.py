@@ -1,1 +1,1 @@
-"""Functions that several commands use: they select jobs, wait for jobs, show logs and connect terminals."""
+"""Functions for several commands: they select jobs, wait for jobs, show logs and connect terminals."""

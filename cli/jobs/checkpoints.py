@@ -1,5 +1,5 @@
 """Lists and deletes the checkpoints of a job. For a running job, commands run in its allocation. For any
-other job, a small job runs them on the node of the last attempt.
+other job, a small job runs the commands on the node of the last attempt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from wire.names import JobState
 from wire.text import memory, printable
 
 SMALL_JOB_LIMIT_S = 600.0
-"""The time limit of the small job that looks for the checkpoints of a job that does not run."""
+"""The time limit, in seconds, of the small job that lists or deletes checkpoints of a job without a running
+attempt.
+"""
 _ENTER = 'cd "${1:-$CORRAL_CHECKPOINT_DIR}" && shift || exit 1; '
 _LIST = _ENTER + (
     'for each in *; do [ -e "$each" ] || continue; '

@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from cli.exit_codes import FAILED, CommandError
+from cli.exit_codes import FAILED, USAGE, CommandError
 from cli.output.stderr import print_note
 from wire.api.jobs import ShellGiven, ShellRequest, ShellSaid
 from wire.http.client import Client, JobName, Refused, Unreachable
@@ -20,7 +20,7 @@ _READ = 1 << 15
 
 def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> int:
     """Run a command in the job until the command ends. With `terminal`, the command gets a terminal. Return
-    the exit code of the command, or 128 + N if signal N ended it.
+    the exit code of the command, or 128 + N if signal N ended the command.
     """
     client = Client()
     rows, columns = _size()
@@ -37,12 +37,27 @@ def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> in
 
 
 def needs_terminal(terminal: bool | None) -> bool:
-    """Return True if the command should get a terminal. Without --tty or --no-tty, it gets one if stdin and
-    stdout are terminals.
+    """Return True if the command should get a terminal. Without --tty or --no-tty, the command gets a
+    terminal if stdin and stdout are terminals. Raise CommandError for --tty if stdin is not a terminal: the
+    command would never see the end of its input, and would wait for ever.
     """
     if terminal is None:
-        return sys.stdin.isatty() and sys.stdout.isatty()
+        return is_terminal(0) and is_terminal(1)
+    if terminal and not is_terminal(0):
+        raise CommandError(
+            "--tty needs a terminal, but the stdin of this command is not a terminal",
+            "Leave out --tty to pass input through a pipe, or run the command in a terminal (ssh -t HOST …).",
+            USAGE,
+        )
     return terminal
+
+
+def is_terminal(descriptor: int) -> bool:
+    """Return whether the file descriptor is a terminal."""
+    try:
+        return os.isatty(descriptor)
+    except OSError:  # The descriptor is closed.
+        return False
 
 
 def _show(output: Iterator[ShellSaid]) -> ShellSaid:
@@ -98,8 +113,8 @@ def _size() -> tuple[int, int]:
 
 @contextmanager
 def _raw(terminal: bool) -> Iterator[None]:
-    """Context manager that puts the terminal into raw mode, so that every key goes to the command. At the end
-    it restores the terminal.
+    """Context manager that puts the terminal into raw mode. Every key then goes to the command. At the end,
+    the manager restores the terminal.
     """
     if not terminal or not sys.stdin.isatty():
         yield

@@ -13,8 +13,8 @@ Done = TypeVar("Done")
 
 
 def for_each(items: Iterable[Item], act: Callable[[Item], Done]) -> tuple[list[Done], list[int]]:
-    """Call `act` for each item, and print an error for each refusal. Return the results of the calls that
-    succeeded, and the exit codes of the calls that were refused.
+    """Call `act` for each item, and print an error for each refusal. Return the results of the accepted
+    calls, and the exit codes of the refused calls.
     """
     done: list[Done] = []
     refusals: list[int] = []

@@ -88,8 +88,8 @@ def last_lines(client: Client, source: LogSource, count: int) -> bytes:
 
 
 def last_lines_and_offset(client: Client, source: LogSource, count: int) -> tuple[bytes, int]:
-    """Return the last `count` lines of a log and the offset of the byte after them. The whole log is read,
-    because the API does not return that offset.
+    """Return the last `count` lines of a log, and the offset of the next byte after these lines. The whole
+    log is read, because the API does not return that offset.
     """
     kept, place = b"", 0
     for piece in source.read(client):

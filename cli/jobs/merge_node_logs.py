@@ -10,7 +10,7 @@ LONGEST = 64 * 1024
 """A line with more bytes is written in parts, because a program may never write the end of its line."""
 
 _TURN = threading.Lock()
-"""The lock that a thread holds while it writes a line, so that lines of several nodes do not mix."""
+"""The lock for writing a line, so that lines of several nodes do not mix."""
 
 
 class NodeLineWriter:

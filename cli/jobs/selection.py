@@ -8,9 +8,7 @@ from typing import Annotated
 from cli.completion import jobs as known_jobs
 from cli.exit_codes import NOT_FOUND, CommandError
 from cli.flags import argument, switch
-from wire.api.jobs import JobView
-from wire.http.client import Client
-from wire.job.selection import (
+from wire.api.job_selection import (
     AllJobs,
     ArrayElements,
     InvalidSelection,
@@ -21,6 +19,8 @@ from wire.job.selection import (
     Selection,
     parse_selection,
 )
+from wire.api.jobs import JobView
+from wire.http.client import Client
 from wire.names import SHOWN_STATES, JobState
 
 ACTIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
@@ -30,9 +30,9 @@ Jobs = Annotated[
     list[str],
     argument(
         "JOB",
-        "Jobs, for example 7 (an id), 7_3 or 7_[0-9] (elements of an array), 1-3 (a range of ids), user:ada "
-        "or project:vision (all jobs of a user or project), name:'sweep-*' (all jobs with such a name), "
-        "last (your newest job), or all.",
+        "Jobs, for example 7 (an id), 7_3 or 7_[0-9] (elements of an array), 1-3 (a range of ids), user:ada"
+        " or project:vision (all jobs of a user or project), name:'sweep-*' (all jobs whose names match the"
+        " pattern), last (your newest job), or all.",
         autocompletion=known_jobs,
     ),
 ]
@@ -83,9 +83,9 @@ def pages(
     *,
     folded: bool = False,
 ) -> Iterator[JobView]:
-    """Yield the jobs with one of these states, this user and this profile, in the order of their ids,
-    starting after the id `after`. An empty filter lets all jobs pass. The job list is requested page by page.
-    With `folded`, the jobs of workloads and arrays are left out.
+    """Yield the jobs with one of these states, this user and this scheduler profile, in the order of their
+    ids, starting after the id `after`. An empty filter lets all jobs pass. The job list is requested page by
+    page. With `folded`, the jobs of workloads and arrays are left out.
     """
     place: int | None = after
     while place is not None:

@@ -3,7 +3,8 @@
 1. The job itself runs a shell, the keeper, which makes a named pipe and reads an exit code from this pipe
    (`_KEEPER`).
 2. When the job runs, the command is started in the job like a command of `corral exec`, with a terminal. A
-   shell around the command keeps the pipe open, and writes the exit code of the command to it (`_WRAPPER`).
+   shell around the command keeps the pipe open, and writes the exit code of the command to the pipe
+   (`_WRAPPER`).
 3. The keeper exits with this code, 0.3 s after the shell. So the job has the exit code of the command. If the
    shell is killed or the client is lost, the pipe is closed without a code, and the keeper exits with code
    129.
@@ -77,8 +78,8 @@ def run_in_terminal(job: int, command: tuple[str, ...]) -> int:
     except CommandError:
         _cancel(job)
         raise
-    # Use the exit code of the job, which is the exit code of the command, because the shell around the
-    # command may have been ended with the job.
+    # Use the exit code of the job. The exit code of the terminal session may be that of a shell that was
+    # ended together with the job.
     [ended] = wait_until_ended([job])
     return exit_codes.of_job(ended)
 

@@ -24,8 +24,8 @@ FEW = 20
 
 
 def wait_until_ended(ids: Collection[int], deadline: float | None = None) -> list[JobView]:
-    """Wait until all jobs have ended, and return them in the order of their ids. Raise CommandError at the
-    deadline, a time of `time.monotonic()`.
+    """Wait until all jobs have ended, and return the jobs in the order of their ids. Raise CommandError at
+    the deadline, a time of `time.monotonic()`.
     """
     ended: dict[int, JobView] = {}
     for job in changes(ids, deadline):
@@ -106,11 +106,11 @@ def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[Job
 
 
 def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
-    """Yield the jobs in their present state, and then each job whenever it has changed. Also yield None for
-    each heartbeat of the event stream.
+    """Yield the jobs in their present state, and then each job after each change. Also yield None for each
+    heartbeat of the event stream.
     """
     # Read the journal position before the jobs, so that no change is missed. A change between the two reads
-    # is yielded twice.
+    # is then yielded twice.
     seq = client.health().seq
     unseen = set(ids)
     if len(ids) > FEW:
@@ -128,8 +128,8 @@ def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
 
 @contextmanager
 def _ending_at(deadline: float | None, client: Client) -> Iterator[None]:
-    """Context manager that closes the connections of the client at the deadline, so that no read lasts
-    longer.
+    """Context manager that closes the connections of the client at the deadline, so that no read lasts longer
+    than this.
     """
     if deadline is None:
         yield

@@ -19,18 +19,16 @@ from typing import Any
 from mcp.server.mcpserver.exceptions import ToolError
 
 from cli.mcp.answers import ask
-from wire.api.forecasts import WhatIf
-from wire.codec import Malformed, decode, encode
+from cli.mcp.effects import effects_of, job_spec
 from wire.http.client import Client
-from wire.job.spec import JobSpec
 
 PLAN_S, MOST_PLANS = 600.0, 100
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """A change that was planned and not applied: the function that carries it out, and the time until which
-    this is possible.
+    """A planned change that was not applied: the function that carries out the change, and the time until
+    which the change can be applied.
     """
 
     text: str
@@ -54,7 +52,7 @@ class Changes:
         if action not in self._allowed:
             allowed = ", ".join(sorted(self._allowed))
             raise ToolError(f"{action!r} is not allowed in this session; allowed: {allowed}")
-        effects = ask(lambda client: self._effects(client, action, target, spec))
+        effects = ask(lambda client: effects_of(client, action, target, spec))
         id = self._keep(action, target, spec)
         return {**effects, "id": id, "expires_in_s": PLAN_S, "next": f"To carry it out: apply(id={id!r})"}
 
@@ -65,31 +63,13 @@ class Changes:
             raise ToolError("there is no planned change with this id, or it has expired; call plan again")
         return {"done": planned.text, **ask(planned.apply)}
 
-    def _effects(
-        self, client: Client, action: str, target: str, spec: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
-        """Return the effects of the change that the controller computes on a copy of its state."""
-        if action == "submit":
-            changes: dict[str, Any] = {"submit": (client.preview(_job_spec(spec)),)}
-        elif action in ("drain", "resume"):
-            client.node(
-                target
-            )  # Look the name up, because a wrong name must be refused now and not in `apply`.
-            changes = {action: (target,)}
-        else:
-            changes = {action: (client.job(target).job.id,)}
-        found = client.what_if(WhatIf(**changes), only_first=True)
-        if found.refused:
-            raise ToolError(f"the controller would refuse this: {found.refused[0]}")
-        return {"action": action, "target": target, "effects": encode(found)}
-
     def _keep(self, action: str, target: str, spec: Mapping[str, Any] | None) -> str:
         now = time.monotonic()
         self._planned = {id: each for id, each in self._planned.items() if each.expires_at >= now}
         if len(self._planned) >= MOST_PLANS:
             raise ToolError(f"{MOST_PLANS} changes are planned and not applied; apply one, or wait")
         id = secrets.token_hex(8)
-        job = _job_spec(spec) if action == "submit" else None
+        job = job_spec(spec) if action == "submit" else None
         key = f"mcp-{id}"  # Send a key, because a submit that is sent twice must not create two jobs.
 
         def carry_out(client: Client) -> Any:
@@ -99,10 +79,3 @@ class Changes:
 
         self._planned[id] = PlannedChange(f"{action} {target}".strip(), carry_out, now + PLAN_S)
         return id
-
-
-def _job_spec(spec: Mapping[str, Any] | None) -> JobSpec:
-    try:
-        return decode(JobSpec, dict(spec or {}), "spec")
-    except Malformed as error:
-        raise ToolError(f"{error}; a spec has at least a command, such as ['python', 'train.py']") from None

@@ -5,9 +5,11 @@ model gets.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from cli.mcp.answers import ask
+from cli.mcp.effects import effects_of
 from wire.codec import encode
 from wire.names import SHOWN_STATES, JobState
 
@@ -15,11 +17,14 @@ MOST_JOBS, MOST_LOG_BYTES, DAY_S = 200, 64 * 1024, 86_400
 
 
 def queue(user: str = "", state: str = "", limit: int = 50) -> dict[str, Any]:
-    """List jobs that have not ended, or the jobs in one state (QUEUED, SCHEDULED, RUNNING, COMPLETED, FAILED,
-    CANCELLED). `user` selects the jobs of one user. `limit` is at most 200.
+    """List jobs that have not ended, with their places in the queue. With `state`, list the jobs in this
+    state (QUEUED, SCHEDULED, RUNNING, COMPLETED, FAILED, CANCELLED). `user` selects the jobs of one user.
+    `limit` is at most 200.
     """
     states = [JobState(state.upper())] if state else [each for each in SHOWN_STATES if not each.terminal]
-    return ask(lambda client: client.jobs(states=states, user=user, limit=max(1, min(limit, MOST_JOBS))))
+    return ask(
+        lambda client: client.jobs(states=states, user=user, limit=max(1, min(limit, MOST_JOBS)), places=True)
+    )
 
 
 def job(job: str) -> dict[str, Any]:
@@ -35,6 +40,15 @@ def why(job: str) -> dict[str, Any]:
 def when(hours: float = 12.0) -> dict[str, Any]:
     """Show when and where the scheduler expects jobs to start and to end in the next hours."""
     return ask(lambda client: client.plan(hours * 3_600))
+
+
+def what_if(action: str, target: str = "", spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Show which jobs would start sooner or later after a change. Nothing is changed.
+
+    `action` is submit, cancel, hold, release or preempt (of the job `target`), drain or resume (of the node
+    `target`). For submit, `spec` is a JobSpec of the API: {"command": ["python", "train.py"], "gpus": 1}.
+    """
+    return ask(lambda client: effects_of(client, action, target, spec))
 
 
 def logs_tail(job: str, stream: str = "stdout", bytes: int = 4_096) -> dict[str, Any]:
@@ -57,8 +71,8 @@ def usage(by: str = "user", days: float = 7.0) -> dict[str, Any]:
 
 
 def fairness(by: str = "project", days: float = 7.0) -> dict[str, Any]:
-    """Show the GPU-hours that each project or user got, those to which it was entitled, and how long its jobs
-    waited.
+    """Show for each project or user the used GPU-hours, the GPU-hours to which it was entitled, and the waits
+    of its jobs.
     """
     since = int(time.time() - days * DAY_S)
     return ask(lambda client: client.fairness(by, since))
@@ -69,4 +83,4 @@ def health() -> dict[str, Any]:
     return ask(lambda client: {"health": encode(client.health()), "cluster": encode(client.cluster())})
 
 
-READ_TOOLS = (queue, job, why, when, logs_tail, nodes, usage, fairness, health)
+READ_TOOLS = (queue, job, why, when, what_if, logs_tail, nodes, usage, fairness, health)

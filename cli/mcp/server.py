@@ -10,9 +10,10 @@ from cli.mcp.changes import Changes
 from cli.mcp.read_tools import READ_TOOLS
 
 INSTRUCTIONS = (
-    "Corral schedules jobs on GPU hosts. Use `queue`, `why` and `when` for questions about waiting jobs, "
-    "`logs_tail` and `job` for failed jobs, `nodes` for hardware. Changes are made with `plan` and then "
-    "`apply`, where the user has allowed them: show the effects of the plan to the user first. " + UNTRUSTED
+    "Corral schedules jobs on GPU hosts. Use `queue`, `why`, `when` and `what_if` for questions about "
+    "waiting jobs, `logs_tail` and `job` for failed jobs, `nodes` for hardware. Changes are made with "
+    "`plan` and then `apply`, where the user has allowed them: show the effects of the plan to the user "
+    "first. " + UNTRUSTED
 )
 
 

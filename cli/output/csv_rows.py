@@ -15,9 +15,6 @@ from typing import Any
 from wire.codec import encode
 from wire.text import printable
 
-LONGEST = 4_096
-"""The most characters of a value. The rest of a longer value is left out."""
-
 _TIMES = ("at", "since", "until", "was", "becomes", "again")
 """Names of fields that are times in seconds since 1970. All fields whose names end in `_at` or `_since` are
 also such times.
@@ -76,13 +73,20 @@ def _text(name: str, value: Any) -> str:
         timely = name in _TIMES or name.endswith(("_at", "_since"))
         return moment(value) if timely and value > 0 else f"{value!r}"
     if isinstance(value, str):
-        return printable(value, LONGEST)
+        return _whole(value)
     if isinstance(value, Mapping) and all(_is_plain(each) for each in value.values()):
-        return printable(";".join(f"{key}={_text('', each)}" for key, each in value.items()), LONGEST)
+        return _whole(";".join(f"{key}={_text('', each)}" for key, each in value.items()))
     if isinstance(value, tuple | list) and all(_is_plain(each) for each in value):
-        return printable(";".join(_text(name, each) for each in value), LONGEST)
+        return _whole(";".join(_text(name, each) for each in value))
     parts = [encode(each) for each in value] if isinstance(value, tuple | list) else encode(value)
-    return printable(json.dumps(parts, separators=(",", ":")), LONGEST)
+    return _whole(json.dumps(parts, separators=(",", ":")))
+
+
+def _whole(text: str) -> str:
+    """Return the text on one line without control characters. The text is not shortened, because a program
+    cannot read half a JSON value.
+    """
+    return printable(text, len(text))
 
 
 def _is_plain(value: Any) -> bool:

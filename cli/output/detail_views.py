@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.output.table_columns import clock, cores, elapsed, exit_text
@@ -26,9 +27,7 @@ SHOWN = 400
 
 
 def of_job(detail: JobDetail) -> Facts:
-    """Return the details of a job: its state and the reason for it, its nodes, and the requested
-    resources.
-    """
+    """Return the details of a job: its state with the reason, its nodes, and the requested resources."""
     job = detail.job
     facts = [
         ("job", f"{job.label}  {job.name}"),
@@ -60,8 +59,9 @@ def of_job(detail: JobDetail) -> Facts:
         ("gpu use", _gpu_use(job)),
         ("cpu use", _cpu_use(job)),
         ("gpus idle", f"since {clock(job.idle_since)}" if job.idle_since else ""),
+        ("may be idle", _kept(job)),
     ]
-    # Leave out the job's name and profile, because earlier lines show them already.
+    # Leave out the job's name and scheduler profile, because earlier lines show them already.
     return facts + [fact for fact in of_spec(detail.spec) if fact[0] not in ("name", "profile")]
 
 
@@ -102,9 +102,7 @@ def of_failure(failure: Failure | None) -> str:
 
 
 def of_last_attempt(job: JobView) -> str:
-    """Return a text about the end of the attempt before the present one; empty if there was no such
-    attempt.
-    """
+    """Return a text about the end of the previous attempt; empty for the first attempt."""
     last = job.last
     if last is None:
         return ""
@@ -118,8 +116,8 @@ def _waits(job: JobView) -> bool:
 
 
 def of_spec(spec: JobSpec) -> Facts:
-    """Return the requested resources and options of a job, each with its heading. Options that are not listed
-    here follow at the end, if the table of job options has a heading for them.
+    """Return the requested resources and options of a job, each with its heading. Options without a line of
+    their own follow at the end, if the table of job options has a heading for them.
     """
     command = shlex.join(spec.command)
     models = f" of {' or '.join(spec.gpu_models)}" if spec.gpu_models else ""
@@ -288,8 +286,8 @@ def _numa(numa: NumaFacts) -> str:
 
 def of_quality(job: JobView) -> str:
     """Return the score of the job's placement as text. GPUs on one cluster node score 100 points, GPUs on
-    several nodes 50. If all GPUs are on one NUMA node, 30 points are added; if NVLink connects all of them,
-    20.
+    several nodes 50. If all GPUs are on one NUMA node, 30 points are added. If NVLink connects all GPUs, 20
+    points are added.
     """
     if job.quality is None:
         return ""
@@ -328,7 +326,7 @@ def of_why(why: Why) -> str:
     lines += [
         f"{counted(loss.lost, 'node')}: {text}"
         for loss in why.losses
-        # The sentence names the nodes already if there is only one cause.
+        # With only one cause, leave out the list of nodes, because the sentence already names them.
         if not why.sentence.endswith(text := f"{loss.message} ({', '.join(loss.examples)})")
     ]
     return "\n".join(line for line in lines if line)
@@ -348,8 +346,8 @@ def of_node_scores(why: Why) -> str:
 
 
 def _saves(spec: JobSpec) -> str:
-    """Return a text that describes how the job saves its state before it is stopped; empty if it does not
-    save its state.
+    """Return a text about how the job saves its state before it is stopped; empty if the job does not save
+    its state.
     """
     ways = [
         shlex.join(spec.checkpoint_command),
@@ -404,8 +402,8 @@ def _preemptible(spec: JobSpec) -> str:
 
 
 def of_ahead(why: Why) -> str:
-    """Return a text that names the first few jobs ahead of a waiting job in the queue, and the number of the
-    other jobs ahead of it.
+    """Return a text with the first few jobs ahead of a waiting job in the queue, and the number of further
+    jobs ahead.
     """
     lines = [f"job {each.label} ({printable(each.user)}): {printable(each.wants)}" for each in why.ahead]
     more = (why.position or 1) - 1 - len(why.ahead)
@@ -413,8 +411,8 @@ def of_ahead(why: Why) -> str:
 
 
 def of_preemption(answer: Explanation) -> str:
-    """Return lines about preemption for a waiting job: why no job is preempted for it now, and which running
-    jobs will be preempted for it later.
+    """Return lines about preemption for a waiting job: why it preempts no job now, and which running jobs it
+    will preempt later.
     """
     lines = [f"no job now: {printable(answer.no_preemption, SHOWN)}"] if answer.no_preemption else []
     if answer.makes_room and answer.victims:
@@ -423,8 +421,8 @@ def of_preemption(answer: Explanation) -> str:
 
 
 def _victims_text(victims: Sequence[Ousted]) -> str:
-    """Return a text that names the first few jobs that will be preempted (the victims), the time of the
-    preemption, and the GPU-hours that all victims lose.
+    """Return a text with the first few victims (jobs that will be preempted), the time of the preemption, and
+    the GPU-hours that all victims lose.
     """
     lost = sum(each.gpu_hours for each in victims)
     names = ", ".join(each.label for each in victims[:SHOWN_VICTIMS])
@@ -434,6 +432,13 @@ def _victims_text(victims: Sequence[Ousted]) -> str:
     return (
         f"job{'s' * (len(victims) > 1)} {names}{more}{when}, so that it can start: {lost:.1f} GPU-hours lost"
     )
+
+
+def _kept(job: JobView) -> str:
+    """Return the time until which the GPUs of a running job may be idle; empty if this is no longer so."""
+    if job.kept_until is None or job.state.terminal or job.kept_until < time.time():
+        return ""
+    return f"until {clock(job.kept_until)}"
 
 
 def _gpu_use(job: JobView) -> str:

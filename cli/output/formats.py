@@ -11,7 +11,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -94,6 +94,16 @@ class Table(Generic[Row]):
     table.
     """
 
+    def only(self, titles: Sequence[str]) -> Table[Row]:
+        """Return this table with only the columns with these titles, in this order. Raise ValueError with the
+        first unknown title. `wide` columns are included.
+        """
+        known = {column.title.upper(): replace(column, wide=False, rank=0) for column in self.columns}
+        unknown = next((title for title in titles if title.upper() not in known), None)
+        if unknown is not None:
+            raise ValueError(unknown)
+        return replace(self, columns=[known[title.upper()] for title in titles], kind=None)
+
     def show(self, form: Format, rows: Sequence[Row], body: Any = None, *, heading: bool = True) -> None:
         """Write the rows in the format `form`. JSON and YAML write `body`, the API's answer that contains all
         rows. `heading` is false if the heading was written before, as for new events.
@@ -145,8 +155,8 @@ def write(text: str) -> None:
 
 
 def write_data(form: Format, body: Any, *, indented: bool = True) -> None:
-    """Write a YAML or JSON document of printable ASCII characters. JSON is indented on a terminal; otherwise,
-    or without `indented`, it is on one line.
+    """Write a YAML or JSON document of printable ASCII characters. JSON is indented on a terminal. Otherwise,
+    or without `indented`, JSON is on one line.
     """
     data = _data(body)
     if form is Format.YAML:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from cli.output.formats import Format
 from cli.output.stderr import print_note
 from cli.output.table_columns import clock
-from wire.api.tenants import HoursInForce
+from wire.api.policy.shares import HoursInForce
 from wire.text import printable
 
 
 def print_hours(hours: HoursInForce | None, output: Format, otherwise: str) -> None:
-    """Print which tables [hours.NAME] are in force, and which tables follow. Print nothing if there are no
-    such tables. `otherwise` is the table that is in force at all other times, such as [quota].
+    """Print the names of the tables [hours.NAME] in force, and of the tables that follow. Print nothing
+    without such tables. `otherwise` is the table that is in force at all other times, such as [quota].
     """
     if hours is not None and output in (Format.TABLE, Format.WIDE):
         print_note(hours_text(hours, otherwise))

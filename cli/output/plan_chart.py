@@ -1,4 +1,4 @@
-"""Draws a plan of the scheduler as an SVG image: a row for each node, and a bar for each job on it."""
+"""Draws a plan of the scheduler as an SVG image: a row for each node, and a bar for each job of the node."""
 
 from __future__ import annotations
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cli.output.formats import Column, Table
 from wire.agent.reports import GpuProcess
 from wire.api.cluster import EventView
-from wire.api.jobs import JobView
+from wire.api.jobs import JobView, QueuePlace
 from wire.api.nodes import GpuView, NodeView
 from wire.job.spec import gpus_text
 from wire.names import WHOLE_GPU, GpuHealth, JobState, NodeState, Reason, priority_name
@@ -36,8 +36,8 @@ _NODE_COLOURS = {
 
 
 def clock(at: float | None, now: float | None = None) -> str:
-    """Return the time `at` as the time of day, with the date if it is not the day of `now`; "-" for None.
-    Both times are in seconds since 1970.
+    """Return the time `at` as the time of day, with the date if `at` is on another day than `now`; "-" for
+    None. Both times are in seconds since 1970.
     """
     if at is None:
         return "-"
@@ -47,7 +47,7 @@ def clock(at: float | None, now: float | None = None) -> str:
 
 
 def elapsed(job: JobView, now: float | None = None) -> str:
-    """Return the time for which the job has waited, or has run if it has started."""
+    """Return the time that the job has waited; for a started job, the time that it has run."""
     moment = time.time() if now is None else now
     if job.started_at is not None:
         return duration((job.ended_at or moment) - job.started_at)
@@ -70,7 +70,7 @@ def nodes_or_reason(job: JobView) -> str:
     reason = job.detail or job.reason.value.replace("_", " ")
     if job.last is not None and job.last.reason is Reason.PREEMPTED and job.state is JobState.QUEUED:
         if job.reason is Reason.HELD:
-            # `detail` still says which user or job preempted the job.
+            # Show only "held", because `detail` also names the user or job that preempted this job.
             reason = "held"
         return f"PREEMPTED {clock(job.last.at)}; {reason}"
     return reason
@@ -81,11 +81,19 @@ def cores(milli: int) -> str:
     return f"{milli / 1000:g}"
 
 
-def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobView]:
+def job_table(
+    now: float | None = None, *, profiles: bool = False, places: Mapping[int, QueuePlace] | None = None
+) -> Table[JobView]:
     """Return the table of jobs. Waiting times and run times are computed for the time `now`. With `profiles`,
-    the table has a column for the scheduler profile.
+    the table has a column for the scheduler profile. With `places`, the table has columns for the places of
+    waiting jobs in the queue and for their expected starts.
     """
     profile = Column[JobView]("PROFILE", lambda job: job.profile, rank=8, narrow=6)
+    known = places or {}
+    of_queue = [
+        Column[JobView]("PLACE", lambda job: _place(known.get(job.id)), rank=6, right=True),
+        Column[JobView]("STARTS", lambda job: _starts(known.get(job.id), now), rank=6),
+    ]
     return Table(
         [
             Column("JOB", lambda job: job.label),
@@ -105,11 +113,23 @@ def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobV
             Column("ATTEMPT", lambda job: str(job.attempt), rank=11, right=True, wide=True),
             Column("SUBMITTED", lambda job: clock(job.submitted_at, now), rank=9, wide=True),
             Column("EXIT", exit_text, rank=9, right=True, wide=True),
+            *(of_queue if known else []),
             Column("NODES/REASON", nodes_or_reason, rank=5, narrow=12),
         ],
         name=lambda job: job.label,
         kind=JobView,
     )
+
+
+def _place(of_queue: QueuePlace | None) -> str:
+    return "" if of_queue is None else str(of_queue.place)
+
+
+def _starts(of_queue: QueuePlace | None, now: float | None) -> str:
+    """Return the expected start without seconds, because the expected start is a forecast."""
+    if of_queue is None or of_queue.starts_at is None:
+        return ""
+    return f"≈ {clock(of_queue.starts_at, now).rpartition(':')[0]}"
 
 
 def exit_text(job: JobView) -> str:
@@ -199,7 +219,7 @@ def nvlink(gpu: GpuView) -> str:
 
 
 def off_queue(gpu: GpuView) -> str:
-    """Return the names of users whose processes run on the GPU although they belong to no job."""
+    """Return the names of users with processes on the GPU that belong to no job."""
     return ",".join(dict.fromkeys(each.user for each in gpu.processes if each.job is None))
 
 

@@ -22,8 +22,8 @@ the effect that the change would have.
 """
 
 SHOWN = 10
-"""The most jobs that are shown of those that would start later, and of those that would start earlier. -o
-json shows more jobs.
+"""The most jobs in each of two lists: jobs that would start later, and jobs that would start earlier. -o json
+shows more jobs.
 """
 
 
@@ -58,8 +58,8 @@ def show(answer: WhatIfAnswer, output: Format) -> int:
 
 
 def summarise(answer: WhatIfAnswer) -> None:
-    """Print on stderr which parts of the change would be refused, the jobs with the largest changes of their
-    start time, and the number of jobs that would start later or sooner.
+    """Print on stderr the refused parts of the change, the jobs with the largest changes of their start time,
+    and the number of jobs that would start later or sooner.
     """
     for refused in answer.refused:
         print_note(f"This would be refused: {refused}")
@@ -70,8 +70,8 @@ def summarise(answer: WhatIfAnswer) -> None:
 
 
 def _worst_and_best(answer: WhatIfAnswer, limit: int) -> list[Shift]:
-    """Return the jobs that the change would submit, then at most `limit` jobs with the largest delays, then
-    at most `limit` jobs whose start becomes earlier by the longest times.
+    """Return three groups of jobs: jobs that the change would submit, at most `limit` jobs with the largest
+    delays, and at most `limit` jobs whose start becomes earlier by the longest times.
     """
     new = [shift for shift in answer.shifts if shift.new]
     moved = [shift for shift in answer.shifts if not shift.new]

@@ -1,4 +1,4 @@
-"""Gets an allocation for srun and salloc: a job that holds its nodes until the command ends it."""
+"""Gets an allocation for srun and salloc: a job that holds its nodes until srun or salloc ends this job."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from cli.slurm.refusals import submit_refused
 from wire.api.jobs import JobView, ShellRequest
 from wire.cluster.hostlist import fold_hostlist
 from wire.http.client import Client, Refused, Unreachable
+from wire.names import SLURM_QOS
 
 ALLOCATION_VARIABLE = "CORRAL_ALLOCATION"
 """A random text in the environments of an allocation's job and of the command of salloc. Only the user can
-read it.
+read this text.
 """
 _HOLDER = (
     f'f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; mkfifo -m 600 "$f" || exit 1; '
     'read -r code < "$f"; rm -f "$f"; exit "${code:-0}"'
 )
 """The command of the job. It waits for a file with an exit code, and exits with this code. The name of the
-file is random, because other users of the host could create a file or a link under a name that they can
-guess.
+file is random. Otherwise other users of the host could guess the name and create a file or a link there.
 """
 _FINISH = (
     f"f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; n=0; "
@@ -126,7 +126,7 @@ class Allocation:
             with Client() as client:
                 client.cancel(self.job)
         except (Refused, Unreachable):
-            pass  # Ignore the error: the job has ended, or the user must cancel the job later.
+            pass  # Ignore the error: the job has ended already, or the user must cancel the job by hand.
 
     def _say(self, sentence: str) -> None:
         if not self._quiet:
@@ -136,6 +136,8 @@ class Allocation:
         """Store the nodes, and the variables that a batch script of this job would get."""
         with Client() as client:
             cluster = client.cluster().name
+            settings = {each.name: each.settings for each in client.queues().queues}
+        qos = settings.get(view.queue, {}).get("qos") or SLURM_QOS
         self.nodes = [held.node for held in view.held]
         count, listed = str(len(self.nodes)), fold_hostlist(self.nodes)
         cpus, times = max(1, view.cpu_milli // 1_000), f"(x{len(self.nodes)})" if len(self.nodes) > 1 else ""
@@ -148,7 +150,7 @@ class Allocation:
             "SLURM_JOB_NAME": view.name,
             "SLURM_JOB_ACCOUNT": view.project,
             "SLURM_JOB_PARTITION": view.queue,
-            "SLURM_JOB_QOS": "normal",
+            "SLURM_JOB_QOS": qos,
             "SLURM_JOB_USER": view.user,
             "SLURM_JOB_UID": str(os.getuid()),
             "SLURM_JOB_CPUS_PER_NODE": f"{cpus}{times}",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from wire.dataclass import dataclass
 
 
 class Value(enum.Enum):
@@ -61,7 +63,7 @@ def help_text(usage: str, options: Iterable[Option]) -> str:
 
 @dataclass
 class Arguments:
-    """The options of a command line in the order in which they were written, and the other words."""
+    """The options of a command line in the written order, and the other words."""
 
     options: list[tuple[str, str]] = field(default_factory=list)
     """Pairs of the long name and the value. The value is empty if the option has none."""
@@ -135,7 +137,7 @@ def _long(word: str, left: list[str], known: list[Option]) -> list[tuple[str, st
 
 
 def _named(written: str, known: list[Option]) -> Option:
-    """Return the option with this long name, or the only option whose name begins with it."""
+    """Return the option with this long name, or the only option with a long name that begins with it."""
     begin = [option for option in known if option.name and option.name.startswith(written)]
     exact = [option for option in begin if option.name == written]
     if exact or len(begin) == 1:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from cli.exit_codes import CommandError
 from cli.slurm.programs import SlurmError
-from cli.spec import job_script, sbatch_directives
+from cli.spec import job_script
 from cli.spec.option_layers import Layer, OptionText
-from cli.spec.sbatch_options import JOB_OPTIONS, SWITCHES, from_variables
-from cli.spec.sbatch_resources import Option, Translation
+from cli.spec.sbatch import directives as sbatch_directives
+from cli.spec.sbatch.options import JOB_OPTIONS, SWITCHES, from_variables
+from cli.spec.sbatch.resources import Option, Translation
 from cli.spec.spec_builder import spec_from
 from cli.spec.submitter_environment import Submitter
+from wire.dataclass import dataclass
 from wire.job.spec import JobSpec, spec_problems
 
 COMMAND_LINE = "command line"
@@ -184,8 +186,8 @@ def _layer(corral: Layer, translated: Translation) -> Layer:
 
 
 def _is_set(pair: tuple[str, OptionText], environment: Mapping[str, str]) -> bool:
-    """Return False for a variable that --export names but the submitting shell does not have. sbatch prints
-    no warning about such a variable.
+    """Return False for a variable in --export that the submitting shell does not have. sbatch prints no
+    warning about such a variable.
     """
     name, text = pair
     return name != "env" or "=" in text.text or text.text in ("all", "none") or text.text in environment
@@ -218,8 +220,8 @@ def _wrong(problem: str) -> str:
 
 
 def _slurm_variables(request: BatchRequest) -> dict[str, str]:
-    """Return the variables that only the submitting command knows, and the address of the controller, so that
-    the job can use Slurm's commands.
+    """Return the variables that only the submitting command knows. Also return the address of the controller,
+    so that the job can use Slurm's commands.
     """
     return {
         "SLURM_SUBMIT_DIR": request.directory,

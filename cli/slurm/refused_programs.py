@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from cli.slurm.programs import VERSION, SlurmError
 
 _INSTEAD: Mapping[str, str] = {
-    "sattach": "Corral has no sattach. The output of a step is in the output of its job: corral logs -f JOB. "
-    "A shell in the job: corral exec JOB.",
     "sdiag": "Corral has no sdiag. Figures of the scheduler: GET /v1/scheduler, /metrics.",
     "sreport": "Corral has no sreport. Reports: corral report month, corral report efficiency, corral usage.",
     "strigger": "Corral has no strigger. Notices of events: the tables [notify] of scheduler.toml, and "
@@ -26,4 +24,4 @@ def _refuse(program: str) -> Callable[[list[str]], int]:
     return main
 
 
-sattach, sdiag, sreport, strigger = (_refuse(name) for name in ("sattach", "sdiag", "sreport", "strigger"))
+sdiag, sreport, strigger = (_refuse(name) for name in ("sdiag", "sreport", "strigger"))

@@ -10,7 +10,7 @@ import sys
 from cli.slurm.allocation import Allocation
 from cli.slurm.arguments import COMMON, Option, Value, help_text, parse, switch
 from cli.slurm.programs import VERSION, SlurmError
-from cli.spec.sbatch_options import JOB_OPTIONS
+from cli.spec.sbatch.options import JOB_OPTIONS
 
 _OWN = (
     Option("bell"),
@@ -54,7 +54,8 @@ def main(words: list[str]) -> int:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    # Ignore Ctrl-C, which is for the command: salloc must continue, because it ends the allocation.
+    # Ignore Ctrl-C in salloc, because it is meant for the command that salloc runs. salloc must continue in
+    # order to end the allocation.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process = subprocess.Popen(

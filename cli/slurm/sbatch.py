@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import sys
-import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from cli.slurm.batch_job import BatchJob, BatchRequest, batch_job
 from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.refusals import submit_refused
 from cli.slurm.show.controller import controller
-from cli.spec.sbatch_options import BATCH_OPTIONS
-from wire.codec import dumps, encode
+from cli.spec.sbatch.options import BATCH_OPTIONS
+from wire.codec import dumps, encode_once
 from wire.http.transport import Refused, Unreachable
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, Until
@@ -82,7 +81,7 @@ def _sent(spec: JobSpec) -> dict[str, Any]:
     """Submit the job, and return the answer as JSON. The classes of wire.http.client would take most of the
     time that sbatch needs to start.
     """
-    body = dumps({"spec": encode(spec), "key": uuid.uuid4().hex}).encode("utf-8", "surrogatepass")
+    body = dumps({"spec": encode_once(spec), "key": os.urandom(16).hex()}).encode("utf-8", "surrogatepass")
     with controller() as transport:
         answer: dict[str, Any] = json.loads(transport.ask("POST", "/v1/jobs", body, _PAUSES, question=False))
     return answer
@@ -140,7 +139,7 @@ def with_singleton(spec: JobSpec) -> JobSpec:
 
 
 def _test(spec: JobSpec) -> int:
-    """Print the start that is expected for the job, or why it would be refused. Return the exit code."""
+    """Print the expected start of the job, or the reason for its refusal. Return the exit code."""
     try:
         print(f"sbatch: {_forecast(spec)}", file=sys.stderr)
     except Refused as refused:
@@ -161,7 +160,8 @@ def _forecast(spec: JobSpec) -> str:
     from wire.http.client import Client
 
     client = Client()
-    # Ask for a preview first, because its refusal has a code. The refusal of a forecast has only a sentence.
+    # Ask for a preview first, because the refusal of a preview has an error code. The refusal of a forecast
+    # has only a sentence.
     cpu_milli = client.preview(spec).cpu_milli
     try:
         answer = client.what_if(WhatIf(submit=(spec,)), only_first=True)

@@ -1,4 +1,4 @@
-"""scancel: cancels jobs, or sends them a signal."""
+"""scancel: cancels jobs, or sends a signal to jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wire.agent.orders import SignalTo
 from wire.api.jobs import JobRefused, JobsOrder, JobView
 from wire.cluster.hostlist import expand_hostlist
 from wire.http.client import Client, Refused
-from wire.names import SHOWN_STATES, JobState
+from wire.names import SHOWN_STATES, SLURM_QOS, JobState
 
 OPTIONS = (
     Option("account", "A", help="Only jobs of this account (project)."),
@@ -96,7 +96,8 @@ def main(words: list[str]) -> int:
                 active = list(_chosen(client, Arguments(), "", _states("")))
                 unknown = _among(active, unknown)[1]
             if not filtered:
-                # Print no error, because an array need not have all elements of a range, as in 8_[1-3].
+                # Print no error for a missing element, because a range such as 8_[1-3] may name elements that
+                # the array does not have.
                 unknown = []
             jobs = [job for job in jobs if not arguments.has("interactive") or _confirmed(job)]
         for job in unknown:
@@ -169,12 +170,14 @@ def _chosen(client: Client, arguments: Arguments, user: str, states: set[JobStat
     # Select no job, because Corral has no counterpart of these filters.
     if arguments.last("wckey") or arguments.last("reservation"):
         return
+    settings = {each.name: each.settings for each in client.queues().queues} if arguments.has("qos") else {}
+    qos = {name: each.get("qos") or SLURM_QOS for name, each in settings.items()}
     for job in pages(client, states, user) if states else ():
         wanted = (
             (name, job.name),
             (arguments.last("account"), job.project),
             (arguments.last("partition"), job.queue),
-            (arguments.last("qos"), "normal"),
+            (arguments.last("qos"), qos.get(job.queue, SLURM_QOS)),
         )
         if all(not text or value in text.split(",") for text, value in wanted) and (
             not nodes or nodes & {held.node for held in job.held}
@@ -183,7 +186,9 @@ def _chosen(client: Client, arguments: Arguments, user: str, states: set[JobStat
 
 
 def _among(chosen: list[JobView], ids: list[str]) -> tuple[list[str], list[str]]:
-    """Return the labels of the chosen jobs that the ids name, and the ids that name no chosen job."""
+    """Return the display ids of those jobs in `chosen` that `ids` names, and the ids that name no job in
+    `chosen`.
+    """
     labels: list[str] = []
     unknown = []
     for text in ids:
@@ -209,8 +214,8 @@ def _confirmed(job: str) -> bool:
 
 
 def _cancel(client: Client, jobs: list[str], arguments: Arguments) -> int:
-    """Cancel jobs in one request. Return 1 if the controller refuses one of them for another reason than
-    that the job is unknown or has ended.
+    """Cancel jobs in one request. Return 1 if the controller refuses a cancel, unless the job is unknown or
+    has ended.
     """
     loud = arguments.has("verbose") and not arguments.has("quiet")
     if loud:

@@ -55,7 +55,7 @@ def requeue(words: list[str], _arguments: Arguments) -> int:
 
 
 def requeue_hold(words: list[str], _arguments: Arguments) -> int:
-    """Queue running jobs again, and hold them."""
+    """Queue running jobs again, in the held state."""
     return _order("requeuehold", "preempt", words, stay_held=True)
 
 
@@ -133,8 +133,8 @@ def _pairs(words: list[str]) -> dict[str, str]:
 def _changes(pairs: dict[str, str]) -> dict[str, object]:
     """Return the new values of JobSpec fields as JSON data."""
     from cli.spec.job_options import OPTIONS
-    from cli.spec.sbatch_directives import translate
-    from cli.spec.sbatch_resources import Option
+    from cli.spec.sbatch.directives import translate
+    from cli.spec.sbatch.resources import Option
     from cli.spec.spec_builder import read_fields
     from wire.codec import encode
     from wire.job.spec import JobSpec

@@ -15,8 +15,9 @@ from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.steps.agent_link import AgentLink
 from cli.slurm.steps.layout import StepLayout, layout, step_variables, task_variables
 from cli.slurm.steps.links import ApiLink, LinkLost, StepLink, node_of, open_link
+from cli.slurm.steps.task_gpus import GpuSlice
 from cli.slurm.steps.tasks import StepTasks, TaskCommand
-from cli.spec.sbatch_options import JOB_OPTIONS
+from cli.spec.sbatch.options import JOB_OPTIONS
 from wire.cluster.hostlist import expand_hostlist, fold_hostlist
 from wire.job.steps import Step
 
@@ -94,7 +95,7 @@ def main(words: list[str]) -> int:
 
 
 def _outside(arguments: Arguments, environment: dict[str, str]) -> int:
-    """Get an allocation, run the step in it, and end the allocation with the exit code of the step."""
+    """Get an allocation, run the step there, and end the allocation with the exit code of the step."""
     from cli.slurm.allocation import Allocation
 
     options = tuple(
@@ -110,8 +111,12 @@ def _outside(arguments: Arguments, environment: dict[str, str]) -> int:
 def run_step(arguments: Arguments, job: str, nodes: list[str], environment: dict[str, str]) -> int:
     """Run the tasks of a step on the nodes of a job."""
     step = layout(arguments, nodes, environment)
-    if arguments.has("pty"):
+    if arguments.has("pty") and os.isatty(0):
         return _in_terminal(arguments, job, step, environment)
+    if arguments.has("pty"):
+        print(
+            "srun: error: Not using a pseudo-terminal, disregarding --pty option", file=sys.stderr, flush=True
+        )
     umask = os.umask(0o077)
     os.umask(umask)
     planned = _step(arguments, step, environment)
@@ -124,12 +129,13 @@ def run_step(arguments: Arguments, job: str, nodes: list[str], environment: dict
         shared["SLURM_CPUS_PER_TASK"] = arguments.last("cpus-per-task")
     base = _exported(arguments.last("export") or environment.get("SLURM_EXPORT_ENV", ""), environment)
     programs = _programs(arguments, len(step.tasks))
+    slices = _gpu_slices(arguments, step)
     commands = [
         TaskCommand(
             task,
             programs[task.rank],
             {**base, **shared, **task_variables(step, task), **({"PMI_RANK": str(task.rank)} if pmi else {})},
-            _gpu_slice(arguments, task.local),
+            slices[task.rank],
         )
         for task in step.tasks
     ]
@@ -232,9 +238,21 @@ def _programs(arguments: Arguments, count: int) -> list[list[str]]:
     return found
 
 
-def _gpu_slice(arguments: Arguments, local: int) -> tuple[int, int] | None:
-    """Return the first and the last of the node's GPUs that a task may use, from 1; None means all of them,
-    and (0, 0) none.
+def _gpu_slices(arguments: Arguments, step: StepLayout) -> list[GpuSlice | None]:
+    """Return the GPUs of each task."""
+    pairs = [_gpu_range(arguments, task.local) for task in step.tasks]
+    of_step: dict[str, int] = {}
+    for task, pair in zip(step.tasks, pairs, strict=True):
+        of_step[task.node] = max(of_step.get(task.node, 0), pair[1] if pair else 0)
+    return [
+        None if pair is None else GpuSlice(*pair, of_step[task.node])
+        for task, pair in zip(step.tasks, pairs, strict=True)
+    ]
+
+
+def _gpu_range(arguments: Arguments, local: int) -> tuple[int, int] | None:
+    """Return the first and the last of the node's GPUs for a task, counted from 1. None means all GPUs, and
+    (0, 0) means no GPUs.
     """
     text = arguments.last("gpus-per-task") or arguments.last("ntasks-per-gpu")
     number = int(text.rpartition(":")[2]) if text.rpartition(":")[2].isdigit() else 0
@@ -264,7 +282,7 @@ def _address() -> str:
 
 
 def _in_terminal(arguments: Arguments, job: str, step: StepLayout, environment: dict[str, str]) -> int:
-    """Run task 0 in the terminal of srun: directly if it runs on this node, otherwise through the agent."""
+    """Run task 0 in the terminal of srun. If task 0 is on another node, run it there through the agent."""
     node = step.tasks[0].node
     planned = _step(arguments, step, environment)
     link, number = _begin(job, planned, step, environment)

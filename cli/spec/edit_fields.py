@@ -1,4 +1,4 @@
-"""Computes the changes that `corral job set` sends: only fields whose options the user wrote."""
+"""Computes the changes for `corral job set`: only fields with an option on the command line."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""The table of all job options. One row defines the flag, the JobSpec field, and how its value is printed.
+"""The table of all job options. One row defines the flag, the JobSpec field, and the printing of its value.
 
 1. The `name` of a row gives the flag (`--gpu-model`), the same flag in a #CORRAL line, and the environment
-   variable (`CORRAL_SUBMIT_GPU_MODEL`). `sbatch_directives.py` translates #SBATCH lines to these names.
-2. `read` parses a text into the value of the JobSpec field `field`. If the text is invalid, it raises a
-   ValueError that names valid values. `show` converts the value back to the texts of the flag.
+   variable (`CORRAL_SUBMIT_GPU_MODEL`). `sbatch/directives.py` translates #SBATCH lines to these names.
+2. `read` parses a text into the value of the JobSpec field `field`. `read` raises a ValueError with the valid
+   values if the text is invalid. `show` converts the value back to the texts of the flag.
 
 Example: `--memory 16G`, `#CORRAL --memory=16G` and CORRAL_SUBMIT_MEMORY=16G all set `memory_mib` to 16384. A
-suggestion to halve the memory is `corral job set 7 --memory 8G`. A new option is one new row in the
-module of its subject in `options/`.
+suggestion to halve the memory is `corral job set 7 --memory 8G`. A new option is one new row in the module of
+its subject in `options/`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ BY_FLAG: Mapping[str, JobOption] = {option.flag: option for option in _ROWS}
 
 
 def _flags_of_fields() -> dict[str, str]:
-    """Return, for each field of JobSpec such as `cpu_milli` or `gpu.numa`, the flag that sets it. If several
-    flags set the field, return the first of them in the table.
+    """Return the flag of each field of JobSpec, such as `cpu_milli` or `gpu.numa`. If several flags set a
+    field, the first of these flags in the table counts.
     """
     found = {"restart": "--restart", "topology.domains": "--domains"}
     for option in _ROWS:

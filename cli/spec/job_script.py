@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from cli.exit_codes import NOT_FOUND, CommandError
 from cli.output.stderr import print_note
-from cli.spec import sbatch_directives, sbatch_resources
 from cli.spec.job_options import BY_FLAG, OPTIONS
 from cli.spec.option_layers import Layer, OptionText, merged
+from cli.spec.sbatch import directives as sbatch_directives
+from cli.spec.sbatch import resources as sbatch_resources
+from wire.dataclass import dataclass
 
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """The most bytes, without the final NUL, that Linux accepts in one argument of a program."""
@@ -209,7 +211,7 @@ def _corral_options(words: list[str], where: str) -> list[tuple[str, OptionText]
         flag, equals, value = left.pop(0).partition("=")
         option = BY_FLAG.get(flag)
         if option is None:
-            # Import it here, because sbatch does not need typer, which takes 20 ms.
+            # Import typer only here, because sbatch does not need it and the import takes 20 ms.
             from cli.registry import nearest
 
             raise CommandError(

@@ -5,17 +5,19 @@ script. This module needs no typer, so that sbatch starts quickly.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cli.spec.job_options import OPTIONS
+from wire.dataclass import dataclass
 
 ENVIRONMENT = "CORRAL_SUBMIT_"
 
 
 @dataclass(frozen=True)
 class OptionText:
-    """The text of an option, and where the user wrote it, such as "train.sh line 3", for error messages."""
+    """The text of an option, and the place where the user wrote the option, such as "train.sh line 3", for
+    error messages.
+    """
 
     text: str
     source: str
@@ -51,8 +53,9 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def merged(strongest: Layer, *weaker: Layer) -> Layer:
-    """Combine the options of several sources. An earlier source overrides a later one. But an option with
-    `adds_up` gets the values of all sources, and the values of the first source come last.
+    """Combine the options of several sources. The value of an earlier source replaces the value of a later
+    source. But an option with `adds_up` gets the values of all sources, and the values of the first source
+    come last.
     """
     found = {name: list(texts) for name, texts in strongest.items()}
     for layer in weaker:

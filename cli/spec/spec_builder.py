@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cli.exit_codes import CommandError
@@ -17,6 +16,7 @@ from cli.spec.option_layers import Layer, OptionText, from_environment, from_fla
 from cli.spec.options.job_option import JobOption, directory
 from cli.spec.submitter_environment import Submitter, variables
 from cli.spec.time_options import AFTER, restart_of
+from wire.dataclass import dataclass
 from wire.job.gangs import Gang
 from wire.job.gpu_requirements import GpuWish, Topology
 from wire.job.health import HealthAction, HealthCheck
@@ -63,8 +63,7 @@ def submission_of(
     environment: Mapping[str, str] = os.environ,
     submitter: Submitter = NO_SUBMITTER,
 ) -> Submission:
-    """Return the job that the command line describes, after all checks that need no cluster. Raise
-    CommandError.
+    """Return the job of this command line, after all checks that need no cluster. Raise CommandError.
 
     If `is_command` is true, `words` are a command, otherwise a script and its arguments. Flags override
     environment variables, and these override the lines of the script. `submitter` is the shell in which the
@@ -104,8 +103,8 @@ def spec_from(
     """
     fields, gpus = read_fields(options)
     fields["gpus"], fields["nodes"] = _gpus_and_nodes(fields.get("nodes"), **gpus)
-    # Give a container no variables of the shell, because PATH of the host would hide the programs of the
-    # image.
+    # Pass no variables of the user's shell to a container, because the PATH of the host would hide the
+    # programs of the image.
     inherited = {} if fields.get("image") else submitter.activated
     fields["env"] = variables(options.get("env", []), environment, inherited)
     fields["name"] = fields.get("name") or name[:200]
@@ -118,8 +117,8 @@ def spec_from(
 
 
 def read_fields(options: Layer) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values of the JobSpec fields that the options set, and the values of the options --gpus and
-    --gpus-per-node, which set the fields `gpus` and `nodes` together. Raise CommandError for a wrong text.
+    """Return the values of the JobSpec fields that the options set. Also return the values of --gpus and
+    --gpus-per-node, which together set the fields `gpus` and `nodes`. Raise CommandError for a wrong text.
     """
     fields: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
@@ -174,8 +173,8 @@ COMBINED: Mapping[str, Callable[..., Any]] = {
     "health": _liveness,
     "restart": restart_of,
 }
-"""The functions that make the values of fields that several options set together, by the name of the field.
-The `part` of an option is the name of the function's argument for this option.
+"""For each field that several options set together, the function that makes its value, by the name of the
+field. The `part` of an option is the name of the function's argument for this option.
 """
 
 
@@ -200,8 +199,8 @@ JOINED: Mapping[str, Callable[[list[Any]], Any]] = {
     "tolerations": tuple,
     "topology": _only_topology,
 }
-"""The functions that combine the values of fields that collect several values, by the name of the field. All
-other fields get the last value.
+"""For each field that collects several values, the function that combines these values, by the name of the
+field. All other fields get the last value.
 """
 
 
@@ -233,10 +232,11 @@ def _check(spec: JobSpec) -> None:
 
 
 def flag_of(where: str, spec: JobSpec | None = None) -> str:
-    """Return the flag that sets the JobSpec field `where`; empty if no flag sets it.
+    """Return the flag of a JobSpec field, such as --gpus for "gpus"; empty if the field has no flag. `where`
+    is the name of the field.
 
-    The fields `after` and `topology` have several flags. If `spec` is given, return the flag that sets the
-    value that the field has in `spec`.
+    The fields `after` and `topology` have several flags. With `spec`, return the flag that sets the present
+    value of the field in `spec`.
     """
     index = re.fullmatch(r"after\[(\d+)\].*", where)
     if index is not None and spec is not None and int(index[1]) < len(spec.after):

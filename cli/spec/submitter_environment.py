@@ -1,24 +1,25 @@
-"""Gives a job settings of the shell that submits it: the umask, an activated venv, and chosen variables."""
+"""Gives a job settings of the submitting shell: the umask, an activated venv, and the variables of --env."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from cli.exit_codes import CommandError
 from cli.spec.option_layers import OptionText
 from wire import amounts
+from wire.dataclass import dataclass
 from wire.job.spec import JobSpec, is_storable
 
 ALL, NONE = "all", "none"
 _OF_THE_SHELL = frozenset(("HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "TERM"))
-"""Variables that --env all does not pass on, because they describe the user's shell, or because the node sets
-them for the job's user.
+"""Variables that --env all does not pass on. They describe the user's shell, or the node sets them for the
+job's user.
 """
 _OF_SCHEDULERS = ("CORRAL_", "SLURM_")
-"""Prefixes of variables that --env all does not pass on: settings and secrets of corral, and the variables of
-a job that submits another job.
+"""Prefixes of variables that --env all does not pass on: settings and secrets of corral, and variables of a
+job that submits another job.
 """
 
 

@@ -94,9 +94,9 @@ def filled(text: str, values: Values) -> str:
 
 
 def pairs(jobs: Sequence[Values], others: Sequence[Values]) -> tuple[tuple[int, ...], ...] | None:
-    """Return, for each job in `jobs`, the numbers of the matching jobs in `others`: all common variables have
-    the same values in both jobs. Return None if there are no common variables, or if a job has no matching
-    job.
+    """Return, for each job in `jobs`, the numbers of the matching jobs in `others`. Two jobs match if all
+    their common variables have the same values. Return None if there are no common variables, or if a job has
+    no matching job.
     """
     ours = [name for name in (jobs[0] if jobs else {}) if name not in RESERVED or name == "run"]
     common = [name for name in ours if others and name in others[0]]

@@ -37,8 +37,8 @@ AFTER = {
     "after_started": Until.STARTED,
     "after_checkpoint": Until.CHECKPOINT,
 }
-"""Keys of a task that name other tasks or jobs, and the condition that these other tasks or jobs must meet.
-`after` means the same as `after_ok`.
+"""Keys of a task with names of other tasks or jobs, and the condition that these must meet. `after` means the
+same as `after_ok`.
 """
 OWN = (
     *("command", "script", "args", "job_name", "after_same", "matrix", "include", "exclude", "count"),
@@ -78,8 +78,8 @@ def workload_of(path: str, environment: Mapping[str, str], submitter: Submitter)
 class _Reader:
     """Converts the contents of one file.
 
-    1. Read the keys of the file. Merge the keys of each task with `defaults`, and translate options of
-       `corral submit` to texts, so that the functions of `corral submit` check and read them.
+    1. Read the keys of the file. Merge the keys of each task with `defaults`. Translate options of `corral
+       submit` to texts, so that the functions of `corral submit` check and read these options.
     2. Compute the combinations of each task, and fill their values into the texts. Make the JobSpec of each
        job.
     3. Put the spec of the first job of each task into the request, and for each job the fields that differ
@@ -290,7 +290,7 @@ class _Reader:
                 self._error(place, f"there is no task {name!r}.{nearest(name, list(tasks))}")
                 continue
             if not task.jobs or not tasks[name].jobs:
-                continue  # The error of the matrix has already been reported.
+                continue  # Skip the task, because the error of its matrix has already been reported.
             found = pairs(task.jobs, tasks[name].jobs) if task.varies else None
             if found is None:
                 self._error(place, f"not every job has a job of {name!r} with the same values")

@@ -12,7 +12,7 @@ class AppliedTexts:
     """The two files with the texts of the present and the previous configuration, in a directory of mode
     0700.
 
-    Only the controller's user may read the files, because they may contain a database password.
+    Only the controller's user may read these files, because they may contain a database password.
     """
 
     def __init__(self, directory: Path) -> None:

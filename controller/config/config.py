@@ -1,5 +1,6 @@
-"""The complete configuration: all tables of scheduler.toml, and the environment variables that override
-them."""
+"""The complete configuration: all tables of scheduler.toml, and the environment variables that override keys
+of scheduler.toml.
+"""
 
 from __future__ import annotations
 
@@ -142,8 +143,9 @@ class Config(BaseSettings):
 
     @property
     def named_projects(self) -> set[str]:
-        """Return the names of all projects in the configuration, without names that occur only in a share
-        ([fair_share] weights or limits)."""
+        """Return the names of all projects in the configuration, without names that occur only in a tenant
+        ([fair_share] weights or limits).
+        """
         return {
             *self.projects,
             *self.access.limits.projects,
@@ -168,12 +170,12 @@ class Config(BaseSettings):
 
     @property
     def share_weights(self) -> dict[str, float]:
-        """Return the weights of shares, from [fair_share] weights and from the key `weight` of projects."""
+        """Return the weights of tenants, from [fair_share] weights and from the key `weight` of projects."""
         of_projects = {name: each.weight for name, each in self.projects.items() if each.weight is not None}
         return {**self.fair_share.weights, **of_projects}
 
     def of_profile(self, name: str) -> Config:
-        """Return a copy of this configuration that has no profiles, and whose [scheduler] and [preemption]
+        """Return a copy of this configuration without scheduler profiles. Its [scheduler] and [preemption]
         tables are those of the profile `name`.
         """
         if name not in self.profiles:

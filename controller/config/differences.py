@@ -37,7 +37,7 @@ DECIDING = (
     "plugins",
     "services",
 )
-"""The tables of scheduler.toml that affect which jobs are accepted and in which order they start."""
+"""The tables of scheduler.toml that decide about the acceptance of jobs and the order of their starts."""
 
 NEEDS_RESTART: tuple[Key, ...] = (
     ("controller", "state_dir"),
@@ -110,7 +110,8 @@ def _shown(value: Any) -> str:
 def in_effect(running: Config, new: Config) -> Config:
     """Return the configuration that is in effect after `new` is applied without a restart.
 
-    The result equals `new`, except that keys that only a restart can change have their values from `running`.
+    The result equals `new`, except for keys that only a restart can change: these keys have their values from
+    `running`.
     """
     kept: dict[str, Any] = {}
     for table, *rest in NEEDS_RESTART:

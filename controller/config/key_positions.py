@@ -32,8 +32,8 @@ class Source:
     text: str = field(default="", compare=False)
 
     def line(self, key: Key) -> int | None:
-        """Return the line of the key. If the file does not have the key, return the line of the innermost
-        table that would contain it; None if the file has no such table.
+        """Return the line of the key. If the file lacks the key, return the line of the innermost table that
+        would contain the key. Return None without such a table.
         """
         for length in range(len(key), 0, -1):
             if key[:length] in self.lines:
@@ -52,8 +52,8 @@ class Source:
 
 
 def variable_of(key: Key) -> str:
-    """Return the name of the environment variable that sets this key or a table that contains it; empty if no
-    variable sets it.
+    """Return the name of the environment variable that sets this key, or a table around this key; empty if no
+    variable does.
     """
     present = {name.upper(): name for name in os.environ if name.upper().startswith(PREFIX)}
     for length in range(len(key), 0, -1):
@@ -75,7 +75,8 @@ def locate(text: str) -> dict[Key, int]:
 
 class _Scanner:
     """Reads a TOML text once and records the line of each key. The class does not check the text, because
-    tomllib has accepted it."""
+    tomllib has already accepted the text.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text

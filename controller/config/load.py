@@ -49,7 +49,7 @@ def load_with_problems(
 ) -> tuple[Config, tuple[ConfigProblem, ...]]:
     """Return the configuration and its mistakes. Values with a mistake are replaced by their defaults.
 
-    If `text` is given, read it instead of the file. Raise ConfigRefused if the file cannot be read or is not
+    With `text`, read `text` instead of the file. Raise ConfigRefused if the file cannot be read or is not
     TOML.
     """
     if text is not None:
@@ -138,8 +138,8 @@ def _read(path: Path) -> tuple[Source, dict[str, Any]]:
 
     try:
         if os.geteuid() == 0:
-            # Check owner and mode of the file and its directories, because the file names programs and
-            # plugins that root will run.
+            # Check the owner and mode of the configuration file and of its directories, because the file
+            # names programs and plugins that root will run.
             trusted_paths.check_file(str(path))
         with path.open("rb") as file:
             raw = file.read(MAX_SIZE + 1)

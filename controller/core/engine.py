@@ -20,7 +20,7 @@ from controller.core.commands.user_commands import UserCommands
 from controller.core.commands.workload_commands import WorkloadCommands
 from controller.core.explain.why_pending import explain
 from controller.core.lifecycle.failure_classes import rule_of
-from controller.core.lifecycle.gang_barrier import node_addresses
+from controller.core.lifecycle.gang_barrier import start_facts
 from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
 from controller.core.lifecycle.idle_gpus import IdleGpuHandler
 from controller.core.lifecycle.limit_warnings import NO_LIMIT_WARNINGS, PLANS_WARNING, LimitWarnings
@@ -38,7 +38,7 @@ from controller.core.model.events.attempts import (
     PredictionOutlived,
 )
 from controller.core.model.events.controller import ConfigApplied, PluginFailed
-from controller.core.model.events.event import Event
+from controller.core.model.events.event import Event, JobEvent
 from controller.core.model.events.nominations import (
     PREEMPTION,
     WINDOW,
@@ -65,15 +65,10 @@ from wire.api.reasons import Why
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
-_CHANGES_STANDING = (JobEdited, PriorityInherited, PredictionOutlived)
-"""Events that can change which jobs may preempt this job."""
-_CHANGES_VICTIM = (
-    AttemptStarted,
-    CheckpointSaved,
-    MembersStarted,
-    JobShrunk,
-    JobGrew,
-    *_CHANGES_STANDING,
+_CHANGES_STANDING = frozenset((JobEdited, PriorityInherited, PredictionOutlived))
+"""Events after which other waiting jobs may be able to preempt the job."""
+_CHANGES_VICTIM = _CHANGES_STANDING.union(
+    (AttemptStarted, CheckpointSaved, MembersStarted, JobShrunk, JobGrew)
 )
 """Events that can change whether the job may be preempted, or how much work its preemption would lose."""
 
@@ -89,14 +84,14 @@ class Engine:
     4. After the handler, record the failures of plugins. If the events have met dependencies of jobs, these
        jobs enter the queue. If a dependency can never be met any more, its job is ended or waits, depending
        on the settings.
-    5. Return the events, the effects and the reply. The caller writes the events to disk before it carries
-       out effects and sends the reply.
+    5. Return the events, the effects and the reply. The caller writes the events to disk before sending
+       effects and the reply.
 
     Invariant: every decision depends only on the state, the configuration, the input and the time. So a new
     engine with the same state and configuration makes the same decisions. Without this property, a restart or
     a change of the configuration could change decisions.
 
-    Cost: that of the handler. The handler of `Tick` runs a scheduling pass (backfill/profile_cycles.py).
+    Cost: that of the handler. The handler of `Tick` runs a scheduling cycle (backfill/profile_cycles.py).
 
     Example: the input `Submit` gives the event JobQueued(7) and the reply Accepted((7,)). The next `Tick`
     gives the event JobPlaced(7) and the effect StartAttempt for node gpu01.
@@ -123,7 +118,9 @@ class Engine:
         state.set_profiles(pipeline.profiles)
         state.set_quota_config(pipeline.rules)
         state.put_scavengers_last(scavengers_yield(pipeline, pipeline.profiles))
+        state.order_projects(pipeline.order_of_projects)
         state.gang_after_s = pipeline.waiting.gang_after_s
+        state.longest_runs = replace(pipeline.estimating, predicted=False, quantile=1.0)
         state.nodes.datasets.policy = pipeline.datasets
         record, order = self._record, self._effects.append
         self.hours_change_at = NEVER
@@ -151,8 +148,8 @@ class Engine:
         self.timed_drains = TimedDrains(state, cycles, pipeline.rebalance, stopper, record, order)
         operators = OperatorCommands(context, self.timed_drains)
         self.services = services = ServiceReconciler(context, users)
-        # A handler returns None if it accepted the input and has no job ids to return. The reply is then
-        # DONE.
+        # A handler returns None if it accepted the input and has no job ids to return. Reply DONE in this
+        # case.
         self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
             inputs.Submit: users.submit,
             inputs.Cancel: users.cancel,
@@ -195,6 +192,7 @@ class Engine:
             inputs.ControllerStarted: agents.on_controller_started,
             inputs.GpusIdle: self.idle_gpus.on_idle,
             inputs.GpusBusy: self.idle_gpus.on_busy,
+            inputs.KeepIdle: self.idle_gpus.keep,
             inputs.GpuReported: self.gpu_health.on_report,
             inputs.GpuTroubled: self.gpu_health.on_fault,
             inputs.GpuChecked: self.gpu_health.on_check,
@@ -206,7 +204,7 @@ class Engine:
         }
 
     def give_no_limit_warnings(self) -> None:
-        """Stop warning owners that a time limit will end their job. Forecasts and simulations call this,
+        """Stop warning owners before the time limit ends their jobs. Forecasts and simulations call this,
         because a warning has no effect there. Replays call this, because their journal already has the
         warnings.
         """
@@ -231,14 +229,15 @@ class Engine:
 
     def _record(self, event: Event) -> None:
         apply(self.state, event)
-        if isinstance(event, _CHANGES_VICTIM) and self.state.jobs[event.job].unended:
-            preemptible_at = event.at if isinstance(event, _CHANGES_STANDING) else NEVER
+        kind = type(event)
+        if kind in _CHANGES_VICTIM and isinstance(event, JobEvent) and self.state.jobs[event.job].unended:
+            preemptible_at = event.at if kind in _CHANGES_STANDING else NEVER
             self.profile_cycles.victim_changed(event.job, preemptible_at)
         if isinstance(event, JobRelaxed):
             self.profile_cycles.forget(event.job)
         self._events.append(event)
         self.timers.on_event(event)
-        if type(event) in PLANS_WARNING:
+        if kind in PLANS_WARNING:
             self.limit_warnings.on_event(event)
         if self.services.active:
             self.services.on_event(event)
@@ -262,17 +261,18 @@ class Engine:
             self._build(new, state_under(self.state, new, self.state.jobs.values(), self.state.estimates))
 
     def _on_tick(self, _given: inputs.Tick, now: float) -> None:
-        """Handle everything that is due, then run a scheduling pass.
+        """Handle everything that is due, then run a scheduling cycle.
 
-        1. If a plugin failed in the last pass and is called again now, clear the cached results of plugins.
+        1. If a plugin failed in the last cycle and is called again now, clear the cached results of plugins.
         2. Begin and end reservations. Stop the jobs on nodes that a timed drain must empty soon. Warn the
            owners of jobs whose time limit is near. Record projects whose use has reached an alert percentage
            of their budgets.
         3. Act on due timers of jobs, such as begin times and restart delays. Act on dependencies that are met
            or can never be met.
         4. Queue and end replicas of services.
-        5. Run a scheduling pass of each profile. Each event of a pass is applied before the pass continues.
-        6. End waiting jobs whose deadline or longest wait is over. If a job was ended, run another pass,
+        5. Run a scheduling cycle of each scheduler profile. Each event of a cycle is applied before the cycle
+           continues.
+        6. End waiting jobs whose deadline or longest wait is over. If a job was ended, run another cycle,
            because jobs that depend on it may start.
         """
         if self.pipeline.breaker.failed and self.pipeline.breaker.begin_cycle():
@@ -303,7 +303,7 @@ class Engine:
             self.profile_cycles.run(now, self._carry_out)
 
     def _follow_hours(self, now: float) -> None:
-        """Record which tables [hours.NAME] are in force, if they have changed."""
+        """If other tables [hours.NAME] have come into force, record their names."""
         timetable = self.state.quotas.rules.timetable
         tables = timetable.in_force(now)
         if tables != self.state.hours:
@@ -311,16 +311,16 @@ class Engine:
         self._hours_unknown, self.hours_change_at = False, timetable.next_change(now)
 
     def _carry_out(self, event: CycleEvent) -> None:
-        """Record an event of a scheduling pass, and add its effects (messages to agents)."""
+        """Record an event of a scheduling cycle, and add its effects (messages to agents)."""
         self._record(event)
         job = self.state.jobs[event.job]
         if isinstance(event, JobPlaced):
-            addresses = partial(node_addresses, self.state)
+            facts = partial(start_facts, self.state)
             self._effects.append(
-                StartAttempt(job, job.members, job.spec, job.attempt, job.checkpoint, addresses, job.short)
+                StartAttempt(job, job.members, job.spec, job.attempt, job.checkpoint, facts, job.short)
             )
         elif isinstance(event, JobGrew):
-            starts = start_frames(job, node_addresses(self.state, job))
+            starts = start_frames(job, *start_facts(self.state, job))
             for allocation in event.allocations:
                 self._effects.append(SendToNode(allocation.node, starts[allocation.node]))
         elif isinstance(event, PreemptionPlanned):
@@ -355,17 +355,21 @@ class Engine:
 
     @property
     def next_at(self) -> float:
-        """The time at which the next tick is needed if no other input comes before it."""
-        of_parts = (
-            self.timers.next_at,
-            self.profile_cycles.again_at,
-            self.services.next_at,
-            self.state.budgets.next_at,
-            self.hours_change_at,
-            self.timed_drains.next_at,
-            self.limit_warnings.next_at,
-        )
-        return min(self.state.reservations.next_at, *of_parts)
+        """The time at which the next tick is needed, unless another input comes before."""
+        reservations, budgets = self.state.reservations, self.state.budgets
+        at = min(self.timers.next_at, self.profile_cycles.again_at, self.hours_change_at)
+        # Ask the other parts only if they are in use, because the simulator calls this after each input.
+        if reservations.by_name:
+            at = min(at, reservations.next_at)
+        if reservations.drains:
+            at = min(at, self.timed_drains.next_at)
+        if self.services.active:
+            at = min(at, self.services.next_at)
+        if budgets.rules.budgets:
+            at = min(at, budgets.next_at)
+        if self.limit_warnings.planned:
+            at = min(at, self.limit_warnings.next_at)
+        return at
 
     # --- queries, which do not change the state ---
 
@@ -401,10 +405,10 @@ class Engine:
         """Return a preemption that would let a waiting job start, and whether the configured policy allows
         this preemption.
 
-        1. If the configured strategies find a preemption, return it and True.
+        1. If the configured strategies find a preemption, return the preemption and True.
         2. Otherwise ignore the strategies and the limits that protect running jobs. Only jobs in queues that
-           are not preemptible stay protected. Search among the running jobs whose priority is not above that
-           of the waiting job. If this finds a preemption, return it and False.
+           are not preemptible stay protected. Search among the running jobs with at most the priority of the
+           waiting job. If this search finds a preemption, return the preemption and False.
         3. Otherwise return None and False.
         """
         if self.state.licences.insufficient(job.ask.licences):

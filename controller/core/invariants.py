@@ -168,8 +168,8 @@ def _check_columns(state: State) -> list[str]:
     if [node.name for node in nodes] != sorted(nodes.by_name):
         wrong.append("the rows of the node table are not sorted by name")
     fresh = nodes.rebuilt_columns()
-    # The present table keeps its GPU columns when nodes leave. Give the recomputed table the same number of
-    # columns, so that the two can be compared.
+    # The node table keeps its GPU columns when nodes leave. Give the recomputed table the same number of
+    # columns, so that the two tables can be compared.
     gpu_free = np.full_like(kept[3], ABSENT)
     gpu_free[:, : fresh.gpu_free.shape[1]] = fresh.gpu_free
     if not np.array_equal(scratch, fresh.scratch_free):
@@ -246,7 +246,7 @@ def _check_licences(state: State) -> list[str]:
 
 
 def _check_shares(state: State) -> list[str]:
-    """Return a sentence for each share whose number of unended jobs differs from a new count."""
+    """Return a sentence for each tenant whose number of unended jobs differs from a new count."""
     there: Counter[SharePath] = Counter()
     for job in state.live():
         path = state.tenant(job)

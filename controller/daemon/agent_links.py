@@ -167,7 +167,7 @@ class AgentLinks:
             asyncio.get_running_loop().call_later(later_s, self._reopen, self.links[later])
 
     def _reopen(self, link: NodeLink) -> None:
-        # Check whether the node was removed or got another connection while the timer ran.
+        # Check whether the node was removed, or got another connection, while the timer ran.
         if self.links.get(link.name) is link and not self._stopping:
             link.open(self.on_frame)
 

@@ -39,7 +39,7 @@ class WallClock:
 
     def continue_from(self, at: float) -> None:
         """Make now() return `at` or a later time. `at` is the time of the newest journal entry. Log a warning
-        if the system clock is far behind it.
+        if the system clock is far behind `at`.
         """
         self._latest = max(self._latest, at)
         behind = self._latest - time.time()

@@ -38,10 +38,10 @@ from controller.daemon.store_threads import StoreThreads
 from controller.nodes.link_factory import LinkFactory
 from controller.nodes.ssh.known_hosts import read_legacy_file
 from controller.notify.notifier import Notifier
-from controller.questions.engine_copy import QuestionRefused
-from controller.questions.replica_client import ReplicaClient
+from controller.questions.engine_copy.client import EngineCopyClient
+from controller.questions.engine_copy.engine_copy import QuestionRefused
+from controller.questions.expected_times import ExpectedTimes, expected_times
 from controller.questions.start_estimation import start_estimates
-from controller.questions.workload_ends import WorkloadEnds, workload_ends
 from controller.store.errors import StoreFailure, StoreUnavailable
 from controller.store.store import Store
 from controller.store.usage import UsageSum
@@ -63,7 +63,7 @@ MAX_BATCH = 2_000
 """The most inputs in one commit. With this number, the cost of the fsync per input is small, and replies are
 still fast."""
 PASS_SHARE = 0.5
-"""The largest fraction of the main loop's time that scheduling passes may take."""
+"""The largest fraction of the main loop's time that scheduling cycles may take."""
 STORE_RETRY_S = 1.0
 CLOCK_CHECK_S = 60.0
 """Seconds. The event loop reads the system clock at least this often, because the clock can be set while the
@@ -77,8 +77,9 @@ QUARANTINE_S = 60.0
 MOST_USERS = 10_000
 """The most users that get a weekly notice about their jobs."""
 LARGEST_JOBS = 200
-"""The number of a user's jobs, those with the most GPU time, that are examined for the weekly notice. The
-notice names jobs with idle GPUs."""
+"""The number of a user's jobs that are examined for the weekly notice: the jobs with the most GPU time. The
+notice names jobs with idle GPUs.
+"""
 
 log = logging.getLogger("corral.daemon")
 
@@ -94,16 +95,15 @@ class Daemon:
     A batch of inputs (`_process_batch`)
     1. Take up to MAX_BATCH inputs from the inbox. A new configuration is always a batch of its own.
     2. Pass each input to the engine, and collect the events, effects (orders to agents) and replies.
-    3. If a scheduling pass is due, pass a Tick to the engine, which starts jobs.
+    3. If a scheduling cycle is due, pass a Tick to the engine, which starts jobs.
     4. Write all events and the changed rows of jobs and nodes in one transaction.
-    5. Publish the commit to hooks, event streams and the replica.
+    5. Publish the commit to hooks, event streams and the engine copy.
     6. Reply to the callers, and send the effects to the agents.
 
-    Invariant: a reply or an effect is sent only after its events are on disk.
-    Cost: one fsync per batch. After a scheduling pass of n seconds, the next pass begins at least n seconds
-    later.
-    Example: 500 submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one pass, one
-    commit, 500 replies.
+    Invariant: a reply or an effect is sent only after its events are on disk. Cost: one fsync per batch.
+    After a scheduling cycle of n seconds, the next cycle begins at least n seconds later. Example: 500
+    submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one cycle, one commit, 500
+    replies.
     """
 
     def __init__(self, config: Config, pipeline: Pipeline, store: Store) -> None:
@@ -122,9 +122,9 @@ class Daemon:
         self.wait_alarms = WaitAlarms()
         self.report_turns = UserTurns(1)
         self.verify_turns = UserTurns(1)
-        self.questions = ReplicaClient(config, lambda: self.engine, lambda: self.seq, self.settled)
-        self.workload_ends = WorkloadEnds(
-            lambda: self.questions.ask(SAMPLER, workload_ends, now=self.now, keep_replica=False)
+        self.questions = EngineCopyClient(config, lambda: self.engine, lambda: self.seq, self.settled)
+        self.expected_times = ExpectedTimes(
+            lambda: self.questions.ask(SAMPLER, expected_times, now=self.now, keep_copy=False)
         )
         self.crashes: deque[float] = deque(maxlen=MAX_CRASHES_PER_MINUTE)
         """Times (monotonic clock) at which an input crashed the engine."""
@@ -143,7 +143,9 @@ class Daemon:
             self._usage_of_week,
         )
         self._pipeline = pipeline
-        """The scheduling pipeline at the last commit. After a crash, a new engine starts with it."""
+        """The scheduling pipeline at the last commit. After a crash, a new engine starts with
+        this pipeline.
+        """
         self._inbox: deque[PendingInput] = deque()
         self._wake = asyncio.Event()
         self._in_batch = False
@@ -151,12 +153,13 @@ class Daemon:
         self._stopping = False
         self._store_failure: StoreUnavailable | None = None
         self._single_inputs = 0
-        """The number of inputs that are processed one by one from now on, to find the one that crashes the
-        engine."""
+        """The number of inputs that are processed one by one from now on, to find the input that crashes the
+        engine.
+        """
         self._pass_wanted = True
         self._next_pass = 0.0
         self._pass_waiters: list[asyncio.Future[int]] = []
-        """The callers of run_pass(), which wait for the next scheduling pass."""
+        """The callers of run_pass(), which wait for the next scheduling cycle."""
         self._recover()
 
         self.hosts = LinkFactory(config, lambda: self.state.host_keys, self.cluster)
@@ -185,8 +188,9 @@ class Daemon:
 
     @property
     def state(self) -> State:
-        """Return the engine's state, which may contain changes that are not on disk yet. A caller that must
-        not see such changes awaits settled() first."""
+        """Return the engine's state, which may contain changes that are not on disk yet. A caller that needs
+        only changes on disk awaits settled() first.
+        """
         return self.engine.state
 
     @property
@@ -214,8 +218,8 @@ class Daemon:
         self._wake.set()
 
     async def run_pass(self) -> int:
-        """Run a scheduling pass at once. Return the number of jobs that it placed, after their events are on
-        disk.
+        """Run a scheduling cycle at once. Return the number of jobs that the cycle placed, after the events
+        of the cycle are on disk.
         """
         if self._stopping:
             raise Stopping("the controller is shutting down")
@@ -238,8 +242,9 @@ class Daemon:
             raise self._store_failure
 
     def subscribe(self, *, pulse: bool = False) -> Subscription:
-        """Return a subscription to all commits from now on. With `pulse`, it also receives the samples of the
-        cluster's figures (load, power, queue length)."""
+        """Return a subscription to all commits from now on. With `pulse`, the subscription also receives the
+        samples of the cluster's figures (load, power, queue length).
+        """
         return self._feed.subscribe(pulse=pulse)
 
     async def add_node(self, name: str, host: HostSpec, by: str) -> Reply:
@@ -290,10 +295,11 @@ class Daemon:
     async def run(self) -> None:
         """Process batches of inputs until stop() is called and the inbox is empty.
 
-        1. Wait for an input, or until a scheduling pass or a timer of the engine is due.
+        1. Wait for an input, or until a scheduling cycle or a timer of the engine is due.
         2. Process one batch.
         3. If the store cannot be written: refuse the batch, load the state on disk again, wait for the store.
-        4. If an input crashed the engine: find that input, refuse it, and disconnect the agent that sent it.
+        4. If an input crashed the engine: find that input, refuse it, and disconnect its agent if an agent
+           sent it.
         5. Wake the callers that wait in settled().
         """
         self._schedule_rebalance()
@@ -327,13 +333,13 @@ class Daemon:
                 self._in_batch = False
                 self._wake_settled()
             self._data_paths.wake()
-            # Yield once to the event loop, so that callers that waited for this commit read the state before
-            # the next batch changes it.
+            # Yield once to the event loop. Callers that waited for this commit then read the state before the
+            # next batch changes the state.
             await asyncio.sleep(0)
             if self._store_failure is not None:
                 await self._wait_for_store()
                 if self._store_failure is not None:
-                    # End the loop: stop() was called before the store could be written.
+                    # End the loop, because stop() was called before the store could be written.
                     _refuse(self._inbox, self._store_failure)
                     return
 
@@ -360,7 +366,7 @@ class Daemon:
         self.store.close()
 
     def _seconds_until_due(self) -> float | None:
-        """Return the seconds until a scheduling pass or a timer of the engine is due; None if there is
+        """Return the seconds until a scheduling cycle or a timer of the engine is due; None if there is
         nothing to do before the next input."""
         pause = self._next_pass - time.monotonic()
         if self._pass_wanted:
@@ -390,11 +396,12 @@ class Daemon:
 
     async def _estimate_starts(self) -> list[inputs.NoteStart]:
         """Return inputs with the estimated starts of a few waiting jobs. The list is empty if no job waits,
-        or if the replica (a process with a copy of the engine) has too many other questions to answer."""
+        or if the engine copy (a separate process) has too many other questions to answer.
+        """
         if not len(self.state.queue) or self._store_failure is not None:
             return []
         with suppress(QuestionRefused):
-            asked = self.questions.ask(SAMPLER, start_estimates, now=self.now, keep_replica=False)
+            asked = self.questions.ask(SAMPLER, start_estimates, now=self.now, keep_copy=False)
             return await asked or []
         return []
 
@@ -408,8 +415,8 @@ class Daemon:
     def _take_batch(self) -> list[PendingInput]:
         most = MAX_BATCH
         if self._single_inputs:
-            # Process the inputs one by one, to find the input that crashed the engine. Run a scheduling pass
-            # after each input, because the crash may occur in a pass.
+            # Process the inputs one by one, to find the input that crashed the engine. Run a scheduling cycle
+            # after each input, because the crash may occur in a cycle.
             most, self._single_inputs, self._next_pass = 1, self._single_inputs - 1, 0.0
         # End the batch before a new configuration. To apply the configuration, the engine is built again from
         # a copy of its state. The copy must contain only changes that are on disk.
@@ -439,7 +446,7 @@ class Daemon:
                 if future is not None:
                     replies.append((future, decision.reply))
             self._pass_wanted = self._pass_wanted or bool(events)
-            # Run a scheduling pass (step 3 of the class docstring).
+            # Run a scheduling cycle (step 3 of the class docstring).
             if self._pass_due():
                 began = time.monotonic()
                 handled.append((Tick(), self.now()))
@@ -547,7 +554,8 @@ class Daemon:
         self._pass_wanted = True
 
     def _may_quarantine(self, batch: list[PendingInput], failure: Exception, seq_before: int) -> bool:
-        """Count a crash of the engine, and return whether to search the batch for the input that caused it.
+        """Count a crash of the engine. Return whether to search the batch for the input that caused the
+        crash.
 
         The result is False if the store failed, if events of the batch are on disk already, or if the engine
         has crashed too often in the last minute. If the result is False, the controller stops.
@@ -563,8 +571,8 @@ class Daemon:
     async def _quarantine(self, batch: list[PendingInput], one_by_one: bool, failure: Exception) -> None:
         """Find and refuse the input that crashed the engine, so that only its sender is affected.
 
-        1. If the batch had more than one input, put the inputs back and process them one by one.
-        2. Otherwise refuse the input. If an agent sent it, disconnect that agent for QUARANTINE_S.
+        1. If the batch had more than one input, put the inputs back and process each input alone.
+        2. Otherwise refuse the input. If an agent sent the input, disconnect that agent for QUARANTINE_S.
         3. Load the state on disk again, because the engine may have stopped in the middle of a change.
         4. Reconnect all agents, so that each sends all its reports again, because unsaved reports were lost
            with the old state.
@@ -614,6 +622,6 @@ def _refuse(batch: Iterable[PendingInput], failure: Exception) -> None:
     for _, future in batch:
         if future is not None and not future.done():
             future.set_exception(failure)
-            # Read the exception once. Otherwise asyncio logs a warning if the caller has stopped waiting for
-            # the reply.
+            # Read the exception once. Otherwise asyncio logs a warning if the caller no longer waits for the
+            # reply.
             future.exception()

@@ -40,7 +40,7 @@ def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
     with _without_garbage_collection():
         loaded = store.load()
         state = State(pipeline.order, keep_ended, pipeline.sharing)
-        # Set the quotas before the jobs are loaded. Setting them later would sort every waiting job into the
+        # Set the quotas before the jobs are loaded. Otherwise every waiting job would be sorted into the
         # queue a second time.
         state.set_quota_config(pipeline.rules)
         nodes_lost = restore_state(state, [*loaded.jobs, *loaded.ended], loaded.nodes, loaded.notes)

@@ -1,4 +1,4 @@
-"""The threads that use the store, so that a slow disk does not block the event loop."""
+"""Threads that use the store. With them, a slow disk does not block the event loop."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class StoreThreads:
     async def commit(
         self, state: State, last_seq: int, events: tuple[Event, ...], more_notes: Sequence[NoteRow] = ()
     ) -> Batch:
-        """Write the events, and the rows of the jobs and nodes that they changed, in one transaction.
-        `more_notes` are further rows to write, such as accounting figures, that are not part of the state.
+        """Write the events, and the rows of the changed jobs and nodes, in one transaction. `more_notes` are
+        further rows to write, such as accounting figures, that are not part of the state.
 
         The writer's thread also builds the rows, because for a large array this takes long. The caller must
         not change the state before this method returns.

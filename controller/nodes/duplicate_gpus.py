@@ -9,8 +9,9 @@ from wire.text import printable
 
 
 class GpuOwners:
-    """Records for each GPU UUID the node that reported it. The record is kept while the node is
-    disconnected."""
+    """Records for each GPU UUID the node that reported the GPU. The record is kept while the node is
+    disconnected.
+    """
 
     def __init__(self, nodes: Mapping[str, Iterable[str]]) -> None:
         self._gpus = {node: frozenset(uuids) for node, uuids in nodes.items()}

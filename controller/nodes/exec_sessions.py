@@ -75,7 +75,7 @@ class ExecSession:
         self._news.set()
 
     def close(self) -> None:
-        """End the command if it still runs."""
+        """End the command if the command still runs."""
         self._unread.cancel()
         if not self.closed:
             self.closed = True

@@ -10,8 +10,9 @@ from wire.agent.reports import NodeFacts
 
 
 def invalid_facts(facts: NodeFacts) -> str:
-    """Return the reason why the reported hardware is impossible, such as negative memory; "" if it is
-    possible."""
+    """Return the reason why the reported hardware is impossible, such as negative memory; "" for possible
+    hardware.
+    """
     amounts = {
         "thousandths of a CPU": facts.cpu_milli,
         "MiB of memory": facts.memory_mib,

@@ -1,4 +1,6 @@
-"""The interface of a connection to an agent. Connections by SSH and to a local process both implement it."""
+"""The interface of a connection to an agent. Connections by SSH and connections to a local process implement
+this interface.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ FrameHandler = Callable[[str, AgentFrame | LinkLost], str]
 the node's name.
 
 The first frame after a lost connection is a Hello. The function returns "" if the agent can be used.
-Otherwise it returns the reason, and the connection is closed.
+Otherwise the function returns the reason, and the connection is closed.
 """
 
 

@@ -1,4 +1,4 @@
-"""Makes the connections to agents with the settings that all of them share."""
+"""Makes the connections to agents. All connections have the same settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wire.api.nodes import Preflight
 from wire.cluster.hosts import HostSpec
 
 MISSED_PINGS = 3
-"""An agent counts as lost after this many ping intervals without a message from it."""
+"""An agent counts as lost after this many ping intervals without a message from the agent."""
 
 
 class LinkFactory:
@@ -60,8 +60,8 @@ class LinkFactory:
 
 
 def changed_links(old: Config, new: Config) -> list[str]:
-    """Return the nodes whose agents must be restarted, because the new configuration gives them other command
-    line arguments. Nodes that are in only one of the configurations are left out.
+    """Return the nodes whose agents must be restarted, because the new configuration changes the command line
+    arguments of these agents. Nodes that are in only one of the configurations are left out.
     """
     both = [name for name in new.nodes if name in old.nodes]
     if shared_arguments(old) != shared_arguments(new):
@@ -75,5 +75,5 @@ def shared_arguments(config: Config) -> tuple[object, ...]:
 
 
 def _arguments(config: Config, name: str) -> NodeSection:
-    # Leave out labels and taints, because they are no command line arguments of the agent.
+    # Leave out labels and taints, because the command line of the agent has no arguments for them.
     return config.nodes[name].model_copy(update={"labels": {}, "taints": []})

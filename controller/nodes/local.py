@@ -36,8 +36,9 @@ class LocalLink(ReconnectingLink):
         self._command = AGENT.command(*agent_arguments(name, host, "", jobs, cluster), python=host.python)
 
     async def connect(self) -> AgentPipes:
-        """Start the agent as a subprocess, and return the pipes to it. The subprocess has a separate session
-        (setsid), so that Ctrl-C in the controller's terminal does not stop it."""
+        """Start the agent as a subprocess, and return the pipes of this subprocess. The subprocess has a
+        separate session (setsid), so that Ctrl-C in the controller's terminal does not stop it.
+        """
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -75,7 +76,7 @@ class AgentPipes:
         return self._in.transport.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        # The pipe of an agent that has ended is closing already, and close() would fail.
+        # Ignore the error of close(): the pipe of an agent that has ended is being closed already.
         if not self._in.transport.is_closing():
             self._in.close()
         try:

@@ -1,4 +1,4 @@
-"""Checks whether a host can become a node. Each check has a result and, if it fails, a remedy."""
+"""Checks whether a host can become a node. Each check has a result, and a remedy for a failure."""
 
 from __future__ import annotations
 

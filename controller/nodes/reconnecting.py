@@ -22,12 +22,12 @@ class CannotConnect(Exception):
 
 
 class ReconnectingLink(ABC):
-    """Base class of connections to agents. The connection is opened again after each loss; subclasses define
-    how to open it.
+    """Base class of connections to agents. The connection is opened again after each loss. Subclasses define
+    the opening.
 
-    1. Open a channel (`connect`) and run a session on it until the connection is lost.
+    1. Open a channel (`connect`), and run a session on this channel until the connection is lost.
     2. Report the loss to the handler (`LinkLost`). Report failures with the same reason only once, so that a
-       host that is switched off is not reported again and again.
+       switched-off host is not reported again and again.
     3. Wait, and start again. The pause doubles from FIRST_PAUSE_S to LONGEST_PAUSE_S.
     """
 

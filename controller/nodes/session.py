@@ -14,7 +14,7 @@ from typing import Protocol
 from controller.nodes.exec_sessions import ExecSession
 from controller.nodes.hello_validation import invalid_facts
 from controller.nodes.link import FrameHandler, LogMissing, NodeAway
-from controller.nodes.step_relay import RelayedTask
+from controller.nodes.step_relay import RelayedTask, TaskAnswer
 from wire.agent.frames import MAX_FRAME, ControllerFrame, pack, unpack
 from wire.agent.orders import (
     CloseShell,
@@ -42,7 +42,7 @@ from wire.agent.reports import (
     ShellEnded,
     ShellOutput,
 )
-from wire.agent.steps import OpenTask, StepCall, StepNumber, StepsReport
+from wire.agent.steps import InputTaken, OpenTask, RunTask, StepCall, StepNumber, StepsReport
 from wire.codec import Malformed
 from wire.text import printable
 
@@ -54,7 +54,7 @@ HELLO_S = 60.0
 GPU driver."""
 _REPORTS = (
     *(Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, GpuReset, HealthReport),
-    *(StepsReport, StepNumber, StepCall, OpenTask, ShellInput, ShellTaken, ShellSignal, CloseShell),
+    *(StepsReport, StepNumber, StepCall, OpenTask, RunTask, ShellInput, ShellTaken, ShellSignal, CloseShell),
 )
 MAX_LOG_CHUNKS = 16
 """The most chunks of a log that wait for a slow reader. If there are more, the agent is told to stop sending
@@ -74,8 +74,8 @@ class AgentChannel(Protocol):
         """Return the number of queued bytes that the agent has not read."""
 
     async def end(self, patience_s: float) -> str:
-        """Close the channel and return the agent's last stderr line. If the agent has not ended after
-        `patience_s` seconds, kill it.
+        """Close the channel and return the agent's last stderr line. If the agent still runs after
+        `patience_s` seconds, kill the agent.
         """
 
 
@@ -83,8 +83,8 @@ class AgentSession:
     """All frames (messages) that controller and agent exchange over one channel.
 
     1. The first frame of the agent must be a Hello with this node's name, this protocol version and valid
-       hardware. The handler may still refuse it. No other frame is sent to the agent before the Hello is
-       accepted.
+       hardware. The handler may still refuse the agent. No other frame is sent to the agent before the Hello
+       is accepted.
     2. Pass reports to the handler, chunks of logs to their readers, and output of commands to their
        ExecSession.
     3. Send a ping every `ping_s` seconds. An agent that sends nothing for `silence_s` seconds is lost.
@@ -125,6 +125,11 @@ class AgentSession:
             for command in self._commands.values():
                 command.lose()
 
+    @property
+    def unread_bytes(self) -> int:
+        """The number of bytes that were sent to the agent and that the agent has not read."""
+        return self._channel.unread() + sum(map(len, self._outgoing))
+
     def send(self, frame: ControllerFrame) -> None:
         """Queue a frame (message) for the agent. All frames queued in one iteration of the event loop are
         sent with one write."""
@@ -153,7 +158,7 @@ class AgentSession:
         self, job: int, attempt: int, stream: str, offset: int, follow: bool
     ) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a log from byte `offset` on. Raise NodeAway if the agent is not connected, or
-        LogMissing if it does not have the log.
+        LogMissing if the agent does not have the log.
 
         Closing the generator stops the agent's sending. If the caller reads too slowly, the agent is told to
         pause. When the caller has read all bytes that have arrived, the rest of the log is requested.
@@ -184,7 +189,7 @@ class AgentSession:
         self._commands[self._requests] = command
         return command
 
-    def relay(self, order: OpenShell, answer: Callable[[ShellOutput | ShellEnded], None]) -> RelayedTask:
+    def relay(self, order: OpenShell, answer: Callable[[TaskAnswer], None]) -> RelayedTask:
         """Start a task of srun, whose output and end are passed to `answer`."""
         for number in [number for number, command in self._commands.items() if command.closed]:
             del self._commands[number]
@@ -224,6 +229,10 @@ class AgentSession:
         elif isinstance(frame, (ShellOutput, ShellEnded)):
             if frame.request in self._commands:
                 self._commands[frame.request].receive(frame)
+        elif isinstance(frame, InputTaken):
+            command = self._commands.get(frame.request)
+            if isinstance(command, RelayedTask):
+                command.receive(frame)
         elif isinstance(frame, Pong):
             self._clock = frame.clock
         elif isinstance(frame, _REPORTS):
@@ -243,8 +252,8 @@ class AgentSession:
         self.greeted = True
         self._clock = frame.clock
         if frame.clock is not None:
-            # Send a ping before any order. The ping starts the lease, which is the time that attempts may run
-            # without a message from the controller.
+            # Send a ping before any order. The ping starts the lease: the time that attempts may run without
+            # a message from the controller.
             self.send(Ping(0, frame.clock))
         problem = self._handler(self.name, frame)
         self.greeted = not problem

@@ -13,7 +13,7 @@ from controller.nodes.link import NodeAway, NodeLink
 from wire.agent.frames import AgentFrame, ControllerFrame
 from wire.agent.orders import CloseShell, OpenShell, ShellInput, ShellSignal, ShellTaken
 from wire.agent.reports import ShellEnded, ShellOutput
-from wire.agent.steps import OpenTask, StepCall, StepNumber
+from wire.agent.steps import InputTaken, OpenTask, RunTask, StepCall, StepNumber, TaskAway
 from wire.job.steps import Step
 from wire.names import JobState
 
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 ANSWER_S = 30.0
 """Seconds in which the agent of the job's first node must answer a StepCall (a message of srun about a
 step)."""
+MAX_UNREAD_INPUT = 24 * 1024 * 1024
+"""While an agent has left more bytes than this unread, no further input of tasks is sent to this agent. At
+MAX_UNREAD_BYTES (session.py), the connection of the agent would be cut, with everything that runs over this
+connection.
+"""
+TaskAnswer = ShellOutput | ShellEnded | InputTaken | TaskAway
 
 
 class RelayedTask:
@@ -33,18 +39,20 @@ class RelayedTask:
     separately.
     """
 
-    def __init__(self, order: OpenShell, answer: Callable[[ShellOutput | ShellEnded], None]) -> None:
+    def __init__(self, order: OpenShell, answer: Callable[[TaskAnswer], None]) -> None:
         self.order = order
         self.closed = False
         self._answer = answer
 
-    def receive(self, message: ShellOutput | ShellEnded) -> None:
-        self.closed = self.closed or isinstance(message, ShellEnded)
+    def receive(self, message: TaskAnswer) -> None:
+        self.closed = self.closed or isinstance(message, (ShellEnded, TaskAway))
         self._answer(message)
 
     def lose(self) -> None:
         """Tell srun that the connection to the node of the task is lost."""
-        if not self.closed:
+        if not self.closed and self.order.task:
+            self.receive(TaskAway(self.order.request, "the connection to the node was lost"))
+        elif not self.closed:
             self.receive(
                 ShellEnded(
                     self.order.request, error="the connection to the node was lost; the task has ended"
@@ -62,12 +70,16 @@ class StepRelay:
     3. StepCall from A: pass the call to the first node of the job, and the answer back to A.
     4. When the connection to A is lost, close the commands of A. When the connection to the target is lost,
        the target's session calls RelayedTask.lose.
+    5. A task of RunTask continues in both cases, and srun connects to the task again. So its command is
+       closed with `keep`, and srun gets TaskAway.
+    6. While the target reads its input too slowly, disconnect srun from its task in the same way.
 
     Invariant: an agent reaches another node only if one attempt runs on both nodes. An attacker that controls
     an agent thus gets no access to other jobs.
 
     An agent numbers its requests from 1 again after a restart. An answer is thus passed on only on the
-    session (connection) on which the request came. Otherwise another srun with the same number would get it.
+    session (connection) on which the request came. Otherwise another srun with the same number would get the
+    answer.
 
     Cost: one dictionary entry for each task, and nothing while no srun runs.
     """
@@ -82,7 +94,7 @@ class StepRelay:
     def take(self, node: str, frame: AgentFrame) -> None:
         """Handle a message of the agent of `node`. Other messages are ignored."""
         match frame:
-            case OpenTask():
+            case OpenTask() | RunTask():
                 self._open(node, frame)
             case ShellInput() | ShellTaken() | ShellSignal() | CloseShell():
                 self._pass_on(node, frame)
@@ -101,7 +113,7 @@ class StepRelay:
             target, task = self._tasks.pop(key)
             if not task.closed:
                 task.closed = True
-                self._send(target, CloseShell(task.order.request))
+                self._send(target, CloseShell(task.order.request, keep=bool(task.order.task)))
         for call in [call for call in self._calls if call[0] == node]:
             self._calls.pop(call)(StepNumber(0, error=f"the connection to {node} was lost"))
 
@@ -122,9 +134,13 @@ class StepRelay:
         finally:
             self._calls.pop(call, None)
 
-    def _open(self, node: str, frame: OpenTask) -> None:
+    def _open(self, node: str, frame: OpenTask | RunTask) -> None:
         def refuse(why: str) -> None:
             self._send(node, ShellEnded(frame.request, error=why))
+
+        def postpone(why: str) -> None:
+            again = isinstance(frame, RunTask)
+            self._send(node, TaskAway(frame.request, why) if again else ShellEnded(frame.request, error=why))
 
         job = self._attempt(node, frame.job, frame.attempt)
         if job is None:
@@ -138,10 +154,10 @@ class StepRelay:
         key = (node, frame.request)
         asking = self._session(node)
 
-        def answer(message: ShellOutput | ShellEnded) -> None:
+        def answer(message: TaskAnswer) -> None:
             if self._tasks.get(key) != (frame.node, task) or self._session(node) is not asking:
                 return
-            if isinstance(message, ShellEnded):
+            if isinstance(message, (ShellEnded, TaskAway)):
                 del self._tasks[key]
             self._send(node, replace(message, request=frame.request))
 
@@ -151,19 +167,36 @@ class StepRelay:
             pmi=frame.pmi,
             variables=frame.variables,
         )
+        if isinstance(frame, RunTask):
+            order = replace(order, task=frame.task, received=frame.received, resume=frame.resume)
         try:
-            task = link.session().relay(order, answer)
+            session = link.session()
         except NodeAway as away:
-            refuse(str(away))
+            postpone(str(away))
             return
+        if session.unread_bytes > MAX_UNREAD_INPUT:
+            postpone(f"the connection to {frame.node} is too slow")
+            return
+        task = session.relay(order, answer)
         self._tasks[key] = (frame.node, task)
 
     def _pass_on(self, node: str, frame: ShellInput | ShellTaken | ShellSignal | CloseShell) -> None:
         target, task = self._tasks.get((node, frame.request), ("", None))
         if task is not None and not task.closed:
+            session = self._session(target)
+            if isinstance(frame, ShellInput) and session and session.unread_bytes > MAX_UNREAD_INPUT:
+                self._stop_input(target, task)
+                return
             self._send(target, replace(frame, request=task.order.request))
         if isinstance(frame, CloseShell):
             self._tasks.pop((node, frame.request), None)
+
+    def _stop_input(self, target: str, task: RelayedTask) -> None:
+        """Disconnect srun from a task whose node reads too slowly. A task of an old srun ends."""
+        why = f"the connection to {target} is too slow for the input of the task"
+        request = task.order.request
+        self._send(target, CloseShell(request, keep=bool(task.order.task)))
+        task.receive(TaskAway(request, why) if task.order.task else ShellEnded(request, error=why))
 
     def _call(self, node: str, frame: StepCall) -> None:
         job = self._attempt(node, frame.job, frame.attempt)

@@ -1,5 +1,6 @@
 """Finds reasons for notices that no single event shows: quotas that are nearly used up, slow scheduling
-passes, and changed health of GPUs."""
+cycles, and changed health of GPUs.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from controller.notify.messages import Notice
 from wire.names import GpuHealth
 
 QUOTA_NOTE = "notify-quota"
-"""The `kind` column of database rows that record for which limits a notice was sent."""
+"""The `kind` column of the database rows about sent notices of limits."""
 STEPS = (100, 80)
 """A notice is sent when the use of a limit reaches one of these percentages."""
 AGAIN_BELOW = 60
 """A further notice about a limit is possible when the use has fallen below this percentage."""
 SLOW_AGAIN_S = 3_600.0
-"""Seconds between two notices about slow passes."""
+"""Seconds between two notices about slow cycles."""
 QUOTA_WORDS = frozenset(("quota.80", "quota.100"))
 
 LimitKey = tuple[str, str, str]
@@ -32,14 +33,14 @@ LimitKey = tuple[str, str, str]
 
 
 class Conditions:
-    """Records for which conditions of the cluster (such as a nearly used quota) a notice was sent, so that no
-    notice is sent twice.
+    """Records the conditions of the cluster (such as a nearly used quota) about which a notice was sent, so
+    that no notice is sent twice.
 
     Quotas
     1. When a job is submitted, placed or grows, compare the use of its user, project and queue with each hard
        limit. If the use has reached 80 % or 100 % of the limit for the first time, yield a notice.
-    2. When the use falls below 60 % of the limit, forget the notice, so that it can be sent again. The sent
-       notices are stored, so a restart of the controller does not repeat a notice.
+    2. When the use falls below 60 % of the limit, forget the sent notice, so that the notice can be sent
+       again. The sent notices are stored, so a restart of the controller does not repeat a notice.
 
     Cost: one comparison per limit for each user, project and queue with changed jobs in a commit.
     """
@@ -81,21 +82,22 @@ class Conditions:
         return event.health is not before
 
     def pass_took(self, seconds: float, limit_s: float, now: float) -> None:
-        """Record how long a scheduling pass took. If the pass took too long, the next commit contains a
-        notice."""
+        """Record how long a scheduling cycle took. If the cycle took too long, the next commit contains a
+        notice.
+        """
         if limit_s and seconds > limit_s and now - self._slow_at >= SLOW_AGAIN_S:
             self._slow_at = now
             self._slow = Notice(
                 "cycle.slow",
                 now,
-                "a scheduling pass was slow",
-                f"A scheduling pass took {seconds:.1f} s, longer than {limit_s:g} s. Jobs start later than "
+                "a scheduling cycle was slow",
+                f"A scheduling cycle took {seconds:.1f} s, longer than {limit_s:g} s. Jobs start later than "
                 "they could.",
                 "See the histogram corral_cycle_seconds in /metrics, and the load of the controller's host.",
             )
 
     def take_slow(self) -> Iterator[Notice]:
-        """Yield the notice about a slow pass since the last call, if there was one."""
+        """Yield the notice about a slow cycle since the last call, if there was one."""
         found, self._slow = self._slow, None
         if found is not None:
             yield found

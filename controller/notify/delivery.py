@@ -35,9 +35,9 @@ class Delivery:
     """Runs the tasks that send messages, and counts the successful and failed tries for each sink.
 
     One task for each sink
-    1. Wait until a message of the sink is due. If the message was joined from several (a digest), write its
-       row to the database before it is sent.
-    2. Send the message. If the sink accepts the message, remove it from the outbox.
+    1. Wait until a message of the sink is due. If the message was joined from several messages (a digest),
+       write the row of the message to the database before sending.
+    2. Send the message. If the sink accepts the message, remove the message from the outbox.
     3. If the refusal is final, or if the message is older than `give_up_s`, the message becomes a dead
        letter, which is not tried again.
     4. Otherwise try the message again after 0.5 s, 1 s, 2 s, 4 s and so on, at most 10 minutes. The sink also
@@ -86,7 +86,7 @@ class Delivery:
             event.set()
 
     def end_pauses(self) -> None:
-        """Try the due messages of all sinks now, including those of sinks that pause after a failure."""
+        """Try the due messages of all sinks now, also of sinks that pause after a failure."""
         self._again.update(self._wakes)
         self.wake()
 
@@ -115,8 +115,9 @@ class Delivery:
                 await asyncio.sleep(LONGEST_WAIT_S)
 
     async def _next(self, name: str) -> Message:
-        """Wait until a message is due, and return it. If the message was joined from several messages, its
-        row is already on disk."""
+        """Wait until a message is due, and return the message. If the message was joined from several
+        messages, its row is already on disk.
+        """
         wake = self._wakes[name]
         while True:
             wake.clear()
@@ -132,8 +133,9 @@ class Delivery:
                 await asyncio.wait_for(wake.wait(), wait_s)
 
     async def _try(self, name: str, message: Message, failures: int) -> float:
-        """Send a message once. Return the seconds for which the sink pauses, which is 0 after a delivery or a
-        final refusal."""
+        """Send a message once. Return the seconds for which the sink pauses: 0 after a delivery or a final
+        refusal.
+        """
         assert self._config is not None
         notify, cluster = self._config.notify, self._config.cluster.name
         try:

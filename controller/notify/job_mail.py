@@ -20,8 +20,9 @@ NO_MAIL: Final[frozenset[str]] = frozenset()
 
 
 def mail_words_of(event: Event, state: State) -> frozenset[str]:
-    """Return the words (such as mine.failed) of the notices about this event that its job requests as mail;
-    empty if it requests none."""
+    """Return the words (such as mine.failed) of the notices about this event that the job wants as mail;
+    empty if the job wants none.
+    """
     if not isinstance(event, JobPlaced | JobEnded | JobRequeued | DependencyDecided):
         return NO_MAIL
     job = state.jobs.get(event.job)
@@ -44,7 +45,8 @@ def _words(event: Event, job: Job, state: State) -> Iterator[str]:
         if "FAIL" in types or ("TIME_LIMIT" in types and event.reason is Reason.TIME_LIMIT):
             yield "mine.failed"
             if any(each.state is JobState.FAILED for each in _others(job, state)):
-                # Here an earlier element has failed, although the last element may have succeeded.
+                # An earlier element of the array has failed here, although the last element may have
+                # succeeded.
                 yield "mine.ended"
 
 

@@ -18,19 +18,19 @@ from wire.names import JobState
 from wire.text import duration
 
 LIMIT_NOTE = "notify-limit"
-"""The `kind` column of database rows that record the percentage of a time limit about which mail was sent."""
+"""The `kind` column of the database rows about sent mails for percentages of time limits."""
 PERCENT: Final[Mapping[str, int]] = {"TIME_LIMIT_90": 90, "TIME_LIMIT_80": 80, "TIME_LIMIT_50": 50}
 
 
 class LimitMails:
-    """Knows when each job reaches the percentages of its time limit about which it requests mail. A part is
-    such a percentage.
+    """Finds the times at which jobs reach the percentages of their time limits about which they request mail.
+    A part is such a percentage.
 
     1. When a job with such a request starts, or gets another time limit, push the time of its next part on a
        heap.
     2. `due` yields the jobs that have reached a part, with the largest reached part of each. A job that runs
        again after a requeue begins with the first part.
-    3. The caller calls `told` before it takes the next job from `due`. `told` records the part in a database
+    3. The caller calls `told` before asking `due` for the next job. `told` records the part in a database
        row. The row is written together with the message, and deleted after the end of the job. A restart of
        the controller thus repeats no mail and loses none.
 
@@ -81,8 +81,9 @@ class LimitMails:
         return rows
 
     def due(self, state: State, now: float) -> Iterator[tuple[Job, int]]:
-        """Yield each job that has reached a percentage of its time limit about which it requests mail, and
-        this percentage."""
+        """Yield (job, percentage) for each job that has reached a percentage of its time limit and requests
+        mail about this percentage.
+        """
         if not self._loaded:
             self._loaded = True
             self._planned.clear()

@@ -33,7 +33,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One or more notices for one recipient. A message is a row of the database until it is delivered."""
+    """One or more notices for one recipient. A message is a row of the database until its delivery."""
 
     id: str
     sink: str
@@ -46,8 +46,9 @@ class Message:
     user: str = ""
     """The user that gets the message; empty if the recipient is not a user."""
     bundle: str = ""
-    """The name of a bundle. Messages of one bundle are joined into one message when they are due. A message
-    with an empty name is sent alone."""
+    """The name of a bundle. Due messages of one bundle are joined into one message. A message with an empty
+    name is sent alone.
+    """
     more: int = 0
     """The number of further notices that were left out, because there were too many."""
     tries: int = 0
@@ -58,8 +59,9 @@ class Message:
 
     @property
     def subject(self) -> str:
-        """Return the subject line: that of the only notice, or a summary that counts the notices by
-        subject."""
+        """Return the subject line. For one notice it is the subject of this notice, otherwise a summary with
+        the number of notices by subject.
+        """
         if len(self.notices) == 1 and not self.more:
             return self.notices[0].subject
         return f"{len(self.notices) + self.more} notices, the first: {self.notices[0].subject}"
@@ -73,7 +75,8 @@ class Message:
 def text_of(message: Message, link: str = "") -> str:
     """Return the message as plain text: a paragraph for each notice, with its next step.
 
-    `link` is the address of a web page about a job, with {job} in place of the job's label; empty: no link.
+    `link` is the address of a web page about a job, with {job} in place of the job's display id (17 or 12_3);
+    empty: no link.
     """
     parts = []
     for notice in message.notices:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from controller.core.cluster.nodes import JUST_STARTED
+from controller.core.cluster.node import JUST_STARTED
 from controller.core.lifecycle.failure_classes import USER_CODE, FailureRule, rule_of
 from controller.core.model.events.attempts import (
     EndWarned,
@@ -76,7 +76,9 @@ def notices_of(event: Event, state: State, failures: Iterable[FailureRule] = ())
 
 
 def job_notice(word: str, at: float, job: Job, subject: str, text: str, next_step: str) -> Notice:
-    """Return a notice about a job. In the texts, {job} stands for the job's label, {name} for its name."""
+    """Return a notice about a job. In the texts, {job} stands for the job's display id (17 or 12_3), {name}
+    for its name.
+    """
     names = {"job": job.label, "name": printable(job.name, 60)}
     spec = job.spec
     return Notice(
@@ -105,7 +107,7 @@ def _plain(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text from a user with escaped braces, so that str.format() does not change it."""
+    """Return a text from a user with escaped braces, so that str.format() does not change the text."""
     return printable(text).replace("{", "{{").replace("}", "}}")
 
 
@@ -211,7 +213,8 @@ def _idle(event: IdleNoted, state: State) -> Iterator[Notice]:
         state,
         "the GPUs of job {job} are idle",
         text,
-        "Look at its output: corral logs {job}. Free its GPUs: corral cancel {job}",
+        "Look at its output: corral logs {job}. Free its GPUs: corral cancel {job}. Or keep the job: "
+        "corral job keep {job} --for 2h",
     )
 
 
@@ -291,7 +294,7 @@ def _gpu(event: GpuHealthRecorded, state: State) -> Iterator[Notice]:
 
 def _away(event: NodeWentAway, _state: State) -> Iterator[Notice]:
     if event.why == JUST_STARTED:
-        # Make no notice, because after a restart of the controller all nodes are disconnected for a moment.
+        # Send no notice, because after a restart of the controller all nodes are disconnected for a moment.
         return
     why = f": {printable(event.why)}" if event.why else ""
     yield Notice(

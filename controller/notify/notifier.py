@@ -34,7 +34,9 @@ from wire.notify import NotifySettings
 SETTINGS_NOTE = "notify-user"
 """The `kind` column of the database rows with the users' settings for notifications."""
 WRITE_EVERY_S = 0.5
-"""Seconds for which outcomes of deliveries are collected before they are written in one transaction."""
+"""Seconds for which outcomes of deliveries are collected before they are written together in one
+transaction.
+"""
 HOUR_S = 3_600
 
 log = logging.getLogger("corral.notify")
@@ -51,9 +53,9 @@ class Notifier:
     2. `committed` is called after the commit. The messages are then in the outbox, and are sent.
     3. The outcomes of deliveries are written every WRITE_EVERY_S seconds, outside of the commits of events.
 
-    Invariant: no message is sent before the events that caused it are on disk. A message whose events are on
-    disk is sent at least once, or becomes a dead letter. Cost: one dictionary lookup for an event that no
-    rule or setting wants; nothing if there are no rules and settings.
+    Invariant: no message is sent before its events are on disk. A message whose events are on disk is sent at
+    least once, or becomes a dead letter. Cost: one dictionary lookup for an event that no rule or setting
+    wants; nothing if there are no rules and settings.
     """
 
     def __init__(
@@ -69,8 +71,9 @@ class Notifier:
         self.settings: dict[str, NotifySettings] = {}
         self.rules = NotifyRules(config)
         self.dropped = 0
-        """The number of notices that were dropped because the outbox (the messages that wait for delivery)
-        was full."""
+        """The number of notices that were dropped because of a full outbox (messages that wait
+        for delivery).
+        """
         self._config = config
         self._prefix = store_id[:8]
         self._now = now
@@ -107,13 +110,13 @@ class Notifier:
         self._find_wanted()
 
     def pass_took(self, seconds: float, now: float) -> None:
-        """Record how long a scheduling pass took, for notices about slow passes."""
+        """Record how long a scheduling cycle took, for notices about slow cycles."""
         self._conditions.pass_took(seconds, self._config.notify.slow_cycle_s, now)
 
     def prepare(
         self, state: State, last_seq: int, events: Sequence[Event], failures: Sequence[FailureRule] = ()
     ) -> list[NoteRow]:
-        """Make the messages about events that are being committed, and return the rows to commit with them.
+        """Make the messages about events in a commit, and return the rows to write in the same commit.
         `last_seq` is the number of the last journal entry before these events, and `failures` are the failure
         classes of the site.
         """
@@ -125,8 +128,8 @@ class Notifier:
         last: dict[Route, int] = {}
         for place, notice, mail in self._notices(state, events, failures):
             for route in self.rules.routes(notice, self.settings, mail, now):
-                # One event may cause two notices, such as mine.failed and mine.ended, but each recipient gets
-                # only one of them.
+                # One event may cause two notices, such as mine.failed and mine.ended. Send only one of these
+                # notices to each recipient.
                 if place < 0 or last.get(route) != place:
                     last[route] = place
                     routed.setdefault(route, []).append(notice)
@@ -167,8 +170,9 @@ class Notifier:
 
     async def send_due(self) -> None:
         """Make the messages that are due by time: about used parts of time limits, and the weekly notices.
-        Write them in one transaction with the rows that record them as sent. Raise StoreFailure if the store
-        cannot be written."""
+        Write these messages in one transaction with the rows that record them as sent. Raise StoreFailure if
+        the store cannot be written.
+        """
         now = self._now()
         if self.rules.mail_sink:
             await self._send_limit_mails(now)
@@ -244,8 +248,9 @@ class Notifier:
         return message.id, ""
 
     def retry(self, ids: Iterable[str]) -> list[Message]:
-        """Try now to deliver these messages again. Return the messages that are tried: those that wait after
-        a failure or were given up."""
+        """Try now to deliver these messages again. Return the messages that are tried: dead letters (messages
+        that were given up) and messages that wait after a failure.
+        """
         found = self.outbox.retry(ids, self._now())
         self.delivery.end_pauses()
         return found

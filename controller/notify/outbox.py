@@ -1,5 +1,4 @@
-"""The outbox: messages that wait for delivery, and dead letters (messages that the controller no longer tries
-to deliver)."""
+"""The outbox: messages that wait for delivery, and dead letters (messages that are no longer tried)."""
 
 from __future__ import annotations
 
@@ -17,28 +16,28 @@ MOST_NOTICES = 500
 
 
 class Outbox:
-    """The messages of all sinks. Each message has a database row until it is delivered.
+    """The messages of all sinks. Each message has a database row until its delivery.
 
-    1. The rows of new messages are written in the commit of the events that caused them (`row_of`). After
-       the commit, `add` puts the messages into the heap of their sink.
+    1. The rows of new messages are written in the commit of their events (`row_of`). After the commit, `add`
+       puts the messages into the heap of their sink.
     2. `take` returns the next due message of a sink. Messages of one bundle are first joined into one
-       message, which keeps the id of the earliest. The caller writes the changed rows before it sends a
-       joined message. If the message is sent twice, both copies thus have the same id and text.
+       message, which keeps the id of the earliest. The caller writes the changed rows before sending a joined
+       message. If the message is sent twice, both copies thus have the same id and text.
     3. `delivered` deletes the row, `postpone` sets the time of the next try, and `give_up` makes the message
        a dead letter. The rows change later (`take_changed`). If the controller is killed before that, the
        message is sent again with the same id.
 
     Invariant: a message that is not delivered is in `waiting` or `dead`, and its row is in the database or in
-    `take_changed`.
-    Cost: O(log waiting messages) for each message.
+    `take_changed`. Cost: O(log waiting messages) for each message.
     """
 
     def __init__(self) -> None:
         self.waiting: dict[str, Message] = {}
         self.dead: dict[str, Message] = {}
         self._heaps: dict[str, list[tuple[float, float, str]]] = {}
-        """For each sink a heap of the waiting messages as (due, made_at, id). If a message has changed since,
-        its old heap entry is ignored when it is taken."""
+        """For each sink a heap of the waiting messages as (due, made_at, id). If a message has changed, its
+        old heap entry is ignored.
+        """
         self._bundles: dict[str, dict[str, None]] = {}
         self._changed: dict[str, None] = {}
 
@@ -107,8 +106,9 @@ class Outbox:
             self._changed[oldest] = None
 
     def retry(self, ids: Iterable[str], now: float) -> list[Message]:
-        """Make the messages with these ids due now if they are dead letters or wait after a failure, and
-        return them. Ignore all other ids."""
+        """Make the messages with these ids due now, and return these messages. Only dead letters and messages
+        that wait after a failure are made due. Ignore all other ids.
+        """
         found = []
         for each in ids:
             message = self.dead.pop(each, None) or self.waiting.get(each)
@@ -130,7 +130,7 @@ class Outbox:
         return rows
 
     def put_back(self, rows: Iterable[NoteRow]) -> None:
-        """Mark rows that `take_changed` has returned as changed again, because they could not be written."""
+        """Mark rows from `take_changed` as changed again, because these rows could not be written."""
         self._changed.update((row.name, None) for row in rows)
 
     @property

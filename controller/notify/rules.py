@@ -27,13 +27,14 @@ class Route:
     user: str
     due: float
     bundle: str = ""
-    """The name of a bundle. Messages of one bundle are joined when they are due. A message with an empty name
-    is sent alone."""
+    """The name of a bundle. Due messages of one bundle are joined. A message with an empty name is sent
+    alone.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The notices that one rule, one user or one job requests, and how they are sent."""
+    """The notices that one rule, one user or one job requests, and the way of sending."""
 
     sink: str
     to: str
@@ -52,7 +53,7 @@ class NotifyRules:
     2. Take the settings of the job's user, if the user has chosen the word.
     3. If two routes have the same sink and recipient, keep only the first.
     4. If the rule has the key `every`, the message is sent at the time of the rule's next digest. Otherwise,
-       in quiet hours, it is sent at the end of the quiet hours.
+       in quiet hours, the message is sent at the end of the quiet hours.
 
     Cost: one dictionary lookup for a notice that no rule contains.
     """

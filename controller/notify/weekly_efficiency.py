@@ -17,14 +17,16 @@ NAMED_JOBS = 3
 """The number of jobs that a notice names."""
 
 WeekOf = Callable[[float, float, str], Awaitable[Sequence[UsageSum]]]
-"""A function that returns the usage between two times for each user. If the third argument names a user, it
-returns the usage of each of this user's largest jobs."""
+"""A function that returns the usage between two times for each user. If the third argument names a user, the
+function returns the usage of each of this user's largest jobs.
+"""
 
 
 class WeeklyEfficiency:
     """Decides when the weekly notices are made: on Mondays at `digest_at`, or later if the controller did not
-    run at that time. The time of the last notices is stored with them, so a restart of the controller repeats
-    no notice."""
+    run at that time. The time of the last notices is stored together with the notices, so a restart of the
+    controller repeats no notice.
+    """
 
     def __init__(self, week_of: WeekOf) -> None:
         self._week_of = week_of

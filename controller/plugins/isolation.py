@@ -48,15 +48,16 @@ class IsolatedPlugin:
 
     @property
     def failure(self) -> str:
-        """Return the text of the plugin's last failure if the plugin is not called at present; empty if it is
-        called."""
+        """Return the text of the plugin's last failure while the plugin is not called; otherwise an empty
+        text.
+        """
         return "" if self._breaker.allows(self.kind, self.name) else self._breaker.why(self.kind, self.name)
 
     def call(self, question: Callable[[], T], instead: T, wrong: Callable[[T], str] = lambda _: "") -> T:
-        """Call `question`, which calls the plugin, and return its result.
+        """Call the plugin by the function `question`, and return the result.
 
-        Return `instead` if the plugin is not called at present, if it raises an exception, or if `wrong`
-        returns an error text for its result. Record an exception or an error text as a failure.
+        Return `instead` while the plugin is not called, if the plugin raises an exception, or if `wrong`
+        returns an error text for the result. Record an exception or an error text as a failure.
         """
         if not self._breaker.allows(self.kind, self.name):
             return instead
@@ -73,8 +74,8 @@ class IsolatedPlugin:
 
 
 class IsolatedFilter(IsolatedPlugin):
-    """Isolates a filter: while the filter fails, it rejects all nodes for the requests that it checks, so
-    these jobs wait.
+    """Isolates a filter. While the filter fails, all nodes are rejected for the requests that the filter
+    checks, so these jobs wait.
 
     With `on_error = "pass"` in the filter's table, a failing filter keeps all nodes instead. A job is never
     refused as impossible because of a failing filter, because `could_keep` then keeps all nodes.
@@ -121,7 +122,7 @@ class IsolatedFilter(IsolatedPlugin):
 
 
 class IsolatedScorer(IsolatedPlugin):
-    """Isolates a scorer: while the scorer fails, it gives all nodes the same score."""
+    """Isolates a scorer. While the scorer fails, all nodes get the same score."""
 
     kind = "scorer"
 
@@ -136,8 +137,8 @@ class IsolatedScorer(IsolatedPlugin):
 
 
 class IsolatedPicker(IsolatedPlugin):
-    """Isolates a picker (it chooses the GPU for a job that requests part of a GPU): while the picker fails,
-    the first suitable GPU is chosen.
+    """Isolates a picker (it chooses the GPU for a job that requests part of a GPU). While the picker fails,
+    the first suitable GPU is used.
     """
 
     kind = "picker"
@@ -159,7 +160,7 @@ class IsolatedOrder(IsolatedPlugin):
 
 
 class IsolatedDynamicOrder(IsolatedOrder):
-    """Isolates a queue order in which the positions of jobs change while they wait, such as `fair`."""
+    """Isolates a queue order in which waiting jobs change their positions, such as `fair`."""
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
         return self.call(lambda: self.plugin.group(job, tenant), tenant)
@@ -174,7 +175,7 @@ class IsolatedDynamicOrder(IsolatedOrder):
 
 
 class IsolatedStrategy(IsolatedPlugin):
-    """Isolates a preemption strategy: while the strategy fails, it stops no job."""
+    """Isolates a preemption strategy. While the strategy fails, no job is stopped by the strategy."""
 
     kind = "preemption"
 
@@ -190,7 +191,8 @@ class IsolatedStrategy(IsolatedPlugin):
 
 
 class IsolatedReclaimStrategy(IsolatedStrategy):
-    """Isolates a reclaim strategy, which stops jobs of tenants that use more than their share or quota.
+    """Isolates a reclaim strategy. A reclaim strategy stops jobs of tenants that use more than their fair
+    share or quota.
 
     Only the strategy is isolated. An exception in a reclaim policy that the strategy returns is not caught
     here.
@@ -207,7 +209,7 @@ class IsolatedReclaimStrategy(IsolatedStrategy):
 
 
 class IsolatedQuota(IsolatedPlugin):
-    """Isolates a quota provider: while the provider fails, it sets no limit."""
+    """Isolates a quota provider. While the provider fails, there are no limits from the provider."""
 
     kind = "quota"
 
@@ -226,7 +228,7 @@ class IsolatedMetrics(IsolatedPlugin):
     kind = "metrics"
 
     def collect(self, state: State, now: float) -> Iterable[Sample]:
-        """Return the plugin's metric samples; no samples if one of them is invalid."""
+        """Return the plugin's metric samples; no samples if a sample is invalid."""
         nothing: list[Sample] = []
         return self.call(lambda: list(self.plugin.collect(state, now)), nothing, _no_samples)
 

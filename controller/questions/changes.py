@@ -13,7 +13,7 @@ from controller.core.engine import Engine
 from controller.core.model import inputs
 from controller.core.model.inputs import Input, Refusal, Requester
 from controller.core.pipeline.pipeline import Pipeline
-from controller.questions.engine_copy import QuestionRefused
+from controller.questions.engine_copy.engine_copy import QuestionRefused
 from controller.registry import build_pipeline
 from wire.agent.reports import Hello
 from wire.api.forecasts import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
@@ -49,9 +49,7 @@ def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
 
 
 def changes_of(question: WhatIf, engine: Engine, user: str, asker: Requester | None = None) -> list[Input]:
-    """Return the engine's inputs that make the changes of a what-if question, in the order in which they must
-    be applied.
-    """
+    """Return the changes of a what-if question as inputs of the engine, in the order of their application."""
     return [
         *(each for more in question.nodes for each in _joining(more, engine, user)),
         *(inputs.MarkNode(each.node, user, each.labels, each.taints) for each in question.marks),

@@ -14,7 +14,7 @@ from controller.core.model.inputs import Edit, Input, Preempt, SetQuota
 from controller.core.model.job import NEVER, Job
 from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.usage_counters import GPU, RUNNING
-from controller.questions.engine_copy import EngineCopy
+from controller.questions.engine_copy.engine_copy import EngineCopy
 from wire.cluster.quota import Limits, Quota
 from wire.names import WHOLE_GPU, JobState
 from wire.text import duration, printable
@@ -26,22 +26,23 @@ MOST_QUEUES = 4
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that may let a job meet its deadline. `text` is the end of a sentence for users that begins
-    with "it would meet it if" ("the job would meet its deadline if")."""
+    """A change that may let a job meet its deadline. `text` is the end of a sentence for users with the
+    beginning "it would meet it if" ("the job would meet its deadline if").
+    """
 
     text: str
     inputs: tuple[Input, ...]
 
 
 def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
-    """Yield a sentence that says whether a job that was just submitted will meet its deadline. If the job
-    will miss it, also yield a second, longer sentence that adds a change that would help. Yield nothing if
-    the job has no deadline.
+    """Yield a sentence about a job that was just submitted: whether the job will meet its deadline. If the
+    job will miss its deadline, also yield a second, longer sentence with a change that would help. Yield
+    nothing if the job has no deadline.
 
     1. Forecast the start of the job if all jobs use their full time limits. If this start is not later than
        the latest start that meets the deadline (`Job.latest_start`), the job will meet its deadline.
-    2. Otherwise try these changes, each on a copy of the engine, until the job meets its deadline with one of
-       them: a higher quota, another queue that the user may use, and the preemption of running jobs.
+    2. Otherwise try these changes, each on a copy of the engine: a higher quota, another queue that the user
+       may use, and the preemption of running jobs. Stop when a change lets the job meet its deadline.
     """
     engine, now = engine_copy.engine, engine_copy.now
     job = engine.state.jobs.get(number)
@@ -74,7 +75,7 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
     yield text
     for change in changes:
         tried = engine_copy.on_copy(engine, partial(_start, engine_copy, number, change.inputs))
-        if tried is None:  # The time limit for the answer was reached.
+        if tried is None:  # The time for the answer is over.
             return
         if tried <= job.latest_start:
             yield f"{text}. It would meet it if {change.text}"
@@ -99,7 +100,7 @@ def _start(engine_copy: EngineCopy, number: int, first: tuple[Input, ...], copy:
 
 
 def _remedies(engine: Engine, job: Job, now: float) -> Iterator[Remedy]:
-    """Yield the changes that may let the job meet its deadline, in the order in which they are tried."""
+    """Yield the changes that may let the job meet its deadline, in the order of the trials."""
     cycle = engine.profile_cycles.of(job)
     over = cycle.limits.over(job, now)
     if isinstance(over, LimitExceeded) and over.kind in (GPU, RUNNING):
@@ -127,7 +128,7 @@ def _remedies(engine: Engine, job: Job, now: float) -> Iterator[Remedy]:
 
 
 def _higher_quota(over: LimitExceeded) -> Remedy:
-    """Return the remedy that raises the exceeded quota so that the job fits now."""
+    """Return the remedy that raises the exceeded quota until the job fits now."""
     scope, name = over.key
     need = over.used + over.asked
     if over.kind == GPU:

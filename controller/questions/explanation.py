@@ -1,4 +1,4 @@
-"""Answers `corral explain`: when a waiting job starts, and which change would start it now."""
+"""Answers `corral explain`: when a waiting job starts, and which change would start the job now."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from controller.core.model.events.nominations import PreemptionPlanned, Victim
 from controller.core.model.inputs import Input, Release
 from controller.core.model.job import NEVER
 from controller.core.model.start_estimates import LATEST, LIKELY
-from controller.questions.engine_copy import EngineCopy
-from controller.questions.processes import Fork
+from controller.questions.engine_copy.engine_copy import EngineCopy
+from controller.questions.engine_copy.forked_processes import Fork
 from wire.api.forecasts import Easing, Explanation
 from wire.api.jobs import JobView
 from wire.api.reasons import Ousted, Why
@@ -28,8 +28,8 @@ from wire.names import JobState, Reason
 
 
 def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanation]:
-    """Yield answers that say why a job waits and when it starts. Each answer contains more than the one
-    before.
+    """Yield answers about a waiting job: why it waits, and when it starts. Each answer contains more than the
+    previous answer.
 
     1. In forked copies of this process, find the changes that would start the job now, and the likely start
        of the job, assuming that jobs run as long as predicted.
@@ -37,8 +37,8 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
     3. Find the latest start of the job, assuming that jobs use their full time limits and grace. A held job
        is treated as released now. If the forecast finds no start, find the reason. Yield an answer with the
        result.
-    4. If a quota, a share limit or the queue's start hours keep the job from starting, find in another forked
-       copy the reason why it still waits just before its latest start.
+    4. If a quota, a fair-share limit or the queue's start hours keep the job from starting, look further in
+       another forked copy: find the reason why the job still waits just before its latest start.
     5. Yield a last answer with everything that was found in time.
     """
     engine, now, number = engine_copy.engine, engine_copy.now, view.id
@@ -52,7 +52,7 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
         yield replace(answer, complete=True)
         return
     eased = Fork(lambda: _easings(engine_copy, number))
-    held = job.held  # Read `held` now, because the forecast releases the job.
+    held = job.held  # Read `held` now, because the forecast below releases the job.
     likely = None
     if not held and ends_expected(engine):
         likely = Fork(lambda: _start_of(engine_copy, number, predicted=True))
@@ -173,7 +173,8 @@ def _with_start(
 
 
 def victim_view(engine: Engine, plan: PreemptionPlanned, victim: Victim, by: str = "") -> Ousted:
-    """Return the API's view of a running job that would be preempted. `by` is the label of the preempting
-    job."""
+    """Return the API's view of a running job that would be preempted. `by` is the display id (17 or 12_3) of
+    the preempting job.
+    """
     job = engine.state.jobs[victim.job]
     return Ousted(job.id, job.label, job.name, job.user, victim.gpu_hours, by, plan.at if by else None)

@@ -9,7 +9,7 @@ from controller.core.forecast.forecast import Forecast, forecast, fork, with_run
 from controller.core.model.inputs import Edit
 from controller.core.model.job import NEVER, Job
 from controller.core.model.start_estimates import PROMISE
-from controller.questions.engine_copy import EngineCopy
+from controller.questions.engine_copy.engine_copy import EngineCopy
 from wire.names import JobState
 from wire.text import duration, printable
 
@@ -19,9 +19,9 @@ TOLERANCE_S = 1.0
 
 
 def extension_delay(engine_copy: EngineCopy, number: int, limit_s: float) -> Iterator[str]:
-    """Yield one sentence that names a job or reservation that the time limit `limit_s` of the running job
-    `number` would delay. Yield "" if the limit delays nothing, and yield nothing if the forecast was not
-    ready in time.
+    """Yield one sentence with a job or reservation that a longer limit would delay. The running job `number`
+    is assumed to have the time limit `limit_s`. Yield "" if the limit delays nothing, and yield nothing if
+    the forecast was not ready in time.
 
     1. On the nodes of the job, no operator's reservation and no drain may begin between the old and the new
        end of the job. A reservation that admits the job does not matter.

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from controller.core.engine import Engine
 from controller.core.forecast.forecast import Forecast, ForecastStart, forecast, with_run_times
 from controller.core.model.job import NEVER, Job
-from controller.questions.engine_copy import EngineCopy
+from controller.questions.engine_copy.engine_copy import EngineCopy
+from controller.questions.engine_copy.forked_processes import Fork
 from controller.questions.explanation import ends_expected
-from controller.questions.processes import Fork
 from wire.api.forecasts import (
     CERTAIN,
     DRAIN,
@@ -41,8 +41,8 @@ def plan(engine_copy: EngineCopy, horizon_s: float) -> Iterator[Plan]:
     2. In this process, forecast the latest starts, assuming that jobs use their whole time limits. Both
        forecasts stop at the end of the `horizon_s` seconds, or at the deadline of the answer.
     3. Merge both forecasts with the running jobs. The start of a waiting job is its latest start (`limit`).
-       If jobs without a time limit are in the way of the job, it has no latest start, and its likely start is
-       used.
+       If jobs without a time limit are in the way of the job, the job has no latest start, and its likely
+       start is used.
     4. Compute the free GPUs over time by subtracting the GPUs of all these jobs, and list reservations and
        drains.
 
@@ -104,8 +104,9 @@ class _Draft:
         )
 
     def _running(self, latest: Forecast) -> Iterator[PlanEntry]:
-        """Yield the running jobs. If the forecast preempts a job, or ends it for a drain, the entry of the
-        job ends at that time, and a second entry shows its next start."""
+        """Yield the running jobs. If the forecast preempts a job, or ends the job for a drain, its entry ends
+        at that time, and a second entry shows its next start.
+        """
         for entry, span_s in self.running:
             yield replace(entry, ends_at=latest.ends.get(entry.job, entry.ends_at))
             again = latest.starts.get(entry.job)

@@ -10,8 +10,8 @@ from controller.core.forecast.forecast import Forecast, forecast, with_run_times
 from controller.core.model.inputs import NoteStart
 from controller.core.model.job import Job
 from controller.core.model.start_estimates import LATEST, LIKELY
-from controller.questions.engine_copy import EngineCopy
-from controller.questions.processes import Fork
+from controller.questions.engine_copy.engine_copy import EngineCopy
+from controller.questions.engine_copy.forked_processes import Fork
 
 MOST_JOBS = 20
 """The most jobs whose starts are estimated at a time."""

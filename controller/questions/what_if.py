@@ -12,9 +12,9 @@ from controller.core.forecast.smallest_change import suggestions
 from controller.core.model.inputs import Accepted, Input, Requester, Tick
 from controller.core.model.job import NEVER, Job
 from controller.questions.changes import changes_of, other_config
-from controller.questions.engine_copy import EngineCopy, FirstPart
+from controller.questions.engine_copy.engine_copy import EngineCopy, FirstPart
+from controller.questions.engine_copy.forked_processes import Fork
 from controller.questions.explanation import easing_view, victim_view
-from controller.questions.processes import Fork
 from wire.api.forecasts import Easing, Shift, WhatIf, WhatIfAnswer
 from wire.api.nodes import LeavingJob
 from wire.api.reasons import Why
@@ -36,7 +36,7 @@ def what_if(
 
     1. In a forked copy of this process, forecast the cluster without the changes. In another copy, if the
        changes submit a job, find the reason why it would wait.
-    2. In this process, pass the changes to the engine and forecast the cluster with them.
+    2. In this process, pass the changes to the engine and make a second forecast.
     3. Stop both forecasts when the starts of all waiting jobs are known, or at the deadline. With
        `only_first`, stop when the next 24 hours are forecast and the starts of the first 200 jobs are known.
     4. Compare both forecasts up to the time that both have reached. A start after that time counts as
@@ -73,7 +73,7 @@ def what_if(
     reason = Fork(lambda: _why_not_at_once(engine_copy, engine, changes)) if question.submit else None
     after = ahead(engine, changes)
     before = plain.result(engine_copy.deadline + engine_copy.spare_s / 2)
-    # The forecast without the changes did not finish one scheduling pass in time, so there is nothing to
+    # The forecast without the changes did not finish one scheduling cycle in time, so there is nothing to
     # compare.
     if before is None:
         before = Forecast({}, (), False, known_until=now)
@@ -128,7 +128,7 @@ def _easings(engine_copy: EngineCopy, engine: Engine, job: int) -> tuple[Easing,
 
 @dataclass(frozen=True, slots=True)
 class NamedJob:
-    """The id, label, name and user of a job."""
+    """The internal id, display id (17 or 12_3), name and user of a job."""
 
     id: int
     label: str
@@ -185,8 +185,8 @@ class ShiftTotals:
 
         1. If neither forecast has a start of the job: count the job in `unknown` if a forecast is incomplete,
            and otherwise in `not_known`. For example, the job waits for a job without a time limit.
-        2. If only one forecast has a start: treat the job as if it started at `until`, the end of the
-           compared time, in the other forecast.
+        2. If only one forecast has a start: assume for the other forecast that the job starts at `until`, the
+           end of the compared time.
         3. Count the job as unchanged, later or sooner, by the difference between the two starts.
         """
         was, becomes = (
@@ -232,8 +232,9 @@ class ShiftTotals:
 def _compare(
     there: WaitingJobs, before: Forecast, after: Forecast, changed: Engine, now: float
 ) -> WhatIfAnswer:
-    """Return the answer, which lists the jobs that the changes submit, then the most delayed jobs, and then
-    the jobs that gain the most time."""
+    """Return the answer: the jobs that the changes submit, then the most delayed jobs, and then the jobs that
+    gain the most time.
+    """
     until = min(before.known_until, after.known_until)
     tally = ShiftTotals(now, until)
     released = [job for job in there.held if job.id in after.starts]

@@ -1,4 +1,6 @@
-"""Makes the timetable of the tables [hours.NAME], and finds mistakes and keys without effect in them."""
+"""Makes the timetable of the tables [hours.NAME]. Also finds mistakes and keys without effect in these
+tables.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +66,8 @@ def dead_hours(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
 
 
 def hours_sentences(config: Config) -> tuple[str, ...]:
-    """Return a sentence for each table [hours.NAME]: when it is in force, and whose limits and weights it
-    replaces.
+    """Return a sentence for each table [hours.NAME]: the hours in which it is in force, and the tenants whose
+    limits and weights it replaces.
     """
     sentences = []
     for each in timetable_of(config).tables:

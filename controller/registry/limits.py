@@ -29,8 +29,9 @@ def ceilings_of(config: Config) -> Ceilings:
 
 
 def queue_priority_caps(config: Config) -> dict[str, int]:
-    """Return, by queue, the highest priority that users may request. Queues that do not limit the priority
-    are left out."""
+    """Return the highest priority that users may request in each queue. Queues that do not limit the priority
+    are left out.
+    """
     older = {
         name: each.priority for name, each in config.access.limits.queues.items() if each.priority is not None
     }
@@ -49,7 +50,7 @@ def _limits_of_all(config: Config) -> Ceiling:
     """Return the greatest values that any user may request, from [access.limits].
 
     With `[backfill] deadlines = "lift"`, a job with a deadline can start before all other jobs. Therefore
-    users may then request a deadline only if a table of [access.limits] permits it.
+    users may then request a deadline only if a table of [access.limits] permits this.
     """
     usual = _ceiling(config.access.limits)
     return (

@@ -1,6 +1,4 @@
-"""Builds the pipeline (all scheduling settings) from the tables of scheduler.toml and the plugins that they
-name.
-"""
+"""Builds the pipeline (all scheduling settings) from the tables of scheduler.toml and their plugins."""
 
 from __future__ import annotations
 
@@ -76,9 +74,15 @@ BUILT_IN = "controller.plugins."
 BACKFILL_OPTIONS = {"backfill_delay_s": "max_delay_s", "backfill_depth": "depth"}
 """Keys of [scheduler] that are passed to the backfill plugin, each with the name of the plugin's option."""
 
+ORDER_OF_PROJECTS = {"fair_share": 8000.0, "size": 2500.0, "age": 1000.0, "priority": 0.0, "deadline": 0.0}
+"""The options of `multifactor` as the second order if scheduler.toml names neither an order nor projects, and
+jobs of more than one project are submitted.
+"""
+
 ON_ERROR = ("wait", "pass")
-"""The values of the option `on_error` of a filter. While the filter fails, jobs that need it wait ("wait",
-the default) or are placed without the filter ("pass")."""
+"""The values of the option `on_error` of a filter. While the filter fails, jobs that need the filter wait
+("wait", the default) or are placed without it ("pass").
+"""
 
 
 class PipelineBuilder:
@@ -93,8 +97,8 @@ class PipelineBuilder:
     def make(self, kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
         """Return a new plugin with these options. `key` is the position of the plugin in scheduler.toml.
 
-        A plugin that is not built in is put in a wrapper, so that its failures do not stop the scheduler. If
-        the plugin cannot be created, record the problem and return None.
+        A plugin that is not built in gets a wrapper, so that its failures do not stop the scheduler. If the
+        plugin cannot be created, record the problem and return None.
         """
         passes, options = self._on_error(kind, name, options, key)
         try:
@@ -133,10 +137,11 @@ class PipelineBuilder:
         return [] if isinstance(loaded, str) else [each.name for each in dataclasses.fields(loaded)]
 
     def policy(self, section: SchedulerSection, keys: Container[str], *above: str) -> dict[str, Any]:
-        """Create the plugins in a [scheduler] table, and return them as fields of a Pipeline, by field name.
+        """Create the plugins of a [scheduler] table, and return the plugins as fields of a Pipeline, by field
+        name.
 
-        Only the keys in `keys` are read (for a profile, the keys that the profile sets). `above` is the
-        position of the table in scheduler.toml.
+        Only the keys in `keys` are read (for a scheduler profile, the keys that the profile sets). `above` is
+        the position of the table in scheduler.toml.
         """
         policy: dict[str, Any] = {}
         if any(key in keys for key in ("backfill", *BACKFILL_OPTIONS)):
@@ -150,6 +155,9 @@ class PipelineBuilder:
             second = self.make("order", then.name, then.options, *above, "then") if then else None
             first = self.make("order", section.order.name, section.order.options, *above, "order")
             policy["order"] = chain_orders(first, second)
+            if not above[1:] and second is None and not {"order", "then"} & section.model_fields_set:
+                by_shares = self.make("order", "multifactor", ORDER_OF_PROJECTS, *above, "then")
+                policy["order_of_projects"] = chain_orders(first, by_shares)
         if "filters" in keys:
             self.problems += filter_problems(
                 [each.name for each in section.filters], (*above, "filters"), self.config.source
@@ -183,7 +191,7 @@ class PipelineBuilder:
         return policy
 
     def profiles(self, pipeline: Pipeline) -> tuple[Profile, ...]:
-        """Return the profiles in the order of scheduler.toml, with the default profile last."""
+        """Return the scheduler profiles in the order of scheduler.toml, with the default profile last."""
         sections = self.config.profiles
         if not sections:
             return ()
@@ -294,7 +302,7 @@ def build_pipeline(config: Config) -> Pipeline:
 
 
 def _ends_backfilled(config: Config) -> bool:
-    """Return whether a preemption strategy of the cluster or of a profile ends backfilled jobs."""
+    """Return whether a preemption strategy of the cluster or of a scheduler profile ends backfilled jobs."""
     named = [config.preemption.strategies, *(each.preemption.strategies for each in config.profiles.values())]
     return any(each.name == WINDOW for strategies in named for each in strategies or ())
 
@@ -308,7 +316,7 @@ def check_config(
     1. Check the values of all keys. An invalid value is replaced by its default, so that step 2 can continue.
     2. Check the plugins and their options, and the keys that refer to other tables.
 
-    A running controller must not load more code. Therefore it passes the plugin files that it has loaded as
+    A running controller must not load more code. Therefore the controller passes its loaded plugin files as
     `allowed`, and any other plugin file is reported as a problem.
     """
     config, problems = load_with_problems(path, text)

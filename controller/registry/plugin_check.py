@@ -1,5 +1,6 @@
-"""Calls the plugins of a configuration with an example node, to find plugins that fail before a controller
-uses them."""
+"""Calls the plugins of a configuration with an example node, to find failing plugins before a controller uses
+them.
+"""
 
 from __future__ import annotations
 

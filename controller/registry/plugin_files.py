@@ -36,8 +36,9 @@ class FilePlugin:
 def plugins_in(
     path: Path, kinds: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> Mapping[str, Sequence[FilePlugin]]:
-    """Return the plugins of a file, by kind, such as "filter". A class is a plugin of the first kind in
-    `kinds` whose methods it has."""
+    """Return the plugins of a file, by kind, such as "filter". A class belongs to the first kind in `kinds`
+    all of whose methods the class has.
+    """
     found: dict[str, list[FilePlugin]] = {kind: [] for kind, _ in kinds}
     for name, each in vars(_module(path)).items():
         if not (isinstance(each, type) and dataclasses.is_dataclass(each) and each.__module__ == _name(path)):

@@ -1,5 +1,5 @@
-"""Computes from scheduler.toml which projects are declared and which users may use them, and finds mistakes
-in the tables [projects.NAME].
+"""Computes from scheduler.toml the declared projects and the users of each project. Also finds mistakes in
+the tables [projects.NAME].
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def project_rules_of(config: Config) -> ProjectRules:
 
 
 def named_projects(config: Config) -> set[str]:
-    """Return the names of all projects in scheduler.toml, including those that occur only in a weight or
-    limit of a share."""
+    """Return the names of all projects in scheduler.toml, including projects that occur only in a weight or
+    limit of a tenant.
+    """
     fair = config.fair_share
     of_hours = [name for each in config.hours.values() for name in each.weights]
     shares = {
@@ -47,7 +48,7 @@ def open_projects(config: Config) -> list[str]:
 
 
 def project_problems(config: Config) -> list[ConfigProblem]:
-    """Return the mistakes in [projects]: keys that [fair_share] also sets, names that are a project and an
+    """Return the mistakes in [projects]: keys that [fair_share] also sets, names of both a project and an
     organisation, users with two default projects, and users that may not use their default project.
     """
     return [*_share_problems(config), *_default_problems(config)]

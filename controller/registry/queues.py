@@ -35,6 +35,7 @@ _AS_WRITTEN = (
     "max_jobs_per_user",
     "keep_free_gpus",
     "wait_target_s",
+    "qos",
 )
 """The keys of [queues.NAME] whose values a QueueRule has without a change."""
 
@@ -72,6 +73,7 @@ def idle_policy_of(config: Config) -> IdlePolicy:
             gpus.idle_after_s if section.idle_after_s is None else section.idle_after_s,
             IdleAction(section.idle or gpus.idle),
             gpus.idle_grace_s if section.idle_grace_s is None else section.idle_grace_s,
+            gpus.idle_keep_most_s,
         )
 
     default = of_queue(QueueSection())
@@ -80,9 +82,8 @@ def idle_policy_of(config: Config) -> IdlePolicy:
 
 
 def queue_problems(config: Config) -> list[ConfigProblem]:
-    """Return the mistakes in [queues]: a maximum priority that differs from the one in
-    [access.limits.queues], a default project that the queue does not accept, and queues in `may_preempt` that
-    do not exist.
+    """Return the mistakes in [queues]: a maximum priority that differs from [access.limits.queues], a default
+    project that the queue does not accept, and queues in `may_preempt` that do not exist.
     """
     return [*_priority_problems(config), *_project_problems(config), *_unknown_queues(config)]
 

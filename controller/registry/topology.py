@@ -85,8 +85,8 @@ def topology_problems(config: Config) -> Iterator[ConfigProblem]:
 
 
 def topology_warnings(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each key of [topology] that has no effect, and for nodes of the file that are below
-    no switch.
+    """Yield a warning for each key of [topology] without effect, and for nodes of the file that are below no
+    switch.
     """
     section, source = config.topology, config.source
     if not (section.levels or section.switches):

@@ -34,7 +34,7 @@ from wire.agent.reports import NodeFacts
 from wire.api.reports import FairnessReport, WasteReport
 
 Progress = Callable[[int], None]
-"""A function that is called from time to time with the number of jobs that have ended."""
+"""A function that is called from time to time with the number of ended jobs."""
 _OFTEN = 500
 _ALL = 1_000_000
 SHORTEST_STEP_S, LONGEST_STEP_S, STEPS = 1.0, 1_800.0, 500
@@ -58,9 +58,9 @@ class SameSecond(enum.StrEnum):
     """The order of events within one second."""
 
     HOUSE = "house"
-    """Jobs end, then jobs arrive, then one scheduling pass follows."""
+    """Jobs end, then jobs arrive, then one scheduling cycle follows."""
     SC15 = "sc15"
-    """Jobs arrive, then jobs end. A scheduling pass follows every event."""
+    """Jobs arrive, then jobs end. A scheduling cycle follows every event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config
         # Let backfill consider all waiting jobs, as the policies with these names in the literature do.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
     if changes:
-        # Remove the profiles, because the order and backfill must apply to all jobs.
+        # Remove the scheduler profiles, because the order and backfill must apply to all jobs.
         config = config.of_profile(DEFAULT_PROFILE)
     return config.model_copy(update={"scheduler": config.scheduler.model_copy(update=changes)})
 
@@ -127,7 +127,7 @@ def with_depth(policy: Policy, depth: int) -> Policy:
 
 
 def profile_of(config: Config, name: str) -> Config:
-    """Return a configuration that applies the policy of one profile to all jobs on all nodes."""
+    """Return a configuration that applies the policy of one scheduler profile to all jobs on all nodes."""
     if name != DEFAULT_PROFILE and name not in config.profiles:
         known = nearest(name, [*config.profiles, DEFAULT_PROFILE])
         raise SimulationRefused(f"there is no profile {name!r}", known)
@@ -197,7 +197,7 @@ class RunResult:
     accounted: AccountedReports | None = None
     """The reports on fairness and idle GPU-hours; None if the cluster has no GPUs."""
     never_started: int = 0
-    """Number of jobs that ended without a start, for example because they were cancelled."""
+    """Number of jobs that ended without a start, such as cancelled jobs."""
     story: tuple[StoryOutcome, ...] = ()
     """The outcome of each line of the story (the commands of a simulated operator)."""
     capacity_changes: tuple[CapacityChange, ...] = ()
@@ -318,7 +318,7 @@ def _simulation(task: RunTask, pipeline: Pipeline, records: SimulatedJobs) -> Si
         submits = [work.submit_s for work in task.work] or [0.0]
         step_s = max(SHORTEST_STEP_S, min(LONGEST_STEP_S, (max(submits) - min(submits)) / STEPS))
         accounting = ClusterAccounting(step_s, kept_days=_ALL, starts_at=min(submits))
-    # Keep ended jobs in the engine only if jobs depend on them. Their results are in SimulatedJobs.
+    # Keep ended jobs in the engine only if jobs depend on them. The results of all jobs are in SimulatedJobs.
     keep_ended = _ALL if any(job.spec.after for job in task.work) else 0
     engine = Engine(pipeline, State(pipeline.order, keep_ended, pipeline.sharing))
     return kind(engine, records.observe, accounting)

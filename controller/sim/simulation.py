@@ -39,16 +39,17 @@ class Simulation:
     Algorithm of a step
     1. Set `now` to the time of the earliest scheduled callback or of the next timer of the engine, whichever
        is earlier.
-    2. Run every callback with this time, ordered by rank and then by the order of scheduling. Each passes one
+    2. Run every callback with this time, ordered by rank and then by the order of scheduling. Each cycles one
        input to the engine. The virtual agents carry out the engine's orders at once, and schedule a callback
        for each report that is due later.
-    3. Run a scheduling pass (`run_pass`).
+    3. Run a scheduling cycle (`run_pass`).
 
-    Invariant: the state changes only through Engine.handle, as on a real cluster.
-    Cost: O(log n) per callback, with n scheduled callbacks, plus the engine itself.
+    Invariant: the state changes only through Engine.handle, as on a real cluster. Cost: O(log n) per
+    callback, with n scheduled callbacks, plus the engine itself.
 
-    Example: job 1 runs for 60 s on the only GPU and job 2 is submitted 10 s after it. The steps are at 0 s
-    (job 1 is submitted and placed), 10 s (job 2 is submitted and waits) and 60 s (job 1 ends, job 2 starts).
+    Example: job 1 runs for 60 s on the only GPU, and job 2 is submitted 10 s after job 1. The steps are at 0
+    s (job 1 is submitted and placed), 10 s (job 2 is submitted and waits) and 60 s (job 1 ends, job 2
+    starts).
     """
 
     def __init__(
@@ -80,7 +81,9 @@ class Simulation:
         self._quiet_steps = 0
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
-        """Schedule a callback. Among callbacks with the same time, those with the lowest rank run first."""
+        """Schedule a callback. Among callbacks with the same time, the callback with the lowest rank runs
+        first.
+        """
         self._sequence += 1
         heapq.heappush(self._heap, (when, rank, self._sequence, callback))
 
@@ -102,8 +105,8 @@ class Simulation:
 
     def _rebalance(self, now: float) -> None:
         self.tell(inputs.Rebalance(AUTO))
-        # Stop rebalancing when no other callback is left. Otherwise it would keep the simulation running
-        # forever.
+        # Stop rebalancing when no other callback is left. Otherwise rebalancing would keep the simulation
+        # running forever.
         if self._heap:
             self.schedule(now + self._rules.interval_s, REBALANCE, self._rebalance)
 
@@ -118,8 +121,8 @@ class Simulation:
             self.refused.append((work, reply))
 
     def _planned_run(self, job: int) -> PlannedRun:
-        """Return how long the job's next attempt runs, and how it ends. A replica of a service, which is not
-        in the log, runs until it is stopped.
+        """Return the run time of the job's next attempt, and its end. A replica of a service, which is not in
+        the log, runs until it is stopped.
         """
         return self.planned_runs.get(job, _ENDLESS)
 
@@ -143,8 +146,8 @@ class Simulation:
     def _started_at(self, key: Key, now: float) -> float:
         """Return the time from which the run time of the attempt is counted.
 
-        A gang member that joins a running elastic job gets the start of the first member, so that all members
-        end together.
+        A gang member that joins a running elastic job gets the start of the first member. So all members end
+        together.
         """
         work = self.trace_jobs.get(key[0])
         if work is None or not work.spec.gang.elastic:
@@ -198,7 +201,7 @@ class Simulation:
             self.tell(inputs.HealthReported(*key, healthy=True))
 
     def _schedule_checkpoint(self, key: Key, nodes: Sequence[str]) -> None:
-        """Schedule the next checkpoint of an attempt that writes checkpoints while it runs."""
+        """Schedule the next checkpoint of an attempt that writes checkpoints during its run."""
         planned = self.planned_runs.get(key[0])
         if planned is None or planned.checkpoint_every_s is None:
             return
@@ -262,9 +265,12 @@ class Simulation:
         the engine never end. If only timers are left, the simulation ends when no job is left, or after many
         steps with timers alone: QUIET_STEPS plus the changes of the hours in one week.
         """
+        if self._heap:
+            self._quiet_steps = 0
+            return True
         state, timetable = self.engine.state, self.engine.state.quotas.rules.timetable
         repeated = any(each.spec.every_s for each in state.reservations)
-        if self._heap or not (repeated or timetable.tables):
+        if not (repeated or timetable.tables):
             self._quiet_steps = 0
         else:
             self._quiet_steps += 1
@@ -273,7 +279,7 @@ class Simulation:
         return self._quiet_steps <= QUIET_STEPS + timetable.changes_per_week
 
     def step(self) -> bool:
-        """Run all callbacks with the earliest scheduled time, and then one scheduling pass. Return False if
+        """Run all callbacks with the earliest scheduled time, and then one scheduling cycle. Return False if
         nothing is left to do."""
         now = self.next_at
         if now == NEVER or not self._goes_on():
@@ -285,9 +291,9 @@ class Simulation:
         return True
 
     def run_pass(self) -> None:
-        """Run one scheduling pass, and another one after each pass that preempted jobs.
+        """Run one scheduling cycle, and another one after each cycle that preempted jobs.
 
-        A virtual job ends as soon as it is stopped, so the preempting job starts in the next scheduling pass.
+        A virtual job ends at its stop, so the preempting job starts in the next scheduling cycle.
         """
         self.tell(TICK)
         while self.engine.cycle.preemption.victims_have_left():

@@ -4,8 +4,9 @@ real agents would send."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from controller.core.model.dataclass import dataclass
 from wire.agent.orders import Stop
 from wire.agent.reports import AttemptStatus, Checkpoint, Hello, NodeFacts
 

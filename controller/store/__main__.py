@@ -1,8 +1,8 @@
 """`python -m controller.store`: verifies a store in a separate process, and prints JSON lines with the
 progress and the report.
 
-The database URL is read from the first line of stdin. The URL is not an argument, because it can contain a
-password that other users would see.
+The database URL is read from the first line of stdin. The URL is not an argument, because other users could
+see a password in an argument.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The steps of a restore
 1. Verify the backup.
-2. Lock the store, so that no controller can use it.
+2. Lock the store, so that no controller uses the store.
 3. Read the last acknowledged entry of the store from its head file. If the backup does not contain this
    entry, the backup is older, and the operator must agree to the loss of the later entries.
 4. Rename the files of the old store, but delete none. Rename the write-ahead log first, because a log must

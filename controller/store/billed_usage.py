@@ -6,8 +6,8 @@
 3. Add these integers by tenant and node. Integers have exact sums, so the sum of all groups is equal to the
    sum of all rows, whatever the groups are.
 
-Example: two rows of one tenant have 0.0014 s and 0.0017 s, which become 1 ms and 2 ms. Each report that
-includes both rows adds 3 ms for them.
+Example: two rows of one tenant have 0.0014 s and 0.0017 s, which become 1 ms and 2 ms. Each report with both
+rows adds 3 ms for these rows.
 """
 
 from __future__ import annotations

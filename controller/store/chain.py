@@ -21,8 +21,8 @@ class Head(NamedTuple):
 
 
 class ChainBroken(NamedTuple):
-    """The result of a check that found an entry which does not fit into the hash chain. `before` is the last
-    entry that fits, and `how` says what is wrong.
+    """The result of a check: an entry does not fit into the hash chain. `before` is the last entry that fits,
+    and `how` says what is wrong.
     """
 
     before: Head
@@ -42,8 +42,8 @@ def link(before: bytes, entry: JournalEntry) -> bytes:
     """
     node = entry.node
     spelled = (
-        # Add 0.0, which turns an int into a float, and -0.0 into 0.0. The database stores numbers in the same
-        # way, so an entry that is read back has the same hash.
+        # Add 0.0, which turns an int into a float, and -0.0 into 0.0. The database stores numbers in this
+        # form, so an entry that is read back has the same hash.
         f"{entry.seq} {entry.at + 0.0!r} {entry.job} {len(entry.kind)} {None if node is None else len(node)} "
         f"{entry.kind}{node or ''}{entry.body}"
     )

@@ -1,7 +1,7 @@
 """Deletes the rows of old ended jobs, and the oldest journal entries.
 
 Jobs
-1. Choose ended jobs that are too old. If more ended jobs remain than allowed, also choose those that ended
+1. Choose ended jobs that are too old. If more ended jobs remain than allowed, also choose the jobs that ended
    first. Keep all elements of an array while any element has not ended.
 2. In one transaction, add the usage of the chosen jobs to the rows of `usage_days`, then delete the rows of
    these jobs.
@@ -44,7 +44,7 @@ def read_base(facts: dict[str, str]) -> Head | None:
 
 
 def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> list[int]:
-    """Return the ids of up to `at_once` ended jobs to delete, in the order in which they ended.
+    """Return the ids of up to `at_once` ended jobs to delete, in the order of their ends.
 
     A job is deleted if it ended before the time `before`. If more ended jobs are stored than the limit
     `most`, the surplus jobs that ended first are deleted too.

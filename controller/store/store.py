@@ -1,4 +1,6 @@
-"""Writes journal entries and the changed rows of jobs and nodes in one transaction, and reads them."""
+"""Writes journal entries and the changed rows of jobs and nodes in one transaction. Also reads entries and
+rows.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ checks all entries."""
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The rows that a controller loads when it starts: jobs that have not ended, the newest ended jobs,
-    nodes, and notes (other state, such as reservations).
+    """The rows that a controller loads at its start: jobs that have not ended, the newest ended jobs, nodes,
+    and notes (other state, such as reservations).
     """
 
     last_seq: int
@@ -102,7 +104,7 @@ class Store:
 
     @classmethod
     def open(cls, url: str, *, keep: int = 1_000) -> Self:
-        """Lock the store at this URL for this process, migrate its tables and check it.
+        """Lock the store at this URL for this process, migrate its tables, and check the store.
 
         `keep` is the number of ended jobs that load() returns. A missing SQLite file is created.
         """
@@ -187,8 +189,8 @@ class Store:
             )
 
     def commit(self, batch: Batch) -> None:
-        """Write journal entries and changed rows in one transaction. When this method returns, all of them
-        are on disk.
+        """Write journal entries and changed rows in one transaction. When this method returns, all these
+        entries and rows are on disk.
 
         If a job's row has a `spec`, all columns are written. Otherwise only the columns that can change are
         written; user, key, array and submitted_at keep their stored values.
@@ -339,7 +341,7 @@ class Store:
         return self._jobs(records.JOBS.where(ended_at >= since).order_by(ended_at.desc()).limit(limit))
 
     def old_jobs(self, before: float, most: int, at_once: int) -> list[int]:
-        """Return up to `at_once` ended jobs to delete: those that ended before the time `before`. If more
+        """Return up to `at_once` ended jobs to delete: jobs that ended before the time `before`. If more
         ended jobs are stored than the limit `most`, the surplus jobs that ended first are returned too.
         """
         with self._reading() as connection:
@@ -348,8 +350,8 @@ class Store:
     def old_entries(self, before: float, most: int) -> int:
         """Return the number of the newest journal entry to delete.
 
-        An entry is deleted if it is older than the time `before`, or if the number of newer entries has
-        reached the limit `most`.
+        An entry is deleted in two cases: the entry is older than the time `before`, or the number of newer
+        entries has reached the limit `most`.
         """
         journal = tables.journal.c
         with self._reading() as connection:

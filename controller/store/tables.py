@@ -1,4 +1,4 @@
-"""The tables of the store in the newest version. The migrations create them."""
+"""The tables of the store in the newest version. The migrations create these tables."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ SEALED = "JournalSealed"
 class VerifyReport:
     """The numbers of entries and rows that were checked, and the problems that were found.
 
-    `head` is the newest journal entry. An operator can record this entry elsewhere and compare it later, to
-    find out whether the journal was replaced.
+    `head` is the newest journal entry. An operator can record this entry elsewhere and compare it later with
+    the store, to find out whether the journal was replaced.
     """
 
     store: str
@@ -61,9 +61,7 @@ class VerifyReport:
 
 
 class Verification:
-    """One verification of a store, with the problems that it has found so far. The module's docstring lists
-    the steps.
-    """
+    """One verification of a store, with the problems found so far. The module's docstring lists the steps."""
 
     def __init__(self, place: Backend, connection: Connection, progress: Progress | None = None) -> None:
         self._connection = connection

@@ -19,8 +19,9 @@ from controller.core.state.state import State
 from wire.names import JobState, Reason
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of the histogram buckets, in seconds. A scheduling pass takes less than 0.5 ms without waiting
-jobs, and up to 1 s with a very long queue."""
+"""Upper bounds of the histogram buckets, in seconds. A scheduling cycle takes less than 0.5 ms without
+waiting jobs, and up to 1 s with a very long queue.
+"""
 WAIT_BOUNDS = (1.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0)
 """Upper bounds of the histogram buckets for waits of jobs, in seconds: from one second to a week."""
 _OUTCOMES = {
@@ -46,7 +47,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingPass:
-    """A scheduling pass: its begin in seconds since 1970, its duration, and the number of jobs it placed."""
+    """A scheduling cycle: its begin in seconds since 1970, its duration, and the number of placed jobs."""
 
     at: float
     seconds: float
@@ -90,7 +91,7 @@ class ControllerCounters:
 
     cycles: Histogram = field(default_factory=Histogram)
     last_pass: SchedulingPass | None = None
-    """The latest scheduling pass; None before the first one."""
+    """The latest scheduling cycle; None before the first one."""
     commits: Histogram = field(default_factory=Histogram)
     entries: int = 0
     """Number of journal entries written."""
@@ -111,11 +112,11 @@ class ControllerCounters:
                 self.failures.update(how.failure for how in event.exits.values() if how.failure)
 
     def passed(self, at: float, seconds: float, placed: int) -> None:
-        """Count a scheduling pass."""
+        """Count a scheduling cycle."""
         self.cycles.add(seconds)
         self.last_pass = SchedulingPass(at, seconds, placed)
 
     def committed(self, entries: int, seconds: float) -> None:
-        """Count a commit that is on disk: its journal entries, and the seconds that it took."""
+        """Count a commit on disk: its journal entries, and its duration in seconds."""
         self.entries += entries
         self.commits.add(seconds)

@@ -75,7 +75,8 @@ async def _in_thread(work: Callable[[], list[str]]) -> list[str]:
 
     def run() -> None:
         found = work()
-        # Ignore the RuntimeError of an event loop that was closed while the work ran.
+        # Ignore the RuntimeError that is raised if the event loop was closed while the thread checked the
+        # path.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(tell, found)
 

@@ -1,20 +1,21 @@
 """Finds GPU problems in measurements: ECC errors, pending row remaps, NVLinks, slowdown, leaked memory.
 
-Measurements are not written to the journal, so the engine does not get them. This module compares each
+Measurements are not written to the journal, so the engine never sees measurements. This module compares each
 measurement with earlier ones and passes problems to the engine as inputs, like the Xid errors that agents
 report. The table `[gpus.rules]` of the configuration sets the actions after a problem
 (core/cluster/gpus/gpu_health.py).
 
-1. Counters: each rise of the uncorrected ECC errors is reported once. Corrected ECC errors are reported when
-   there are `corrected_per_hour` of them within an hour. A counter that is lower than before was reset to 0
-   when the driver was loaded.
+1. Counters: each rise of the uncorrected ECC errors is reported once. Corrected ECC errors are reported after
+   `corrected_per_hour` errors within an hour. A counter that is lower than before was reset to 0 when the
+   driver was loaded.
 2. Conditions: a row remap that waits for a reset; fewer NVLinks up than before, or than on another GPU of the
    node; a slowdown by heat or hardware for `slowdown_s`; memory in use on a free GPU without a process for
    `memory_s`. A condition lasts until a measurement shows its end.
 3. While a condition lasts, a health check of the GPU counts as failed even if the agent finds the GPU good,
    because the agent's check cannot see such a condition.
 
-A new controller process has no earlier measurements, so it does not find rises of counters before its start.
+A new controller process has no earlier measurements, so this process does not find rises of counters before
+its start.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ class GpuHealthWatch:
         self._policy = health_policy
 
     def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
-        """Compare new measurements of a node's GPUs with the earlier ones, and store them."""
+        """Compare new measurements of a node's GPUs with the earlier measurements, and store the new
+        measurements.
+        """
         known = self._gpus.setdefault(node, {})
         for sample in samples:
             gpu = known.get(sample.uuid)
@@ -94,8 +97,9 @@ class GpuHealthWatch:
             self._note_times(node, gpu, now)
 
     def forget(self, node: str) -> None:
-        """Treat the GPU conditions of the node, such as a slowdown, as if they began now, because the node's
-        agent has connected again. Keep the error counters."""
+        """Treat the GPU conditions of the node, such as a slowdown, as if they began now: the node's agent
+        has connected again. Keep the error counters.
+        """
         for gpu in self._gpus.get(node, {}).values():
             gpu.slow_since = gpu.leaked_since = None
         self._busy.pop(node, None)
@@ -127,8 +131,9 @@ class GpuHealthWatch:
                         yield GpuTroubled(node, uuid, kind, why)
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
-        """Return a text about a problem that the measurements of a GPU still show, such as a slowdown; "" if
-        they show no problem. While a problem lasts, a health check of the GPU counts as failed."""
+        """Return a text about a problem that is still in the measurements of a GPU, such as a slowdown; ""
+        without a problem. While a problem lasts, a health check of the GPU counts as failed.
+        """
         gpus = self._gpus.get(node, {})
         if uuid not in gpus:
             return ""
@@ -159,8 +164,9 @@ class GpuHealthWatch:
         gpu.leaked_since = (gpu.leaked_since or now) if leaked else None
 
     def _leaked_mib(self, node: str, gpu: _Gpu) -> int:
-        """Return the leaked memory of a GPU in MiB: memory in use although no job holds the GPU and no
-        process uses it. A small amount counts as 0, because the driver may need it.
+        """Return the leaked memory of a GPU in MiB. Memory is leaked if it is in use although no job holds
+        the GPU and no process uses the GPU. A small amount counts as 0, because the driver may need this
+        amount.
         """
         uuid = gpu.sample.uuid
         if node not in self._busy or uuid in self._busy[node] or uuid in self._held(node):

@@ -19,7 +19,8 @@ utilisation rises above or falls below this value."""
 _LONGEST_S, _LEAST_S = 30.0, 0.1
 _DEFAULT_S = 1_800.0
 """The value of `window_s`, in seconds, if the configuration never flags jobs as idle. Idle times are then
-measured only to show them to users."""
+measured only for views.
+"""
 _SPANS = 48
 
 
@@ -50,7 +51,7 @@ class _Readings:
             self._merge_older()
 
     def _merge_older(self) -> None:
-        """Halve the number of older time spans by merging them in pairs."""
+        """Merge older time spans in pairs, so that half of their number remains."""
         starts, percents = self.starts, self.percents
         # Add only 1 to the index in each step, because the step merges the spans `at` and `at + 1` into a
         # single span.
@@ -76,8 +77,8 @@ class _Readings:
         return work / (now - end) if now > end else self.percents[-1]
 
     def idle_since(self, begun: float, now: float) -> float | None:
-        """Return the time since which the GPU is idle, or `begun` if that is later; None if the GPU is not
-        idle.
+        """Return the time since which the GPU is idle, but not a time before `begun`. Return None if the GPU
+        is not idle.
 
         The result is the begin of the longest time span up to now in which both the mean utilisation and the
         first measurement are below IDLE_PERCENT.
@@ -136,7 +137,7 @@ class IdleGpuWatch:
         self._readings.pop(node, None)
 
     def since(self, node: str, now: float) -> dict[str, float]:
-        """Return for each idle GPU of a node, by UUID, the time since which it is idle."""
+        """Return, for each idle GPU of a node, by UUID, the begin of its idle time."""
         found = {}
         for uuid, readings in self._readings.get(node, {}).items():
             since = self._idle_since(readings, 0.0, now, self._window_s)

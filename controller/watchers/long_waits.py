@@ -1,4 +1,6 @@
-"""Searches every minute for jobs that have waited much longer than usual, and reports them to the engine."""
+"""Searches every minute for jobs that have waited much longer than usual, and reports these jobs to the
+engine.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ log = logging.getLogger("corral.waits")
 
 class LongWaitWatch:
     """Calls `find` every EVERY_S seconds. `find` returns inputs about jobs that have waited too long, and
-    `tell` passes them to the engine.
+    `tell` passes the inputs to the engine.
 
     If `find` raises StoreUnavailable because the store cannot be written, nothing is passed.
     """

@@ -39,8 +39,9 @@ log = logging.getLogger("corral.pulse")
 
 @dataclass(slots=True)
 class _Minute:
-    """The numbers of jobs that started for the first time and that failed within one minute, and the waits of
-    the started jobs."""
+    """The numbers of first starts and of failures of jobs within one minute, and the waits of the started
+    jobs.
+    """
 
     number: int
     started: int = 0
@@ -60,7 +61,7 @@ class Pulse:
     4. While the store cannot be written, no samples are taken, because the engine's state is then not on
        disk.
 
-    The rings are not stored. After a restart they are empty, so graphs show a gap.
+    The rings are not stored. After a restart, the rings are empty, so graphs show a gap.
 
     Invariant: the figures never influence a decision. Cost: O(GPUs) for a sample. Counting the GPU-hours of
     the waiting jobs costs O(waiting jobs), so the count is repeated at intervals and takes at most the

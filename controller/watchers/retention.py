@@ -17,12 +17,13 @@ from controller.store.store import Store
 
 EVERY_S = 600.0
 SHARE = 0.1
-"""The largest fraction of its time that the thread that writes to the store may spend on deletions."""
+"""The thread that writes to the store may spend at most this fraction of its time on deletions."""
 AT_ONCE = 200
 ENTRIES_AT_ONCE = 1_000
 LEAST = 1_000
-"""Journal entries are deleted only if at least this number of them are old. This number of the newest entries
-is never deleted, because the controller reads these entries when it starts."""
+"""Journal entries are deleted only if at least this number of entries are old. This number of the newest
+entries is never deleted, because the controller reads these entries when it starts.
+"""
 DAY_S = 86_400.0
 
 log = logging.getLogger("corral.retention")
@@ -42,7 +43,7 @@ class Retention:
     1. Delete ended jobs in batches of AT_ONCE until no ended job is too old and the number of ended jobs is
        within the limit.
     2. If at least LEAST journal entries are too old or above the limit, announce their deletion with a
-       journal entry (JournalSealed). Then delete them in batches.
+       journal entry (JournalSealed). Then delete these entries in batches.
     3. After each batch, pause nine times as long as the batch took.
 
     Cost: a batch delays a commit by about ten milliseconds.

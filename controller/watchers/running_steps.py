@@ -1,5 +1,5 @@
 """Keeps the steps (srun commands) of running attempts in memory. The agent of an attempt's first node reports
-them.
+the steps.
 
 When an attempt ends, the agent's report of the end contains its steps, and both are written to the journal
 together. After a restart of the controller, the steps of running attempts are missing until the agents have

@@ -1,8 +1,8 @@
 """Keeps the latest reports of agents on the GPU, CPU and memory use of running attempts.
 
-Each report of an agent covers all running attempts of its node, so it replaces the earlier report. When an
-attempt ends, its final use is written to the journal, and commands show this use. After a restart of the
-controller, the use of running attempts is missing until each agent has sent the next report.
+Each report of an agent covers all running attempts of its node, so a new report replaces the earlier report.
+When an attempt ends, its final use is written to the journal, and commands show this use. After a restart of
+the controller, the use of running attempts is missing until each agent has sent the next report.
 """
 
 from __future__ import annotations

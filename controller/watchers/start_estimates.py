@@ -1,5 +1,6 @@
-"""Records start estimates at intervals, so that `corral report starts` can compare them with the actual
-starts."""
+"""Records start estimates at intervals. `corral report starts` compares these estimates with the actual
+starts.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class StartEstimateRecorder:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def reconfigure(self, every_s: float) -> None:
-        """Estimate the starts of jobs at another interval from now on."""
+        """From now on, estimate the starts of jobs every `every_s` seconds."""
         if every_s != self._every_s:
             self.close()
             self._every_s = every_s

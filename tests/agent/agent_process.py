@@ -19,6 +19,7 @@ from tests.limits import PATIENCE_S
 from wire.agent.frames import Frame, pack, unpack
 from wire.agent.orders import ReadLog, Start
 from wire.agent.reports import AttemptStatus, Hello, LogChunk, Pong, Report
+from wire.agent.steps import socket_path
 
 HERE = Path(__file__).parent.parent.parent
 F = TypeVar("F")
@@ -191,14 +192,21 @@ def eventually(happened: Callable[[], F]) -> F:
         time.sleep(0.01)
 
 
-def carriers(text: str) -> Iterator[int]:
-    """Living processes with this text in their environment."""
+def carriers(text: str, file: str = "environ") -> Iterator[int]:
+    """Living processes with this text in their environment, or in another file of /proc/PID."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if text.encode() in (folder / "environ").read_bytes() and alive(int(folder.name)):
+            if text.encode() in (folder / file).read_bytes() and alive(int(folder.name)):
                 yield int(folder.name)
         except OSError:
             continue
+
+
+def remove_socket(spool: Path) -> None:
+    """Remove the socket for srun that a killed agent has left. The sockets of agents that run as root are not
+    in their spools.
+    """
+    Path(socket_path(str(spool), os.geteuid())).unlink(missing_ok=True)
 
 
 def end_all(spool: Path) -> None:
@@ -206,6 +214,7 @@ def end_all(spool: Path) -> None:
 
     def sweep() -> bool:
         pids = [*carriers(f"CORRAL_SPOOL={spool}\0"), *carriers(f"CORRAL_SPOOL={spool}/")]
+        pids += carriers(f"{spool}/attempts/", "cmdline")  # the task hosts
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -215,3 +224,4 @@ def end_all(spool: Path) -> None:
 
     eventually(sweep)
     groups.remove("gpu01", spool)
+    remove_socket(spool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,7 @@ def test_check_reports_the_host(command: list[str], tmp_path: Path, spool: Path)
     assert all(check["verdict"] in ("ok", "note") for check in checks.values())
 
 
+@pytest.mark.parametrize("command", [f"{sys.version_info[0]}.{sys.version_info[1]}"], indirect=True)
 def test_unusable_spool_is_refused(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     asked = options(tmp_path / "file" / "spool", "--check")

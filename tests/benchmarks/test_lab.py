@@ -225,6 +225,15 @@ def test_json_of_a_short_run(capsys: pytest.CaptureFixture[str], monkeypatch: py
     )
 
 
+def test_one_project_runs_alone_with_the_service(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--days", "1", "--loads", "0.9", "--alone", "llm", "-o", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    jobs = lab_jobs(1, 1, 0.9, "lab")
+    assert found["jobs"] == sum(job.spec.project == "llm" for job in jobs) + 1 < len(jobs)
+    assert run_command(["--alone", "lm"]) != 0
+    assert "'lm' is none of llm" in capsys.readouterr().err
+
+
 def test_unknown_mixes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["--mixes", "labb"]) != 0
     assert "labb" in capsys.readouterr().err

@@ -31,6 +31,7 @@ from controller.plugins.backfill.kinds import NoBackfill
 from controller.registry import build_pipeline, installed_plugins
 from controller.sim.cluster import Cluster
 from controller.sim.errors import SimulationRefused
+from tests.examples import examples
 from wire.job.spec import JobSpec
 
 OPENB = Path(__file__).parents[3] / "shared" / "data" / "openb"
@@ -293,7 +294,7 @@ a_pod = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(90), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(a_node, min_size=1, max_size=12), st.lists(a_pod, min_size=1, max_size=40))
 def test_best_fit_chooses_the_node_of_its_formula(
     trace: Trace, kinds: list[tuple[int, int, int, str]], asked: list[tuple[int, int, int, int, str]]

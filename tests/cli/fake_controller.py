@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.wire.peer import CHUNKED, Line, Peer, Request
+from tests.wire.http.peer import CHUNKED, Line, Peer, Request
 from wire.api.cluster import EventList, EventView, Health
-from wire.api.jobs import JobDetail, JobList, JobRefused, JobsAnswer, JobView, Submitted
+from wire.api.job_selection import AllJobs, ArrayElements, JobRange, parse_selection
+from wire.api.jobs import JobDetail, JobList, JobRefused, JobsAnswer, JobView, QueuePlace, Submitted
 from wire.api.nodes import GpuList, NodeList, NodeView
 from wire.api.problem import Problem
 from wire.api.reasons import Why
-from wire.job.selection import AllJobs, ArrayElements, JobRange, parse_selection
 from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState, Reason
 
@@ -60,6 +60,7 @@ class FakeController:
 
     def __init__(self, path: Path) -> None:
         self.jobs: dict[int, JobView] = {}
+        self.places: tuple[QueuePlace, ...] = ()
         self.nodes: dict[str, NodeView] = {}
         self.events: list[EventView] = []
         self.logs = {"stdout": b"", "stderr": b""}
@@ -157,7 +158,8 @@ class FakeController:
         ]
         page = [each for each in fitting if each.id > after][: limit + 1]
         more = page[limit - 1].id if len(page) > limit else None
-        return JobList(tuple(page[:limit]), 9, len(fitting), more)
+        places = self.places if "places" in query and not after else ()
+        return JobList(tuple(page[:limit]), 9, len(fitting), more, places=places)
 
 
 def opened(path: Path) -> Iterator[FakeController]:

@@ -17,6 +17,7 @@ from tests.cli.conftest import Corral
 from tests.cli.fake_controller import FakeController, array, job, node
 from tests.limits import PATIENCE_S
 from wire.api.cluster import EventView
+from wire.api.jobs import Held, QueuePlace
 from wire.api.nodes import TimedDrainView
 from wire.api.problem import Problem
 from wire.codec import encode
@@ -109,6 +110,8 @@ def test_corral_without_arguments_shows_help(corral: Corral) -> None:
         ("queue --state lost", 2, "States are queued, scheduled, running, completed, failed, cancelled."),
         ("queue --state preempted", 2, "a preempted job is queued again at once"),
         ("queue -o xml", 2, "'xml'"),
+        ("queue --sort size", 2, "Keys are start, id,"),
+        ("queue --columns job,size", 2, "there is no column 'size'"),
         ("queue extra", 2, "unexpected extra argument"),
         ("queue --watch --interval 0", 2, "0.1"),
         ("job", 2, "Missing command"),
@@ -284,17 +287,49 @@ def test_queue_in_every_format(fake: FakeController, corral: Corral) -> None:
     assert [line.split()[0] for line in table.splitlines()] == ["JOB", "1", "2_0", "2_1", "9"]
     assert "\x1b" not in table
     assert corral("queue", "-o", "name", "--all", url=fake.url).stdout.split() == [
+        "10",
         "1",
         "2_0",
         "2_1",
         "9",
-        "10",
     ]
     body = json.loads(corral("queue", "-o", "json", "--all", url=fake.url).stdout)
-    assert body == {"jobs": [encode(each) for each in jobs], "seq": 9, "total": 5, "next": None, "groups": []}
+    assert body == {
+        "jobs": [encode(each) for each in (jobs[-1], *jobs[:-1])],
+        "seq": 9,
+        "total": 5,
+        "next": None,
+        "groups": [],
+        "places": [],
+    }
     rows = list(csv.DictReader(io.StringIO(corral("queue", "-o", "csv", url=fake.url).stdout)))
     assert rows[-1]["label"] == "9"
     assert rows[-1]["name"] == "a,b\ufffd\ufffd"
+
+
+def test_queue_is_in_the_order_of_starts(fake: FakeController, corral: Corral) -> None:
+    """Started jobs, then waiting jobs by place, then jobs without a place."""
+    begun = job(4, state=JobState.RUNNING, started_at=100.0)
+    fake.put(job(1), job(2), job(3), begun)
+    fake.places = (QueuePlace(3, 1, 1_794_000_000.0), QueuePlace(1, 2))
+    listed = corral("queue", "-o", "name", url=fake.url).stdout.split()
+    assert listed == ["4", "3", "1", "2"]
+    table = corral("queue", "--columns", "job,place,starts", url=fake.url).stdout.splitlines()
+    assert table[0].split() == ["JOB", "PLACE", "STARTS"]
+    assert [line.split()[:3] for line in table[1:]] == [["4"], ["3", "1", "≈"], ["1", "2"], ["2"]]
+    assert corral("queue", "--sort", "-id", "-o", "name", url=fake.url).stdout.split() == ["4", "3", "2", "1"]
+
+
+def test_queue_filters_by_project_queue_node_and_name(fake: FakeController, corral: Corral) -> None:
+    running = job(3, state=JobState.RUNNING, held=(Held("gpu02", 1000, 1024),))
+    fake.put(job(1, name="sweep-1", project="speech"), job(2, queue="short"), running)
+    for words, listed in {
+        "--project speech": ["1"],
+        "--queue short": ["2"],
+        "--node gpu02": ["3"],
+        "--name sweep-*": ["1"],
+    }.items():
+        assert corral("queue", *words.split(), "-o", "name", url=fake.url).stdout.split() == listed
 
 
 def test_long_queue_is_one_json_document(fake: FakeController, corral: Corral) -> None:

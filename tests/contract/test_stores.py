@@ -8,15 +8,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import create_engine, inspect, make_url, text
 
 from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow, NoteRow, UsageRow
+from controller.store import schema
 from controller.store.chain import Head
 from controller.store.errors import StoreBroken, StoreRefused
 from controller.store.read_only_store import StoreReader
@@ -27,6 +29,7 @@ from controller.store.verify import VerifyReport
 from tests.controller.store.samples import Model, batch, entry, history, job
 from tests.controller.store.scratch import scratch
 from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
+from tests.examples import examples
 
 
 @pytest.fixture(scope="session")
@@ -307,12 +310,36 @@ def test_database_of_another_program_is_refused(url: str, store: Store, new_url:
         Store.open(other)
 
 
-def test_the_migrations_make_the_tables_the_statements_expect(url: str, store: Store) -> None:
+def test_a_new_store_has_the_tables_that_the_migrations_make(
+    url: str, store: Store, new_url: Callable[[], str]
+) -> None:
+    """Both have the tables that the statements expect, and the number of the last migration."""
     store.close()
+    made = _tables_of(url)
+    assert {"journal", "jobs", "usage_days", "alembic_version"} <= made.keys()
+    assert made == _tables_of(new_url(), migrate=True)
+
+
+def _tables_of(url: str, *, migrate: bool = False) -> dict[str, list[Any]]:
+    """Return the columns, the primary key and the indexes of each table."""
     engine = create_engine(make_url(url.replace("postgresql:", "postgresql+psycopg:")))
-    with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    with closing(engine.connect()) as connection, connection.begin():
+        if migrate:
+            schema.run_migrations(connection, None, "")
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, metadata) == []
+        assert context.get_current_revision() == schema.NEWEST
+        looked, found = inspect(connection), {}
+        for table in looked.get_table_names():
+            columns = {each["name"]: str(each) for each in looked.get_columns(table)}
+            indexes = {each["name"]: each for each in looked.get_indexes(table)}
+            for each in indexes.values():
+                # SQLite returns the condition as it was written.
+                where = str(each.pop("dialect_options", {}).get("sqlite_where", ""))
+                each["where"] = where.replace('"', "").replace("!=", "<>")
+            found[table] = [columns, looked.get_pk_constraint(table), indexes]
     engine.dispose()
+    return found
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
@@ -345,7 +372,7 @@ batches = st.builds(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(batches, max_size=6), st.randoms(use_true_random=False))
 def test_last_committed_batch_is_loaded(new_url: Callable[[], str], given: list[Batch], chance) -> None:
     url, model = new_url(), Model()

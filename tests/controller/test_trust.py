@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from tests import users
 from tests.limits import PATIENCE_S
+from tests.programs import Program
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = """
@@ -48,17 +48,12 @@ def shared(bob: pwd.struct_passwd) -> Iterator[Path]:
 
 def refusal(config: Path, code: int = 1) -> str:
     """What a root controller prints that refuses to start."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "controller", "--config", str(config)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-        cwd=ROOT,
-    )
-    assert ended.returncode == code, ended.stderr
-    assert "Traceback" not in ended.stderr
-    return ended.stderr
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        assert Program(["controller", "--config", str(config)], log).wait(PATIENCE_S) == code
+        printed = log.read_text()
+    assert "Traceback" not in printed
+    return printed
 
 
 def as_user(user: pwd.struct_passwd, *command: str) -> None:

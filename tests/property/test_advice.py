@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,7 @@ from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.orders.fair import FairShareOrder
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import BACKFILLS, EngineHarness, carry_out, default_pipeline, spec
+from tests.examples import SEARCH
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.job.affinity import Effect, Taint, Toleration, parse_term
@@ -34,7 +34,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState
 
 HOUR = 3600.0
-EXAMPLES = 3_000 if os.environ.get("CORRAL_EXAMPLES") == "search" else 150
+EXAMPLES = 3_000 if SEARCH else 75
 
 BASE = replace(default_pipeline(), rules=QuotaConfig(licences={"matlab": 2}))
 PREEMPTING = replace(

@@ -20,6 +20,7 @@ from controller.store.billed_usage import BilledTime, billed
 from controller.store.retention import usage_by_day
 from controller.store.usage import DAY_S
 from tests.engine_harness import PIPELINE, EngineHarness
+from tests.examples import examples
 
 NAMES = st.sampled_from(["a", "b", "c"])
 TIMES = st.floats(0.0, 3_000.0, allow_nan=False)
@@ -89,7 +90,7 @@ def billed_amounts(each: BilledTime) -> Amounts:
     return each.gpu_ms, each.cpu_ms, each.cpu_used_ms, each.memory_mib_s
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(60))
 @given(ended=records(), running=records())
 def test_sums_of_the_report_are_those_of_the_records(ended: list[UsageRow], running: list[UsageRow]) -> None:
     for by in ("user", "project", "queue"):
@@ -112,7 +113,7 @@ def test_sums_of_the_report_are_those_of_the_records(ended: list[UsageRow], runn
         assert total(map(billed_amounts, times)) == total(map(of_record, wanted))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(60))
 @given(deleted=records(), ended=records(), prices=st.tuples(*[st.decimals(0, 9, places=3).map(float)] * 3))
 def test_reports_of_deleted_jobs_cost_the_same_by_user_project_and_queue(
     deleted: list[UsageRow], ended: list[UsageRow], prices: tuple[float, float, float]

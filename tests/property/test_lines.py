@@ -18,6 +18,7 @@ from controller.core.model.job import NEVER
 from controller.core.model.request import PerNodeRequest, request_of
 from controller.core.placement.placer import Placement
 from tests.engine_harness import PIPELINE, EngineHarness, spec
+from tests.examples import examples
 from wire.agent.orders import GpuHold
 
 CPUS = 4
@@ -96,7 +97,7 @@ def nodes_of(apart: bool) -> Both:
     return Both(harness, lines, [NodeTimeline(node, 0.0, free_on(nodes, node.row)) for node in nodes.rows])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(450))
 @given(
     taken=TAKEN, part=PARTS, duration=LENGTHS, later=MOMENTS, enough=st.integers(1, 6), apart=st.booleans()
 )
@@ -126,7 +127,7 @@ def test_first_starts_equal_those_of_each_node_alone(
         both.compare(part, duration, max(now, later), enough)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(450))
 @given(
     taken=TAKEN,
     rows=ROWS,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from controller.core.framework.interfaces import Backfill
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from tests.engine_harness import PIPELINE, EngineHarness, spec
+from tests.examples import examples
 from wire.job.gpu_requirements import Topology
 from wire.job.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
@@ -90,7 +91,7 @@ def pass_time(
     harness.now = max(harness.now, until)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(225))
 @given(steps=STEPS, backfill=st.sampled_from([Easy(), EasySjbf()]))
 def test_backfilled_jobs_never_delay_the_first_job(
     steps: list[tuple[JobSpec, float]], backfill: Backfill
@@ -105,7 +106,7 @@ def test_backfilled_jobs_never_delay_the_first_job(
     pass_time(run.harness, 1e6, run.tick)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(180))
 @given(steps=STEPS, depth=st.sampled_from([None, 1, 2, 4]))
 def test_conservative_reservation_only_moves_earlier(
     steps: list[tuple[JobSpec, float]], depth: int | None
@@ -133,7 +134,7 @@ def test_conservative_reservation_only_moves_earlier(
     assert not len(harness.state.queue)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(90))
 @given(steps=STEPS)
 def test_depth_changes_nothing_for_shorter_queues(steps: list[tuple[JobSpec, float]]) -> None:
     def starts(depth: int | None) -> list[tuple[int, float]]:
@@ -154,7 +155,7 @@ def test_depth_changes_nothing_for_shorter_queues(steps: list[tuple[JobSpec, flo
     assert starts(len(steps) + 1) == starts(None)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(900))
 @given(steps=STEPS)
 def test_members_that_end_one_by_one_delay_no_start_of_the_first(
     steps: list[tuple[JobSpec, float]],
@@ -184,7 +185,7 @@ def test_members_that_end_one_by_one_delay_no_start_of_the_first(
     assert not len(harness.state.queue)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(90))
 @given(steps=STEPS, early=st.lists(st.booleans(), max_size=10))
 def test_reservations_are_looked_at_again_only_when_one_may_start_sooner(
     steps: list[tuple[JobSpec, float]], early: list[bool]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.node import Node
 from controller.core.engine import Engine
 from controller.core.invariants import find_violations
 from controller.core.lifecycle.attempt_reports import merge_member_reports
@@ -56,6 +56,7 @@ class SimulatedStore:
         self.folded.set_profiles(pipeline.profiles)
         self.folded.set_quota_config(pipeline.rules)
         self.folded.put_scavengers_last(scavengers_yield(pipeline, pipeline.profiles))
+        self.folded.order_projects(pipeline.order_of_projects)
 
     def commit(self, state: State, events: tuple[Event, ...]) -> None:
         """Store events and rows; check that changed jobs and nodes equal those replayed from the journal."""

@@ -13,6 +13,7 @@ from controller.core.engine import Engine
 from controller.core.model.events.kinds import body_of
 from controller.sim.clock import Clock
 from controller.sim.generate.random_numbers import RandomStream
+from tests.examples import examples
 from tests.simulation import broken_engines as broken
 from tests.simulation import parallel_seeds
 from tests.simulation.__main__ import PROGRAM, run
@@ -30,9 +31,10 @@ PLAN = TrialPlan()
 
 
 def test_the_engine_keeps_all_guarantees() -> None:
-    verdicts = run_seeds(PLAN, range(1, 41), lambda _done: None)
-    assert [verdict.failure for verdict in verdicts] == [None] * 40
-    assert [verdict.seed for verdict in verdicts] == [*range(1, 41)]
+    seeds = range(1, examples(60) + 1)
+    verdicts = run_seeds(PLAN, seeds, lambda _done: None)
+    assert [verdict.failure for verdict in verdicts] == [None] * len(seeds)
+    assert [verdict.seed for verdict in verdicts] == [*seeds]
     struck = sum((verdict.troubles for verdict in verdicts), start=verdicts[0].troubles)
     assert struck.keys() == FAULT_KINDS.keys()
 
@@ -41,8 +43,9 @@ def test_the_engine_keeps_all_guarantees_for_services() -> None:
     web = {"user": "ada", "command": ["serve"], "gpus": 1, "replicas": 3, "health": {"command": ["true"]}}
     api = {"user": "bo", "command": ["serve"], "gpus": 2, "replicas": 2, "max_unavailable": 0}
     config = Config.model_validate({"services": {"web": web, "api": api}})
-    verdicts = run_seeds(TrialPlan(config=config), range(1, 21), lambda _done: None)
-    assert [verdict.failure for verdict in verdicts] == [None] * 20
+    seeds = range(1, examples(30) + 1)
+    verdicts = run_seeds(TrialPlan(config=config), seeds, lambda _done: None)
+    assert [verdict.failure for verdict in verdicts] == [None] * len(seeds)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ A line is `COMMAND ARGUMENTS -> OUTCOME; OUTCOME …`. Lines that begin with # a
     fail     web.0                   the program of a job ends with exit code 1
     unhealthy web.0                  the health checks of a job fail
     lose     n1                      the connection to node n1 breaks and stays broken
-    at       01:00                   lets everything happen until this time, and one scheduling pass follows
+    at       01:00                   lets everything happen until this time, and one scheduling cycle follows
     why      a                       the reason why job a waits, as `corral explain` gives it
     explain  a                       the changes that would start job a now
 
@@ -133,7 +133,7 @@ class EngineStory:
     """The engine with virtual nodes, and the outcome of each command in words.
 
     1. `cluster` and `config` lines are collected; the engine is built when the first other command comes.
-    2. A command is an input of the engine at the present moment; one scheduling pass follows.
+    2. A command is an input of the engine at the present moment; one scheduling cycle follows.
     3. Every event of the engine becomes a clause (`_clause`), or none. A job that was placed while a job
        before it waits is called backfilled.
     4. After every pass the invariants of the whole state are checked.

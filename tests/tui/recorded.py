@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tui.data.cluster_feed import Changes, ConnectionStatus, PendingChanges
 from wire.api.cluster import ClusterView, EventView
-from wire.api.forecasts import Easing, Explanation, Shift, WhatIf, WhatIfAnswer
+from wire.api.forecasts import Easing, Explanation, Plan, PlanEntry, PlanPoint, Shift, WhatIf, WhatIfAnswer
 from wire.api.jobs import (
     Held,
     JobDetail,
@@ -18,21 +18,16 @@ from wire.api.jobs import (
     JobsOrder,
     JobView,
     Moved,
+    QueuePlace,
     Submitted,
 )
 from wire.api.nodes import GpuShare, GpuView, NodeView
+from wire.api.policy.quotas import QuotaList, QuotaView
+from wire.api.policy.rebalance import MoveView, ProposalView, Rebalanced, RebalanceView, SpreadView
+from wire.api.policy.reservations import ReservationList, ReservationView
+from wire.api.policy.shares import ShareList, ShareView, ShareWeight
 from wire.api.problem import Problem
 from wire.api.reasons import FilterLoss, Why
-from wire.api.rebalance import MoveView, ProposalView, Rebalanced, RebalanceView, SpreadView
-from wire.api.tenants import (
-    QuotaList,
-    QuotaView,
-    ReservationList,
-    ReservationView,
-    ShareList,
-    ShareView,
-    ShareWeight,
-)
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.http.client import Client, Refused
@@ -350,6 +345,7 @@ class Tenants:
     quotas: tuple[QuotaView, ...] = quotas()
     reservations: tuple[ReservationView, ...] = reservations()
     rebalance: RebalanceView = field(default_factory=rebalance)
+    places: tuple[QueuePlace, ...] = ()
 
 
 class RecordedFeed:
@@ -394,7 +390,7 @@ class RecordedClient(Client):
         self._tenants = tenants or Tenants()
 
     def jobs(self, **_selection: object) -> JobList:  # type: ignore[override]
-        return JobList(jobs(), 0, len(jobs()))
+        return JobList(jobs(), 0, len(jobs()), places=self._tenants.places)
 
     def job(self, job: str | int) -> JobDetail:
         view = next((one for one in jobs() if one.id == job), None)
@@ -413,6 +409,46 @@ class RecordedClient(Client):
         )
         why = Why(view.reason, "no two nodes have 8 free GPUs each", losses, 1, 0)
         return JobDetail(view, spec, why)
+
+    def plan(self, horizon_s: float, within_s: float | None = None) -> Plan:
+        waiting = [view for view in jobs() if view.state is JobState.QUEUED][:5]
+        entries = tuple(
+            PlanEntry(
+                view.id,
+                view.label,
+                view.name,
+                view.user,
+                view.project,
+                view.queue,
+                view.gpus,
+                ("node-1", "node-2")[: view.nodes],
+                NOW + 600 * place,
+                NOW + 600 * place + 7_200,
+                "likely" if place % 2 else "limit",
+            )
+            for place, view in enumerate(waiting, 1)
+        )
+        running = tuple(
+            PlanEntry(
+                view.id,
+                view.label,
+                view.name,
+                view.user,
+                view.project,
+                view.queue,
+                view.gpus,
+                tuple(held.node for held in view.held),
+                NOW - 1_800,
+                NOW + 3_600 * view.id,
+                "certain",
+                None,
+                NOW + 2_700 * view.id,
+            )
+            for view in jobs()
+            if view.state is JobState.RUNNING
+        )
+        entries = (*running, *entries)
+        return Plan(NOW, horizon_s, entries, (), (PlanPoint(NOW, 9.5),), 32, 20, 15)
 
     def explain(self, job: str | int, *, within_s: float | None = None) -> Explanation:
         detail = self.job(job)
@@ -434,11 +470,20 @@ class RecordedClient(Client):
         refused = [one for one in meant if one.id in self._refuse]
         done = [one for one in meant if one.id not in self._refuse]
         self._orders += [(order.action, one.id) for one in done]
+        self._orders += [("changes", dict(order.changes))] if order.changes else []
         problems = (Problem("ended", f"job {one.id} has already ended") for one in refused)
         return JobsAnswer(tuple(done), tuple(map(JobRefused, (one.label for one in refused), problems)))
 
     def drain(self, name: str, why: str = "", empty_by: float | None = None) -> NodeView:
         self._orders.append(("drain", (name, why) if empty_by is None else (name, why, empty_by)))
+        return nodes()[0]
+
+    def cordon_gpu(self, name: str, gpu: str, why: str = "") -> NodeView:
+        self._orders.append(("cordon", (name, gpu, why)))
+        return nodes()[0]
+
+    def resume_gpu(self, name: str, gpu: str) -> NodeView:
+        self._orders.append(("resume", (name, gpu)))
         return nodes()[0]
 
     def resume(self, name: str) -> NodeView:

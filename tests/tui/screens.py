@@ -30,6 +30,7 @@ class Screen(CorralApp):
         look: str = "dusk",
         ascii_only: bool = False,
         tenants: Tenants | None = None,
+        first_view: str = "queue",
     ) -> None:
         self.recording = RecordedFeed(*(first or (everything(),)))
         self.ordered: list[tuple[str, object]] = []
@@ -40,6 +41,7 @@ class Screen(CorralApp):
             read_only=read_only,
             look=look,
             ascii_only=ascii_only,
+            first_view=first_view,
             clock=lambda: NOW,
         )
 

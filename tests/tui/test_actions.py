@@ -11,11 +11,12 @@ from typer.main import get_command
 
 from cli.main import app as command_line
 from tests.tui.screens import Screen, press, settled, until
-from tui.actions import ACTIONS, EVERYWHERE, ScreenAction, actions_of, footer_of, shown_key
+from tui.actions import ACTIONS, EVERYWHERE, ScreenAction, actions_of, footer_of, keys_of, shown_key
 from tui.dialogs.help import help_lines
 from tui.dialogs.menu import Menu
 
 OPENING = {
+    "pulse": ("0",),
     "queue": (),
     "nodes": ("2",),
     "events": ("3",),
@@ -23,6 +24,7 @@ OPENING = {
     "quotas": ("5",),
     "reservations": ("6",),
     "rebalance": ("7",),
+    "plan": ("8",),
     "job": ("enter",),
     "node": ("2", "enter"),
 }
@@ -37,7 +39,7 @@ async def test_every_action_of_a_view_has_a_key(view: str) -> None:
         await until(pilot, lambda: view == screen.view.NAME and screen.view.pane.has_focus)
         bound = screen.screen.active_bindings
         for action in actions_of(view, read_only=False):
-            for key in action.keys:
+            for key in keys_of(action, view):
                 assert bound[key].binding.action == f"app.act('{action.name}')", f"{key} in {view}"
                 assert bound[key].enabled
 
@@ -77,7 +79,7 @@ async def test_every_action_has_a_handler() -> None:
 
 @pytest.mark.parametrize("view", sorted(EVERYWHERE))
 def test_no_key_has_two_actions(view: str) -> None:
-    keys = Counter(key for action in actions_of(view, read_only=False) for key in action.keys)
+    keys = Counter(key for action in actions_of(view, read_only=False) for key in keys_of(action, view))
     assert max(keys.values()) == 1
 
 

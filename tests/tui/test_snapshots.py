@@ -12,8 +12,11 @@ from textual.widgets import Input
 
 from tests.tui.recorded import NOW, Tenants, everything
 from tests.tui.screens import Screen, press, settled, until
-from tests.tui.test_app import LOG, hostile
+from tests.tui.test_app import LOG
+from tests.tui.test_hostile_names import hostile
+from tests.tui.test_pulse import pulse
 from tui.data.cluster_feed import Changes, ConnectionStatus
+from tui.widgets.job_peek import JobPeek
 
 Compare = Callable[..., bool]
 SIZES = [(60, 20), (80, 24), (120, 30), (200, 20)]
@@ -31,6 +34,7 @@ def after(*keys: str, sign: str = "", first: str = "") -> Callable[[Pilot[Any]],
         await until(pilot, lambda: first in screen.text())
         await press(pilot, *keys[1:])
         await until(pilot, lambda: sign in screen.text())
+        await until(pilot, lambda: not any(peek.display and peek.asks for peek in screen.query(JobPeek)))
         for field in screen.screen.query(Input):
             # Because a blinking cursor is in the picture at some times only.
             field.cursor_blink = False
@@ -42,6 +46,23 @@ def after(*keys: str, sign: str = "", first: str = "") -> Callable[[Pilot[Any]],
 @WIDTHS
 def test_queue(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(Screen(), terminal_size=size, run_before=after("j", "space"))
+
+
+@pytest.mark.parametrize("size", [(60, 50), (80, 24), (120, 40), (200, 60)], ids=lambda size: str(size[0]))
+def test_pulse(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(
+        pulse(), terminal_size=size, run_before=after("j", sign="just now" if size[1] > 24 else "alarms")
+    )
+
+
+def test_pulse_in_ascii(snap_compare: Compare) -> None:
+    screen = pulse(look="terminal", ascii_only=True)
+    assert snap_compare(screen, terminal_size=(120, 40), run_before=after(sign="#1"))
+
+
+@WIDTHS
+def test_plan(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(Screen(), terminal_size=size, run_before=after("8", sign="free GPUs"))
 
 
 @WIDTHS

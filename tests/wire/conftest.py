@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire.peer import Line, Peer
+from tests.wire.http.peer import Line, Peer
 
 MakePeer = Callable[..., Peer]
 

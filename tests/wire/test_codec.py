@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from wire import api
 from wire.agent import frames, orders, reports
 from wire.api.cluster import EventList
 from wire.api.jobs import SubmitRequest, Submitted
-from wire.codec import Malformed, decode, dumps, encode
+from wire.codec import Malformed, decode, dumps, encode, encode_once
 from wire.job import spec
 from wire.job.spec import JobSpec
 from wire.names import JobState
@@ -65,14 +66,15 @@ FRAMES = typing.get_args(frames.Frame)
 
 
 @pytest.mark.parametrize("kind", TRAVELLERS, ids=lambda kind: kind.__name__)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(24))
 @given(data=st.data())
 def test_encoded_values_decode_to_the_same(kind: type[Any], data: st.DataObject) -> None:
     sent = data.draw(values(kind))
     assert decode(kind, json.loads(dumps(encode(sent)))) == sent
+    assert dumps(encode_once(sent)) == dumps(encode(sent))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.one_of(*map(values, FRAMES)))
 def test_frame_is_one_line_and_decodes_to_the_same(frame: frames.Frame) -> None:
     line = frames.pack(frame)

@@ -78,6 +78,30 @@ def test_the_classes_do_what_those_of_the_standard_library_do() -> None:
     assert facts(wire.dataclass.dataclass) == facts(dataclasses.dataclass)
 
 
+def test_the_first_instances_and_later_ones_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    point, _, _ = classes(wire.dataclass.dataclass)
+    stub = point.__init__
+    made = [point(1, names=["a"]) for _ in range(20)]
+    assert point.__init__ is not stub
+    assert {repr(each) for each in made} == {repr(made[0])}
+    assert all(vars(each) == vars(made[-1]) for each in made)
+    monkeypatch.setattr(wire.dataclass, "_LOOPS", 0)
+    assert facts(wire.dataclass.dataclass) == facts(dataclasses.dataclass)
+
+
+def test_the_first_instance_compiles_no_method() -> None:
+    point, named, _ = classes(wire.dataclass.dataclass)
+    stubs = (point.__init__, named.__init__)
+    assert (point(1, secret="s").length, named(1, names=["b"], name="n").name) == (2.5, "n")
+    assert (point.__init__, named.__init__) == stubs
+
+
+def test_a_default_that_is_made_anew_is_not_shared() -> None:
+    point, _, _ = classes(wire.dataclass.dataclass)
+    point(1).names.append("a")
+    assert point(1).names == []
+
+
 @pytest.mark.parametrize("dataclass", [wire.dataclass.dataclass, dataclasses.dataclass])
 def test_wrong_arguments_and_changes_are_refused(dataclass: Decorator) -> None:
     point, named, _ = classes(dataclass)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tui.data.move_lists import MoveRow
@@ -13,15 +13,16 @@ from tui.look import cells
 from tui.look.paint import Piece
 from wire.api.forecasts import QuotaEdit, WhatIf
 from wire.api.jobs import JobView
-from wire.api.nodes import NodeView
-from wire.api.rebalance import MoveView, ProposalView, nodes_and_gpus
-from wire.api.tenants import QuotaView, ReservationView
+from wire.api.nodes import GpuView, NodeView
+from wire.api.policy.quotas import QuotaView
+from wire.api.policy.rebalance import MoveView, ProposalView, nodes_and_gpus
+from wire.api.policy.reservations import ReservationView
 from wire.job.spec import gpus_text
 from wire.names import JobState
 from wire.text import counted, duration, printable
 
 TYPED_ABOVE: Final = 20
-"""If a change concerns more than this many jobs, the user must confirm it by typing the number of jobs."""
+"""For a change of more jobs than this number, the user must type the number of jobs to confirm the change."""
 
 LISTED: Final = 6
 
@@ -92,6 +93,31 @@ def preempt(jobs: Sequence[JobView], now: float) -> Confirmation:
     )
 
 
+def requeue(jobs: Sequence[JobView], now: float) -> Confirmation:
+    """Return the dialog that asks whether to requeue these jobs."""
+    asked = preempt(jobs, now)
+    number = counted(len(jobs), "job")
+    return replace(
+        asked, title=f"Requeue {number}?", button=f"Requeue {number}", command=job_command("requeue", jobs)
+    )
+
+
+def cordon_gpu(node: NodeView, gpu: GpuView) -> Confirmation:
+    """Return the dialog that asks whether to cordon a GPU."""
+    name = f"{printable(node.name, 40)}:{gpu.number}"
+    jobs = ", ".join(gpu.job_labels or map(str, gpu.jobs))
+    return Confirmation(
+        f"Cordon GPU {name}?",
+        (
+            [("Running  ", "muted"), (f"{jobs} continues to its end" if jobs else "no job", "text")],
+            [("Effect   ", "muted"), ("no new job gets this GPU until it is resumed", "warn")],
+        ),
+        "Cordon",
+        f"corral nodes cordon {shlex.quote(name)}",
+        reason="--why",
+    )
+
+
 def drain(nodes: Sequence[NodeView]) -> Confirmation:
     """Return the dialog that asks whether to drain these nodes."""
     names = ", ".join(printable(node.name, 40) for node in nodes)
@@ -111,7 +137,7 @@ def drain(nodes: Sequence[NodeView]) -> Confirmation:
 
 
 def unset_quota(quota: QuotaView) -> Confirmation:
-    """Return the dialog that asks whether to remove the limits that were set for this quota."""
+    """Return the dialog that asks whether to remove the limits of this quota that a command has set."""
     name = printable(quota.name)
     return Confirmation(
         f"Unset the quota of {quota.scope} {printable(quota.name, 40)}?",

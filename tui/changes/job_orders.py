@@ -15,9 +15,10 @@ from tui.data.request_workers import Failure, failure_text
 from tui.dialogs.confirm import ConfirmDialog
 from tui.dialogs.form_dialog import FormDialog
 from tui.forms import drain
+from tui.forms.edit_jobs import edit_jobs
 from tui.forms.job import new_job
-from wire.api.jobs import JobsOrder, JobView, Submitted
-from wire.api.nodes import NodeView
+from wire.api.jobs import JobsAnswer, JobsOrder, JobView, Submitted
+from wire.api.nodes import GpuView, NodeView
 from wire.http.client import Client, Refused, Unreachable
 from wire.text import printable
 
@@ -26,12 +27,12 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True)
 class OrderResults(Generic[Thing]):
-    """The result of changing several jobs or nodes: the items that were changed, and the items for which the
-    controller refused the change, each with the error.
+    """The result of changing several jobs or nodes: the changed items, and the refused items with their
+    errors.
     """
 
     done: tuple[Thing, ...]
-    failed: tuple[tuple[Thing, Failure], ...]
+    failed: tuple[tuple[Thing | str, Failure], ...]
 
 
 class JobOrders:
@@ -50,6 +51,23 @@ class JobOrders:
         self._ask(
             "preempt", "preempted", confirm.preemptible, confirm.preempt, "only running jobs can be preempted"
         )
+
+    def requeue(self) -> None:
+        self._ask(
+            "requeue", "requeued", confirm.preemptible, confirm.requeue, "only running jobs can be requeued"
+        )
+
+    def edit_job(self) -> None:
+        """Open the form that changes the marked jobs, or the job under the cursor."""
+        jobs = self._chosen(confirm.cancellable)
+        if jobs:
+            self._app.push_screen(FormDialog(edit_jobs(jobs, self._app.model.now), self._edited))
+        else:
+            self._app.show_message("nothing to change: the job has ended", "warn")
+
+    def _edited(self, answer: JobsAnswer) -> None:
+        failed = tuple((refused.job, Refused(409, refused.problem)) for refused in answer.refused)
+        self._report("changed", OrderResults(answer.done, failed))
 
     def hold(self) -> None:
         self._waiting("held", "hold")
@@ -77,7 +95,7 @@ class JobOrders:
         self._app.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
 
     def drain_by(self) -> None:
-        """Open the form that drains the node under the cursor, or the node that the view shows, by a time."""
+        """Open the form for a drain with a time, for the node under the cursor or the node of the view."""
         nodes = self._app.view.nodes()
         if nodes:
             self._app.push_screen(FormDialog(drain.new(nodes, self._app.model.now), self._draining))
@@ -87,7 +105,28 @@ class JobOrders:
         self._app.refresh_view()
 
     def resume(self) -> None:
-        self._each("resumed", self._app.view.nodes(), lambda client, node: client.resume(node.name))
+        self.resume_nodes(self._app.view.nodes())
+
+    def resume_nodes(self, nodes: Sequence[NodeView], gpu: GpuView | None = None) -> None:
+        """Resume nodes, or one GPU of the first node."""
+        if gpu is None:
+            self._each("resumed", nodes, lambda client, node: client.resume(node.name))
+        else:
+            name = f"{nodes[0].name}:{gpu.number}"
+            self._each("resumed", [name], lambda client, _: client.resume_gpu(nodes[0].name, gpu.number))
+
+    def cordon_gpu(self, node: NodeView, gpu: GpuView) -> None:
+        """Ask the user for confirmation and an optional reason, then cordon a GPU."""
+
+        def answered(why: str | None) -> None:
+            if why is not None:
+                name = f"{node.name}:{gpu.number}"
+                self._each(
+                    "cordoned", [name], lambda client, _: client.cordon_gpu(node.name, gpu.number, why)
+                )
+
+        first = confirm.cordon_gpu(node, gpu)
+        self._app.push_screen(ConfirmDialog(lambda: first, first), answered)
 
     def _ask(
         self,
@@ -143,8 +182,8 @@ class JobOrders:
         by_label = {job.label: job for job in jobs}
 
         def carry_out(client: Client) -> OrderResults[JobView]:
-            # Name each job by its label, because ids are ambiguous: 7 is the id of the array element 7_0, but
-            # in a request it means the whole array.
+            # Name each job by its display id, because internal ids are ambiguous: 7 is the id of the array
+            # element 7_0, but in a request it means the whole array.
             answer = client.order(JobsOrder(action, tuple(by_label)))
             failed = ((by_label[each.job], Refused(409, each.problem)) for each in answer.refused)
             return OrderResults(answer.done, tuple(failed))
@@ -174,6 +213,7 @@ class JobOrders:
             return
         if done not in ("held", "released"):
             self._app.model.jobs.marks -= {job.id for job in outcome.done if isinstance(job, JobView)}
+            self._app.model.nodes.marks -= {node.name for node in outcome.done if isinstance(node, NodeView)}
         names = [_name(thing) for thing in outcome.done]
         about = names[0] if len(names) == 1 else f"{len(names):,}"
         if not outcome.failed:
@@ -196,5 +236,10 @@ class JobOrders:
 
 def _name(thing: object) -> str:
     return printable(
-        thing.label if isinstance(thing, JobView) else thing.name if isinstance(thing, NodeView) else "", 40
+        thing.label
+        if isinstance(thing, JobView)
+        else thing.name
+        if isinstance(thing, NodeView)
+        else str(thing),
+        40,
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from tui.actions import actions_of, shown_key, words_of
 from tui.app_interface import AppInterface
 from tui.changes.confirm import job_command
+from tui.dialogs.form_dialog import FormDialog
 from tui.dialogs.help import HelpDialog, help_lines
 from tui.dialogs.menu import Menu, MenuEntry
+from tui.forms.more_nodes import more_nodes
 from tui.look.theme import SIXTEEN, THEMES
 from tui.views.list_view import ListView
-from wire.text import printable
+from wire.text import duration, printable
 
 
 class Menus:
@@ -40,6 +42,55 @@ class Menus:
 
         app.push_screen(Menu("Commands", entries, search=True, extra=job), picked)
 
+    def what_if(self) -> None:
+        """Open the menu of changes whose effect the plan shows. Each opens the dialog that could also make
+        the change.
+        """
+        app = self._app
+        jobs, nodes = app.view.jobs(), app.view.nodes()
+        entries = [MenuEntry("submit", "submit a job", "with a form")]
+        if jobs:
+            label = printable(jobs[0].label)
+            entries += [
+                MenuEntry("edit_job", f"change job {label}", "priority, time limit, queue, begin time"),
+                MenuEntry("cancel", f"cancel job {label}"),
+                MenuEntry("preempt", f"preempt job {label}"),
+            ]
+        if nodes:
+            name = printable(nodes[0].name, 24)
+            entries += [
+                MenuEntry("drain", f"drain {name}"),
+                MenuEntry("drain_by", f"drain {name} by a time"),
+                MenuEntry("more_nodes", f"more nodes like {name}"),
+            ]
+        entries.append(MenuEntry("new_reservation", "reserve nodes", "for users, projects or maintenance"))
+
+        def picked(name: str | None) -> None:
+            if name == "more_nodes":
+                app.push_screen(FormDialog(more_nodes(nodes[0].name), lambda _: None))
+            elif name is not None:
+                app.try_change(name)
+
+        app.push_screen(Menu("What if…", entries), picked)
+
+    def alarms(self) -> None:
+        """Open the menu of all alarms. Enter opens the job or the node of an alarm."""
+        app, now = self._app, self._app.model.now()
+        found = list(app.model.alarms)
+        if not found:
+            app.show_message("no alarms: nothing needs attention", "good")
+            return
+        entries = [
+            MenuEntry(
+                str(number),
+                alarm.text,
+                "" if alarm.since is None else f"for {duration(max(0.0, now - alarm.since))}",
+            )
+            for number, alarm in enumerate(found)
+        ]
+        menu = Menu(f"Alarms: {len(found)}", entries)
+        app.push_screen(menu, lambda picked: app.open_jump(found[int(picked)].jump) if picked else None)
+
     def help(self) -> None:
         view = self._app.view
         fields = list(view.listing.fields) if isinstance(view, ListView) else []
@@ -65,7 +116,7 @@ class Menus:
 
     def commands(self) -> list[str]:
         """Return the shell commands for the menu in which the user copies commands. The list begins with the
-        commands that the view suggests, followed by commands that do the same as an action of the view.
+        commands that the view suggests. Then follow commands with the same effect as an action of the view.
         """
         view = self._app.view
         jobs, nodes = view.jobs(), " ".join(printable(node.name) for node in view.nodes())
@@ -74,7 +125,7 @@ class Menus:
         found += [job_command("show", jobs), f"{job_command('logs', jobs)} -f"] if len(jobs) == 1 else []
         for action in actions_of(view.NAME, self._app.read_only):
             command = action.command
-            if "{jobs}" in command and jobs:
+            if "{jobs}" in command and jobs and "…" not in command:
                 found.append(job_command(action.name, jobs))
             elif "{nodes}" in command and nodes:
                 found.append(command.format(nodes=nodes, why="'…'", time="2h"))

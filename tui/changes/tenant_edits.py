@@ -13,8 +13,9 @@ from tui.data.request_workers import Failure, failure_text
 from tui.dialogs.confirm import ConfirmDialog
 from tui.dialogs.form_dialog import FormDialog
 from tui.forms import quota, reservation, share
-from wire.api.rebalance import Rebalanced
-from wire.api.tenants import QuotaView, ReservationView
+from wire.api.policy.quotas import QuotaView
+from wire.api.policy.rebalance import Rebalanced
+from wire.api.policy.reservations import ReservationView
 from wire.http.client import Client, Refused, Unreachable
 from wire.text import counted, printable
 
@@ -22,7 +23,7 @@ Thing = TypeVar("Thing")
 
 
 class TenantEdits:
-    """One method for each action of the user. Most methods change the share, quota or reservation under the
+    """One method for each action of the user. Most methods change the tenant, quota or reservation under the
     cursor, or carry out the proposed moves under the cursor.
     """
 
@@ -139,7 +140,7 @@ class TenantEdits:
             self._app.push_screen(ConfirmDialog(question, first), answered)
 
     def _done(self, message: str) -> None:
-        """Show `message`, which is about a change that was made, and update the list."""
+        """Show `message` about a finished change, and update the list."""
         self._app.show_message(message, "good")
         self._app.refresh_view()
 

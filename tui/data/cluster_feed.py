@@ -1,7 +1,7 @@
 """Receives the state of the cluster: a thread loads the whole state once, and then follows the event stream.
 
-The thread does all network input and parses all JSON. The screen takes the collected changes whenever it is
-ready. If a row (a job, node or other object) has changed several times, the screen gets only the newest
+The thread does all network input and parses all JSON. The screen takes the collected changes when the screen
+is ready. If a row (a job, node or other object) has changed several times, the screen gets only the newest
 version of the row.
 """
 
@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
-from wire.api.cluster import ClusterView, EventList, EventView, StreamBatch
+from tui.pulse.history import SECONDS_KEPT
+from wire.api.cluster import ClusterView, EventList, EventView, PulseSample, PulseView, StreamBatch
 from wire.api.jobs import JobList, JobView
 from wire.api.nodes import NodeList, NodeView
 from wire.http.client import Refused, Unreachable
@@ -22,7 +23,7 @@ from wire.names import JobState
 
 KEPT_EVENTS: Final = 2_000
 KEPT_ENDED: Final = 20_000
-"""Ended jobs are loaded only if they are among this many newest jobs."""
+"""Ended jobs are loaded only if they belong to this many newest jobs."""
 
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 15.0
@@ -56,6 +57,10 @@ class Changes:
     jobs: tuple[JobView, ...] = ()
     nodes: tuple[NodeView, ...] = ()
     events: tuple[EventView, ...] = ()
+    seconds: tuple[PulseSample, ...] = ()
+    """Samples of the cluster's figures, one for each second."""
+    minutes: tuple[PulseSample, ...] = ()
+    """Samples of the cluster's figures, one for each minute."""
 
 
 class ClusterFeed(Protocol):
@@ -78,13 +83,16 @@ class ClusterSource(Protocol):
     def nodes(self) -> NodeList: ...
     def jobs(self, *, states: Iterable[JobState] = (), after: int = 0, limit: int = 1000) -> JobList: ...
     def events(self, *, after: int = 0, limit: int = 1000) -> EventList: ...
-    def stream(self, after: int | None = None) -> Iterator[StreamBatch | None]: ...
+    def pulse(self, ring: str = "minutes", after: int = 0) -> PulseView: ...
+    def stream(
+        self, after: int | None = None, *, rows: bool = True, pulse: bool = False
+    ) -> Iterator[StreamBatch | None]: ...
     def close(self) -> None: ...
 
 
 class PendingChanges:
-    """Collects changes until the screen takes them. If a row changes several times, only the newest version
-    of the row is kept.
+    """Collects changes until the screen takes the changes. If a row changes several times, only the newest
+    version of the row is kept.
     """
 
     def __init__(self) -> None:
@@ -97,6 +105,8 @@ class PendingChanges:
         self._jobs: dict[int, JobView] = {}
         self._nodes: dict[str, NodeView] = {}
         self._events: list[EventView] = []
+        self._seconds: list[PulseSample] = []
+        self._minutes: list[PulseSample] = []
 
     def on_wake(self, wake: Callable[[], None]) -> None:
         """Set the wake function. It is called for the first change after each `take`, and not for later
@@ -116,12 +126,15 @@ class PendingChanges:
             self._nodes.update((node.name, node) for node in changes.nodes)
             self._events.extend(changes.events)
             del self._events[:-KEPT_EVENTS]
+            self._seconds.extend(changes.seconds)
+            del self._seconds[:-SECONDS_KEPT]
+            self._minutes = list(changes.minutes) or self._minutes
             wake, self._quiet = self._quiet, False
         if wake:
             self._wake()
 
     def take(self) -> Changes:
-        """Return all collected changes and forget them. For the next change, the wake function (see
+        """Return all collected changes, and forget these changes. For the next change, the wake function (see
         `on_wake`) is called again.
         """
         with self._lock:
@@ -132,6 +145,8 @@ class PendingChanges:
                 tuple(self._jobs.values()),
                 tuple(self._nodes.values()),
                 tuple(self._events),
+                tuple(self._seconds),
+                tuple(self._minutes),
             )
             self._empty()
             self._quiet = True
@@ -145,11 +160,12 @@ class PendingChanges:
     def _empty(self) -> None:
         self._fresh, self._cluster = False, None
         self._jobs, self._nodes, self._events = {}, {}, []
+        self._seconds, self._minutes = [], []
 
 
 class LiveFeed:
-    """Receives changes from a controller. After a lost connection it tries to reconnect forever, and
-    continues after the last event that it received.
+    """Receives changes from a controller. After a lost connection, the feed tries to reconnect forever, and
+    continues after the last received event.
     """
 
     def __init__(self, connect: Callable[[], ClusterSource], clock: Callable[[], float] = time.time) -> None:
@@ -170,7 +186,7 @@ class LiveFeed:
         return self._basket.take()
 
     def stop(self) -> None:
-        """Stop the thread, even while it waits for the controller."""
+        """Stop the thread, even while the thread waits for the controller."""
         self._over.set()
         if self._source is not None:
             self._source.close()
@@ -181,7 +197,7 @@ class LiveFeed:
             try:
                 self._source = self._connect()
                 self._catch_up(self._source)
-                self._add_changes(Changes())
+                self._add_changes(_history(self._source))
                 self._follow(self._source)
             except Unreachable as error:
                 note = error.why
@@ -194,8 +210,8 @@ class LiveFeed:
 
     def _lost(self, note: str) -> float:
         """Report the lost connection to the screen. Return the seconds to wait before the next attempt. The
-        wait becomes longer with each attempt. A part of it is random, so that many clients do not reconnect
-        at the same moment.
+        wait becomes longer with each attempt. A part of the wait is random, so that many clients do not
+        reconnect at the same moment.
         """
         self._failures += 1
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
@@ -237,7 +253,7 @@ class LiveFeed:
 
     def _follow(self, source: ClusterSource) -> None:
         seq = self._seq or 0
-        for batch in source.stream(seq):
+        for batch in source.stream(seq, pulse=True):
             self._failures = 0
             if self._over.is_set():
                 return
@@ -245,8 +261,19 @@ class LiveFeed:
                 self._add_changes(Changes())
                 continue
             unseen = tuple(event for event in batch.events if event.seq > seq)
-            self._add_changes(Changes(jobs=batch.jobs, nodes=batch.nodes, events=unseen))
+            sample = () if batch.pulse is None else (batch.pulse,)
+            self._add_changes(Changes(jobs=batch.jobs, nodes=batch.nodes, events=unseen, seconds=sample))
             self._seq = seq = max(seq, batch.seq)
+
+
+def _history(source: ClusterSource) -> Changes:
+    """Return the samples of the cluster's figures that the controller has kept. A controller of an earlier
+    version has none.
+    """
+    try:
+        return Changes(seconds=source.pulse("seconds").samples, minutes=source.pulse("minutes").samples)
+    except Refused:
+        return Changes()
 
 
 def _pages(source: ClusterSource, states: tuple[JobState, ...], after: int) -> Iterator[JobList]:

@@ -28,14 +28,14 @@ _LEADING = re.compile(r"\d+")
 
 
 class FilterError(ValueError):
-    """Raised if a text is not a valid filter, for example because the user has not typed all of it yet. The
-    message is shown on the line of the filter.
+    """Raised if a text is not a valid filter, for example because the user is still typing. The message is
+    shown on the line of the filter.
     """
 
 
 @dataclass(frozen=True)
 class RowFilter(Generic[Row]):
-    """A parsed filter. A row passes if it matches every term of the filter text; all rows pass an empty
+    """A parsed filter. A row passes if the row matches every term of the filter text. All rows pass an empty
     filter.
     """
 
@@ -50,8 +50,8 @@ class RowFilter(Generic[Row]):
 
 
 def parse(text: str, fields: Fields[Row], haystack: Callable[[Row], str]) -> RowFilter[Row]:
-    """Parse a filter text. A word without a field name is a regular expression that is searched in the text
-    that `haystack` returns for a row.
+    """Parse a filter text. A word without a field name is a regular expression, which is searched in the text
+    of `haystack` for a row.
     """
     return RowFilter(text, tuple(_term(word, fields, haystack) for word in text.split()))
 

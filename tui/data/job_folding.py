@@ -18,7 +18,7 @@ Passes = Callable[[JobView], bool]
 
 @dataclass(frozen=True)
 class FoldedRow:
-    """One row for several jobs: its label, its progress and the GPUs of its running jobs."""
+    """One row for several jobs: its display id, its progress and the GPUs of its running jobs."""
 
     label: str
     progress: str
@@ -142,7 +142,7 @@ class JobFolding:
         return True
 
     def turn(self, passes: Passes) -> None:
-        """Open all groups. If all are open already, fold them again."""
+        """Open all groups. If all groups are open already, fold all groups again."""
         self.on = not self.on
         self._opened.clear()
         self.fold_all(passes)
@@ -162,7 +162,7 @@ class JobFolding:
 
     def jobs_of(self, job: int, passes: Passes) -> list[int]:
         """Return the jobs that the row of this job represents. For a folded group, these are the jobs of the
-        group that pass the filter. Otherwise it is the job itself.
+        group that pass the filter. Otherwise this is the job itself.
         """
         key = self._group_of.get(job)
         if key is None or not self._is_folded(key) or self._groups[key].shown != job:
@@ -180,8 +180,8 @@ class JobFolding:
         self.ends = {each.label: each.ends_at for each in groups if each.ends_at is not None}
 
     def is_waiting_for_ends(self) -> bool:
-        """Return whether a folded group has jobs that have not ended, so that the expected end of the group
-        must be requested.
+        """Return whether a folded group has jobs that have not ended. In this case, the expected end of the
+        group must be requested.
         """
         return self.on and any(group.ended < len(group.latest) for group in self._groups.values())
 

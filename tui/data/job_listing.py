@@ -1,4 +1,4 @@
-"""The list of jobs, in which each workload and each array is one row until it is opened."""
+"""The list of jobs. Each workload and each array is one row until the user opens the row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wire.api.jobs import JobView
 
 
 class JobListing(Listing[int, JobView]):
-    """A list of jobs that hides the rows that `folding` hides.
+    """A list of jobs without the rows that `folding` hides.
 
     Invariant: `hidden` is the set of hidden rows of `folding`, and is up to date before rows are sorted into
     the list.
@@ -62,7 +62,9 @@ class JobListing(Listing[int, JobView]):
         self.rearrange()
 
     def follow(self, key: int) -> bool:
-        """Move the cursor to the row of this job, or of its group. Return False if the filter hides it."""
+        """Move the cursor to the row of this job, or of its group. Return False if the filter
+        hides the row.
+        """
         return super().follow(self.folding.shown_for(key))
 
     def chosen(self) -> list[JobView]:
@@ -88,7 +90,7 @@ class JobListing(Listing[int, JobView]):
         return True
 
     def fold_all(self) -> None:
-        """Open all groups. If all are open already, fold them again."""
+        """Open all groups. If all groups are open already, fold all groups again."""
         job = self.cursor
         self.folding.turn(self.filter)
         self.rearrange()

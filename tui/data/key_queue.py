@@ -1,7 +1,7 @@
 """Handles keys strictly one after the other.
 
-A slow connection or a paste delivers several keys at once. Textual would send all of them to the widget that
-has the focus at that moment. But the first key may open a dialog: after `/`, the text `H100` should be typed
+A slow connection or a paste delivers several keys at once. Textual would send all these keys to the widget
+with the focus at that moment. But the first key may open a dialog: after `/`, the text `H100` should be typed
 into the filter, and `H` must not hold a job. Therefore each key waits until all effects of the previous key
 are over.
 """
@@ -26,12 +26,12 @@ PAUSE_S: Final = 0.01
 
 
 class KeyHandled(Message, verbose=True):
-    """A message that shows the application that all effects of a key are over.
+    """A message that tells the application when all effects of a key are over.
 
     1. The application posts the message to the focused widget directly after the key.
     2. When the message arrives, the widget has handled the key. The application posts the message again. It
        is then behind all messages that the key has caused in the widget.
-    3. When the message arrives again, those messages have been handled, and the next key may follow.
+    3. When this message arrives again, the messages before it have been handled, and the next key may follow.
     """
 
     def __init__(self, key: events.Key, target: Widget, again: bool) -> None:

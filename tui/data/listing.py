@@ -1,7 +1,7 @@
 """A filtered and sorted list of rows. An update changes only the rows that are new or different. The cursor
 and the marks stay on their rows.
 
-The list uses no widget and no clock. Invariant: the rows are in the same order as after sorting all of them.
+The list uses no widget and no clock. Invariant: the order of the rows is the same as after sorting all rows.
 Cost: O(log n) per changed row.
 """
 
@@ -34,15 +34,15 @@ class Listing(Generic[Key, Row]):
         self.sort, self.reverse = next(iter(sorts)), False
         self.filter: RowFilter[Row] = RowFilter()
         self.hidden: set[Key] = set()
-        """Rows that are not shown, although they pass the filter."""
+        """Hidden rows, although the rows pass the filter."""
         self.marks: set[Key] = set()
         self.cursor: Key | None = None
         self._index = 0
-        # The key of the row to which the user moved the cursor. It is None before the user moves the cursor,
-        # which then stays on the first row.
+        # The key of the row to which the user moved the cursor. It is None until the user moves the cursor;
+        # until then the cursor stays on the first row.
         self._home: Key | None = None
         self._home_value: Any = None
-        """The sort key that the row `_home` had when it was last shown; None if the sort order has changed
+        """The sort key of the row `_home` when the row was last shown; None if the sort order has changed
         since then.
         """
         self._order: list[tuple[Any, Key]] = []
@@ -161,7 +161,7 @@ class Listing(Generic[Key, Row]):
             self.marks.update(self.key_at(at) for at in range(low, high + 1))
 
     def mark_shown(self) -> None:
-        """Mark all shown rows. If all of them are marked, remove their marks."""
+        """Mark all shown rows. If all shown rows are marked, remove their marks."""
         shown = self._placed.keys()
         self.marks = self.marks - shown if shown <= self.marks else self.marks | shown
 

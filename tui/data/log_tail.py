@@ -1,4 +1,4 @@
-"""Follows the output of a job in a thread, and converts it to lines without colours and control
+"""Follows the output of a job in a thread, and converts the output to lines without colours and control
 characters.
 """
 

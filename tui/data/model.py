@@ -1,7 +1,8 @@
-"""The state of the cluster as the screens show it. This module uses no widget, no network and no clock."""
+"""The state of the cluster for the screens. This module uses no widget, no network and no clock."""
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter, deque
@@ -13,8 +14,10 @@ from tui.data.job_listing import JobListing
 from tui.data.listing import Listing
 from tui.data.move_lists import move_listing
 from tui.data.tenant_lists import quota_listing, reservation_listing, share_listing
+from tui.pulse.alarms import FAILED_FOR_S, Alarm, alarms
+from tui.pulse.history import PulseHistory
 from wire.api.cluster import ClusterView, EventView
-from wire.api.jobs import JobView
+from wire.api.jobs import JobView, QueuePlace
 from wire.api.nodes import NodeView
 from wire.names import WHOLE_GPU, JobState, priority_name
 
@@ -41,7 +44,7 @@ class ClusterModel:
         self._skew = 0.0
         self.name = ""
         self.connection = ConnectionStatus()
-        self.jobs = job_listing()
+        self.jobs = job_listing(self._order_of)
         self.nodes = node_listing()
         self.events = event_listing()
         self.shares = share_listing()
@@ -51,6 +54,17 @@ class ClusterModel:
         self.counts: Counter[JobState] = Counter()
         self.gpus = 0
         self.gpus_used = 0.0
+        self.history = PulseHistory()
+        self.alarms: list[Alarm] = []
+        self.running: dict[int, JobView] = {}
+        """The jobs that hold nodes, by number."""
+        self.waiting: dict[int, JobView] = {}
+        """The jobs in the queue, by number."""
+        self._failed: dict[int, float] = {}
+        """The times at which jobs failed, by number, for the last FAILED_FOR_S seconds."""
+        self._waiting_long = 0
+        self.places: dict[int, QueuePlace] = {}
+        """The places of waiting jobs in the queue, by number."""
         self._recent: deque[int] = deque()
         self._ended: deque[int] = deque()
 
@@ -84,13 +98,36 @@ class ClusterModel:
             self._count_gpus()
         if changes.events or changes.fresh:
             self._take_events(changes.events, changes.fresh)
+        self.history.put(changes.seconds, changes.minutes)
+        if changes.fresh:
+            self.find_alarms()
+
+    def take_places(self, places: Iterable[QueuePlace]) -> None:
+        """Sort the list of jobs by these places in the queue."""
+        found = {each.job: each for each in places}
+        if found != self.places:
+            self.places = found
+            self.jobs.rearrange()
+
+    def _order_of(self, job: JobView) -> tuple[float, ...]:
+        return _job_order(job, self.places.get(job.id))
+
+    def find_alarms(self) -> None:
+        """Bring the list of alarms up to date. The application calls this once a second."""
+        now = self.now()
+        self._failed = {job: at for job, at in self._failed.items() if at > now - FAILED_FOR_S}
+        self.alarms = alarms(self.nodes.rows.values(), self.running, self._failed, self._waiting_long, now)
 
     def _greet(self, cluster: ClusterView) -> None:
         self.name = cluster.name
         self._skew = cluster.now - self._clock()
+        self._waiting_long = cluster.wait_alarms
 
     def _start_over(self) -> None:
         self.counts.clear()
+        self.running.clear()
+        self.waiting.clear()
+        self._failed.clear()
         self._ended.clear()
         self._recent.clear()
         self.jobs.rows.clear()
@@ -103,6 +140,16 @@ class ClusterModel:
             self.counts[job.state] += 1
             if job.state.terminal and (before is None or not before.state.terminal):
                 self._ended.append(job.id)
+                if job.state is JobState.FAILED:
+                    self._failed[job.id] = job.ended_at or self.now()
+            if job.held and not job.state.terminal:
+                self.running[job.id] = job
+            else:
+                self.running.pop(job.id, None)
+            if job.state is JobState.QUEUED:
+                self.waiting[job.id] = job
+            else:
+                self.waiting.pop(job.id, None)
 
     def _trim_jobs(self) -> None:
         if len(self._ended) <= 2 * KEPT_ENDED:
@@ -127,14 +174,16 @@ def _removed(events: Iterable[EventView]) -> set[str]:
     return {node for node, kind in last.items() if node is not None and kind == "NodeRemoved"}
 
 
-def job_listing() -> JobListing:
-    """Return a new, empty list of jobs. Its default order is: running jobs, then waiting jobs by priority and
-    submit time, then ended jobs, newest first.
+def job_listing(
+    order: Callable[[JobView], tuple[float, ...]] = lambda job: _job_order(job, None),
+) -> JobListing:
+    """Return a new, empty list of jobs. Its default order is: running jobs, then waiting jobs in the order of
+    the queue, then ended jobs, newest first.
     """
     return JobListing(
         key=lambda job: job.id,
         sorts={
-            "order": _job_order,
+            "order": order,
             "id": lambda job: job.id,
             "name": lambda job: job.name.casefold(),
             "user": lambda job: job.user.casefold(),
@@ -168,11 +217,14 @@ def job_listing() -> JobListing:
     )
 
 
-def _job_order(job: JobView) -> tuple[float, ...]:
+def _job_order(job: JobView, place: QueuePlace | None) -> tuple[float, ...]:
+    """Return the sort key of a job. Waiting jobs without a place, such as held jobs, come after jobs with a
+    place, by priority and submit time.
+    """
     if job.state.terminal:
         return (9, -(job.ended_at or 0))
     if job.state is JobState.QUEUED:
-        return (3, -job.priority, job.submitted_at)
+        return (3, math.inf if place is None else place.place, -job.priority, job.submitted_at)
     return (_LIFE[job.state], -(job.started_at or job.submitted_at))
 
 
@@ -186,7 +238,7 @@ def _job_time(job: JobView) -> tuple[float, float]:
 
 
 def job_location(job: JobView) -> str:
-    """Return the nodes of a job as text, or the reason why it waits or ended."""
+    """Return the nodes of a job as text, or the reason for its waiting or its end."""
     if job.held and job.state is not JobState.FAILED:
         more = f" +{len(job.held) - 1}" if len(job.held) > 1 else ""
         return f"{job.held[0].node}{more}"

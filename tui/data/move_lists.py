@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tui.data.listing import Listing
 from wire.api.jobs import Moved
-from wire.api.rebalance import (
+from wire.api.policy.rebalance import (
     ProposalView,
     RebalanceView,
     move_purpose,

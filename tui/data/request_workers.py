@@ -56,7 +56,7 @@ class RequestWorkers:
 
 
 def failure_text(failure: Failure) -> str:
-    """Return one line about a failed request: the error, and what the user can do about it."""
+    """Return one line about a failed request: the error, and the next step for the user."""
     if isinstance(failure, Refused):
         problem = failure.problem
         place = f"{problem.where}: " if problem.where else ""

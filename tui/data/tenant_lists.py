@@ -1,28 +1,30 @@
-"""The lists of shares, quotas and reservations."""
+"""The lists of tenants, quotas and reservations."""
 
 from __future__ import annotations
 
 from tui.data.listing import Listing
-from wire.api.tenants import QuotaView, ReservationView, ShareView
+from wire.api.policy.quotas import QuotaView
+from wire.api.policy.reservations import ReservationView
+from wire.api.policy.shares import ShareView
 from wire.cluster.quota import AMOUNTS, ANY_NAME, SCOPES, UNLIMITED
 
 
 def share_key(share: ShareView) -> str:
-    """Return the path of the share in the share tree. Names are not unique, because an organisation and a
-    project may have the same name.
+    """Return the path of the tenant in the fair-share tree. Names are not unique, because an organisation and
+    a project may have the same name.
     """
     return "\0".join(share.path)
 
 
 def share_state(share: ShareView) -> str:
-    """Return `stopped` if a hard limit keeps jobs of the share from starting, and `over soft` if the share
+    """Return `stopped` if a hard limit keeps jobs of the tenant from starting, and `over soft` if the tenant
     exceeds its soft limit. Otherwise return an empty text.
     """
     return "stopped" if share.stopped else "over soft" if share.beyond else ""
 
 
 def share_listing() -> Listing[str, ShareView]:
-    """Return a new, empty list of shares. While the list is sorted by name, the shares are indented as a
+    """Return a new, empty list of tenants. While the list is sorted by name, the tenants are indented as a
     tree.
     """
     return Listing(
@@ -74,7 +76,7 @@ def quota_state(quota: QuotaView) -> str:
 
 
 def quota_listing() -> Listing[str, QuotaView]:
-    """Return a new, empty list of quotas: those of users, then projects, then queues."""
+    """Return a new, empty list of quotas: quotas of users, then of projects, then of queues."""
     return Listing(
         key=quota_key,
         sorts={

@@ -11,6 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from tui import actions
+from tui.app_interface import app_of
 from tui.look.paint import Piece
 from tui.widgets.line import FrameLine
 from wire.text import printable
@@ -19,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class Dialog(ModalScreen[Result]):
-    """A modal dialog. Escape closes it without a result."""
+    """A modal dialog. Escape closes the dialog without a result."""
 
     AUTO_FOCUS = ""
 
@@ -27,6 +29,13 @@ class Dialog(ModalScreen[Result]):
         Binding("escape", "leave", show=False),
         Binding("ctrl+c", "leave", show=False),
     ]
+
+    def on_mount(self) -> None:
+        """Leave the chart visible if the dialog is opened above the plan, because the chart shows the effect
+        of the change.
+        """
+        if app_of(self).view.NAME == actions.PLAN:
+            self.add_class("beside")
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -1,4 +1,4 @@
-"""The dialog that shows a form. While the user types, it shows errors, a what-if answer and the shell
+"""The dialog that shows a form. While the user types, the dialog shows errors, a what-if answer and the shell
 command.
 """
 
@@ -23,8 +23,8 @@ from wire.http.client import Refused, Unreachable
 from wire.text import printable
 
 LONG, BESIDES = 9, 16
-"""A form scrolls if it has more than LONG lines, or if the form and the BESIDES other lines of the dialog are
-more lines than the screen has.
+"""A form scrolls if the form has more than LONG lines, or if the form and the BESIDES other lines of the
+dialog do not fit on the screen.
 """
 
 

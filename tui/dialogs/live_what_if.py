@@ -1,4 +1,4 @@
-"""Shows the effect of a form or dialog on other jobs, and updates it while the user types."""
+"""Shows the effect of a form or dialog on other jobs, and updates the effect while the user types."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ class LiveWhatIf(Facts):
         """Show empty lines until the first answer arrives, so that the dialog does not change its size."""
         self.styles.height = self._height
 
+    def on_unmount(self) -> None:
+        """Draw the plan without the effect again."""
+        app_of(self).show_effect(None)
+
     def try_out(self, request: WhatIf | None) -> None:
         """Send this what-if request as soon as REST_S seconds have passed without another call. If the
         request is None, remove the answer from the screen.
@@ -44,6 +48,8 @@ class LiveWhatIf(Facts):
             return
         self._request, self._answered_request = request, None
         self._show_text("computing which jobs would start sooner or later…" if request else "")
+        if request is None:
+            app_of(self).show_effect(None)
         if self._rest is not None:
             self._rest.stop()
         self._rest = self.set_timer(REST_S, self._ask)
@@ -79,6 +85,7 @@ class LiveWhatIf(Facts):
         elif isinstance(answer, WhatIfAnswer):
             self._lines = what_if_lines(answer, self._height)
             self.refresh()
+            app_of(self).show_effect(answer)
             if refine:
                 self._put(request, only_first=False)
         else:

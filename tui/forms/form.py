@@ -62,8 +62,8 @@ class FormContents(Generic[Request]):
 
 @dataclass(frozen=True)
 class Form(Generic[Request, Answer]):
-    """A form: its fields, and functions that parse the typed texts, send the request, and return the shell
-    command that does the same. `trial` returns the what-if request that shows the effect of the form.
+    """A form: its fields, and functions that parse the typed texts, send the request, and return the
+    equivalent shell command. `trial` returns the what-if request that shows the effect of the form.
     """
 
     title: str
@@ -110,7 +110,7 @@ def changed(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
 
 def read_fields(texts: Mapping[Field, str]) -> tuple[dict[str, Any], dict[str, str]]:
     """Parse the texts of fields. Return the values by the names of the API fields, and the errors by the
-    names of the form's fields. Errors are short, because they are shown next to the field.
+    names of the form's fields. Errors are short, because the screen shows an error next to its field.
     """
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tui.forms.form import Field, Form, FormContents, Typed, changed, read_fields
 from wire.api.forecasts import QuotaEdit, WhatIf
-from wire.api.tenants import QuotaView
+from wire.api.policy.quotas import QuotaView
 from wire.cluster.quota import AMOUNTS, SCOPES, Amount, Quota, quota_problems
 from wire.text import printable
 

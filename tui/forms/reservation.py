@@ -10,7 +10,7 @@ from typing import Final
 from tui.forms.form import Field, Form, FormContents, Typed, changed, filled, pairs, read_fields, yes_or_no
 from wire import amounts
 from wire.api.forecasts import WhatIf
-from wire.api.tenants import ReservationView
+from wire.api.policy.reservations import ReservationView
 from wire.cluster.reservation import ReservationSpec, reservation_problems
 from wire.text import printable
 
@@ -18,7 +18,7 @@ from wire.text import printable
 @dataclass(frozen=True)
 class ReservationRequest:
     """The request for a reservation. If `anyway` is true, the nodes are reserved even if running jobs may
-    still use them when the reservation starts.
+    still use the nodes at the start of the reservation.
     """
 
     spec: ReservationSpec

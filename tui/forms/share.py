@@ -1,4 +1,4 @@
-"""The share form, with the weight and the limits of a share."""
+"""The tenant form, with the weight and the limits of a tenant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from tui.forms.form import Field, Form, FormContents, Typed, changed, read_fields
 from wire import amounts
 from wire.api.forecasts import WhatIf
-from wire.api.tenants import ShareList, ShareView, ShareWeight
+from wire.api.policy.shares import ShareList, ShareView, ShareWeight
 from wire.text import printable
 
 

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from tui.data.model import job_location
 from tui.look import glyphs
+from tui.look.graphs import heat
 from tui.look.paint import Piece, level
 from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView
@@ -31,7 +32,7 @@ def job_state(job: JobView) -> Piece:
 
 
 def job_location_cell(job: JobView) -> Piece:
-    """Return the nodes of the job, or the reason why it waits."""
+    """Return the nodes of the job, or the reason for its waiting."""
     if job.state is JobState.QUEUED and job.last is not None and job.last.reason is Reason.PREEMPTED:
         return (printable(f"PREEMPTED · {job_location(job)}"), "warn")
     if job.state is JobState.QUEUED and job.reason in _QUIET_REASONS:
@@ -41,7 +42,7 @@ def job_location_cell(job: JobView) -> Piece:
 
 
 def job_time(job: JobView, now: float) -> Piece:
-    """Return the time for which the job has run, or has waited if it has not started."""
+    """Return the time that the job has run; for a waiting job, the time that it has waited."""
     if job.state.terminal:
         ran = None if job.started_at is None or job.ended_at is None else job.ended_at - job.started_at
         return (duration(ran), "muted")
@@ -68,8 +69,8 @@ def priority(job: JobView) -> Piece:
 
 
 def clock(at: float | None, now: float) -> str:
-    """Return the time `at` as the time of day, with the date if it is not the day of `now`; "-" for None.
-    Both times are in seconds since 1970.
+    """Return the time `at` as the time of day, with the date if `at` is on another day than `now`; "-" for
+    None. Both times are in seconds since 1970.
     """
     if at is None:
         return "-"
@@ -107,12 +108,12 @@ def gpu_map(node: NodeView) -> Sequence[Piece]:
             kind = gpu_kind(gpu)
             kinds.append((glyphs.GPU[kind], "faint" if away else kind))
             idle = away or not gpu.utilisation
-            loads.append(("·" if idle else level(gpu.utilisation), "faint"))
+            loads.append(("·", "faint") if idle else (level(gpu.utilisation), heat(gpu.utilisation)))
     return [*kinds, ("  ", "text"), *loads] if kinds else [("none", "faint")]
 
 
 def by_numa(node: NodeView) -> list[GpuView]:
-    """Return the GPUs of a node in the order in which they are shown: by NUMA node, then by index."""
+    """Return the GPUs of a node in the displayed order: by NUMA node, then by index."""
     return sorted(node.gpus, key=lambda gpu: (gpu.numa, gpu.index))
 
 
@@ -129,5 +130,5 @@ LABEL = 10
 
 
 def fact(label: str, *pieces: Piece) -> list[Piece]:
-    """Return one line of text: a label and the value after it."""
+    """Return one line of text with a label and a value."""
     return [(f" {label:<{LABEL}}", "muted"), *pieces]

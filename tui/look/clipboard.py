@@ -10,7 +10,9 @@ import threading
 
 
 def copy_with_tmux(text: str) -> None:
-    """Send the text to tmux, which copies it to the clipboard of its terminal. Outside tmux, do nothing."""
+    """Send the text to tmux, which copies the text to the clipboard of its terminal. Outside tmux, do
+    nothing.
+    """
     if os.environ.get("TMUX"):
         threading.Thread(target=_load, args=(text,), daemon=True).start()
 

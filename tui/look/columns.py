@@ -1,4 +1,6 @@
-"""Chooses which columns of a list fit into the width of the screen, and how wide they are."""
+"""Chooses the columns of a list that fit into the width of the screen, and computes the widths of these
+columns.
+"""
 
 from __future__ import annotations
 

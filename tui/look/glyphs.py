@@ -27,6 +27,7 @@ CURSOR: Final = "▌"
 ASCENDING: Final = "▴"
 DESCENDING: Final = "▾"
 LIVE: Final = "●"
+ALARM: Final = "▲"
 MOVE: Final = {"proposed": "○", "under way": "◐", "moved": "✓", "undone": "↺"}
 ON, COMING = "●", "○"
 STALE: Final = "◌"
@@ -35,16 +36,17 @@ ASCII: Final = {
     ord(sign): plain
     for signs, plain in (
         ("○", "o"),
-        ("◐", "%"),
+        ("◐▒", "%"),
         ("●", "*"),
         ("↺", "@"),
         ("✓", "+"),
-        ("✗", "x"),
+        ("✗╳", "x"),
         ("⊘", "-"),
         ("‖", "="),
         ("▲▴", "^"),
         ("▽▾", "v"),
         ("■", "#"),
+        ("░", "."),
         ("◧", "%"),
         ("□", "."),
         ("▁▂", "_"),
@@ -52,8 +54,8 @@ ASCII: Final = {
         ("▅▆", "="),
         ("▇█", "#"),
         ("━╸", "="),
-        ("─┈", "-"),
-        ("│┃▐▌▏▎▍▋▊▉", "|"),
+        ("─┈┄", "-"),
+        ("│┃▐▌▏▎▍▋▊▉┆", "|"),
         ("╭╮╰╯┌┐└┘├┤┼┬┴", "+"),
         ("◆", "#"),
         ("◌", "?"),
@@ -72,5 +74,7 @@ ASCII: Final = {
         ("’", "'"),
     )
     for sign in signs
-}
-"""The ASCII character for each symbol, by code point. Other characters become question marks."""
+} | {0x2800 + dots: " .:-=+*#@"[dots.bit_count()] for dots in range(256)}
+"""The ASCII character for each symbol, by code point. A Braille character of a graph becomes a darker
+character the more dots the Braille character has. Other characters become question marks.
+"""

@@ -30,7 +30,7 @@ class Paint:
         if made is None:
             over, under = self._styles[name], self._styles[ground] if ground else Style.null()
             # If the style `ground` swaps text and background colours, use one colour for the whole line.
-            # Otherwise the text colour of each style would become the background behind its text.
+            # Otherwise each text colour would become the background of its own text.
             made = Style(bold=over.bold) + under if under.reverse else over + under
             self._on[name, ground] = made
         return made
@@ -76,6 +76,23 @@ def bar(fraction: float, width: int, style: str = "bar") -> list[Piece]:
     halves = round(max(0.0, min(1.0, fraction)) * width * 2)
     whole, half = divmod(halves, 2)
     return [("━" * whole + "╸" * half, style), ("─" * (width - whole - half), "track")]
+
+
+def share_bar(used: float, fair: float | None, width: int) -> list[Piece]:
+    """Return a bar of the used part. A mark shows the fair share; the part beyond the mark is amber."""
+    if fair is None:
+        return bar(used, width)
+    mark = max(0, min(width - 1, round(fair * width)))
+    filled = max(0, min(width, round(used * width)))
+    within, over = min(filled, mark), max(0, filled - mark - 1)
+    rest = width - mark - 1 - over
+    return [
+        ("━" * within, "running"),
+        ("─" * (mark - within), "track"),
+        ("┃", "strong"),
+        ("━" * over, "warn"),
+        ("─" * rest, "track"),
+    ]
 
 
 def level(percent: float) -> str:

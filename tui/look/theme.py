@@ -10,6 +10,8 @@ from rich.style import Style
 from textual.theme import BUILTIN_THEMES
 from textual.theme import Theme as Colours
 
+from tui.look.graphs import HEATS
+
 
 @dataclass(frozen=True)
 class CorralTheme:
@@ -18,6 +20,19 @@ class CorralTheme:
     title: str
     colours: Colours
     parts: Mapping[str, str]
+
+
+_USERS: Final = (
+    "running",
+    "queued",
+    "preempted",
+    "scheduled",
+    "held",
+    "completed",
+    "cancelled",
+    "running",
+)
+"""The job states whose colours the bars of different users have."""
 
 
 def _parts(ground: Mapping[str, str], states: Mapping[str, str]) -> dict[str, str]:
@@ -57,13 +72,38 @@ def _parts(ground: Mapping[str, str], states: Mapping[str, str]) -> dict[str, st
         "good": good,
         "warn": accent,
         "bad": bad,
+        "picked": f"bold {ground['strong']}",
+        **{f"user-{number}": states[state] for number, state in enumerate(_USERS)},
     }
 
 
+def _heats(*stops: str) -> dict[str, str]:
+    """Return the styles `heat-0` to `heat-15`: colours at equal distances on the line through the colours
+    `stops`, which are given as #rrggbb.
+    """
+    colours = [[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in stops]
+    styles = {}
+    for number in range(HEATS):
+        place = number / (HEATS - 1) * (len(colours) - 1)
+        low = min(int(place), len(colours) - 2)
+        mixed = (
+            round(one + (other - one) * (place - low))
+            for one, other in zip(colours[low], colours[low + 1], strict=True)
+        )
+        styles[f"heat-{number}"] = "#" + "".join(f"{part:02x}" for part in mixed)
+    return styles
+
+
 def _look(
-    title: str, name: str, ground: Mapping[str, str], states: Mapping[str, str], *, dark: bool = True
+    title: str,
+    name: str,
+    ground: Mapping[str, str],
+    states: Mapping[str, str],
+    heats: tuple[str, ...],
+    *,
+    dark: bool = True,
 ) -> CorralTheme:
-    parts = _parts(ground, states)
+    parts = {**_parts(ground, states), **_heats(*heats)}
     colours = Colours(
         name=name,
         dark=dark,
@@ -102,8 +142,8 @@ def _look(
     return CorralTheme(title, colours, parts)
 
 
-# Use background colours that are almost grey. A terminal with 256 colours replaces each colour by the nearest
-# one of the 256. Dark colours that are not grey would become black.
+# Use background colours that are almost grey. A terminal with 256 colours shows the nearest of its colours,
+# and for dark colours that are not grey this is black.
 _DARK: Final = {
     "background": "#14161a",
     "surface": "#1a1d22",
@@ -134,6 +174,7 @@ DUSK = _look(
         "cancelled": "#7d8796",
         "held": "#d6a2c8",
     },
+    ("#4a6fa5", "#4f9d8f", "#84cfa4", "#e2c16c", "#e8836f"),
 )
 
 DAWN = _look(
@@ -162,6 +203,7 @@ DAWN = _look(
         "cancelled": "#757d89",
         "held": "#8e3f7c",
     },
+    ("#5b7db8", "#3f8f86", "#3d8a56", "#a8790f", "#b0432f"),
     dark=False,
 )
 
@@ -188,6 +230,7 @@ HORIZON = _look(
         "cancelled": "#7f8796",
         "held": "#cc79a7",
     },
+    ("#2f5d8a", "#56b4e9", "#c9cfd9", "#f0c987", "#f28e2b"),
 )
 
 SIXTEEN = CorralTheme(
@@ -249,6 +292,10 @@ SIXTEEN = CorralTheme(
         "cursor": "reverse",
         "cursor-away": "underline",
         "share": "cyan",
+        **{
+            f"heat-{number}": ("blue", "cyan", "green", "yellow", "red")[number * 5 // HEATS]
+            for number in range(HEATS)
+        },
     },
 )
 

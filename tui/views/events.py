@@ -13,12 +13,11 @@ from tui.data.cluster_feed import Changes
 from tui.look import cells
 from tui.look.columns import ListColumn
 from tui.look.paint import Piece
+from tui.pulse.lists import QUIET, event_style
 from tui.views.list_view import ListView
 from tui.views.view import bindings
 from wire.api.cluster import EventView
 from wire.text import printable
-
-_BAD = ("Failed", "Lost", "Refused")
 
 
 class EventsView(ListView[int, EventView]):
@@ -50,7 +49,7 @@ class EventsView(ListView[int, EventView]):
                 "WHAT HAPPENED",
                 2,
                 40,
-                lambda event: [(printable(event.text), "text")],
+                lambda event: [(printable(event.text), _text_part(event))],
                 20,
                 grow=9,
                 most=200,
@@ -92,9 +91,17 @@ class EventsView(ListView[int, EventView]):
 
 
 def _nodes(event: EventView) -> str:
-    """Return the node that the event names, or the nodes on which the event placed a job."""
+    """Return the node of the event, or the nodes on which the event placed a job."""
     return event.node or ",".join(str(each["node"]) for each in event.data.get("allocations", ()))
 
 
 def _part(event: EventView) -> str:
-    return "bad" if any(word in event.kind for word in _BAD) else "muted"
+    return event_style(event.kind)
+
+
+def _text_part(event: EventView) -> str:
+    """Return the style of an event's text: events that only repeat another event of their job are muted."""
+    if event.kind in QUIET:
+        return "faint"
+    style = event_style(event.kind)
+    return style if style in ("bad", "warn") else "text"

@@ -1,4 +1,4 @@
-"""The view of one job: its details, the reason why it waits, and its output."""
+"""The view of one job: its details, the reason for its waiting, and its output."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class LogTitle(FrameLine):
 
 class JobDetailsView(View):
     """Shows the details and the log of one job. The state of the job comes from the event stream. Other
-    details, such as its requested resources and the reason why it waits, come from separate requests to the
-    controller.
+    details, such as its requested resources and the reason for its waiting, come from separate requests to
+    the controller.
     """
 
     NAME = actions.JOB
@@ -118,8 +118,8 @@ class JobDetailsView(View):
         return [(self._wrong, "warn")] if self._wrong else []
 
     def changed(self, _changes: Changes) -> None:
-        """If the job has changed, request its details again, because its log and the reason why it waits may
-        have changed too.
+        """Request the details of the job again if the job has changed. Its log and the reason for its waiting
+        may have changed too.
         """
         row = self.row
         shape = (row.state, row.attempt, row.detail) if row else None
@@ -229,7 +229,7 @@ class JobDetailsView(View):
         self._title.refresh()
 
     def act_follow(self) -> None:
-        """Start or stop following the log, so that the view shows new lines as they arrive."""
+        """Start or stop following the log. While the log is followed, the view shows new lines at once."""
         self.output.jump(self.output.total)
         self._title.refresh()
 

@@ -98,3 +98,39 @@ class ListView(View, Generic[Key, Row]):
                 self.moved()
 
         self.app.push_screen(Menu("Sort by", entries, at=listing.sort), sort)
+
+    def undo(self) -> bool:
+        """Remove the filter. Without a filter, remove the marks. Return False if there are no filter and no
+        marks.
+        """
+        if super().undo():
+            return True
+        if self.listing.marks:
+            self.listing.marks.clear()
+            self.table.refresh()
+            self.moved()
+            return True
+        return False
+
+    def act_mark(self) -> None:
+        if self.listing.cursor is not None:
+            self._marked_last = self.listing.cursor
+            self.listing.toggle(self.listing.cursor)
+            self.table.step(1)
+
+    def act_range(self) -> None:
+        """Mark all rows from the last marked row to the cursor."""
+        if self.listing.cursor is not None:
+            self.listing.mark_between(
+                self.listing.cursor if self._marked_last is None else self._marked_last, self.listing.cursor
+            )
+            self._marked_last = self.listing.cursor
+            self.table.refresh()
+            self.moved()
+
+    def act_all(self) -> None:
+        self.listing.mark_shown()
+        self.table.refresh()
+        self.moved()
+
+    _marked_last: Key | None = None

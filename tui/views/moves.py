@@ -17,7 +17,7 @@ from tui.look.paint import Piece
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
 from wire.api.jobs import Moved
-from wire.api.rebalance import ProposalView, RebalanceView
+from wire.api.policy.rebalance import ProposalView, RebalanceView
 from wire.http.client import Client
 from wire.text import printable
 
@@ -63,8 +63,8 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
     _mode = ""
 
     def nothing(self) -> Sequence[Piece]:
-        """Return the text for an empty list. The text explains that rebalancing is off, or that no move is
-        worth its cost.
+        """Return the text for an empty list. The text says that rebalancing is off, or that no move is worth
+        its cost.
         """
         return [(OFF if self._mode == "off" else WORTHLESS, "muted")]
 
@@ -87,7 +87,7 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
 
     def act_open(self) -> None:
         """Open the details of a job or a node. For a proposed move, this is the job that could start or the
-        node that would be empty. For a past move, it is the job that was moved.
+        node that would be empty. For a past move, this is the job that was moved.
         """
         step = self.here
         if step is None:

@@ -1,4 +1,4 @@
-"""The list of nodes. Below it are the details of the node under the cursor."""
+"""The list of nodes. Below the list are the details of the node under the cursor."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class NodesView(ListView[str, NodeView]):
         self.card.update()
 
     def on_resize(self) -> None:
-        """Divide the height of the screen: the list gets the lines that it needs, and the details of the node
+        """Divide the height of the screen: the list gets the lines of its rows, and the details of the node
         get the other lines. A screen with few lines shows only the list.
         """
         self._share_height()

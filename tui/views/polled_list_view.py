@@ -1,5 +1,5 @@
-"""Base class of views of lists that the controller's event stream does not carry. While such a list is shown,
-it is requested again at intervals. Details of the row under the cursor are below the list.
+"""Base class of views of lists that are not in the controller's event stream. A displayed list of this type
+is requested again at intervals. Details of the row under the cursor are below the list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 
 
 class PolledListView(ListView[str, Row], Generic[Row, Answer]):
-    """Shows a list that is requested every REASK_S seconds, and at once after an event whose kind is in
+    """Shows a list. The list is requested every REASK_S seconds, and at once after an event of a kind in
     `CHANGED_BY`.
     """
 
@@ -84,8 +84,8 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
             self.ask()
 
     def changed(self, changes: Changes) -> None:
-        """Request the list again if it may have changed: after an event whose kind is in `CHANGED_BY`, or
-        after the whole state of the cluster was loaded again.
+        """Request the list again if it may have changed: after an event of a kind in `CHANGED_BY`, or after
+        the whole state of the cluster was loaded again.
         """
         if changes.fresh or any(event.kind in self.CHANGED_BY for event in changes.events):
             self.ask()
@@ -110,8 +110,8 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def empty(self) -> Sequence[Piece]:
-        """Return the text for a list without shown rows. The text explains that the filter hides all rows,
-        that the request failed, or that there are no rows.
+        """Return the text for a list without shown rows. The text gives the reason: the filter hides all
+        rows, the request failed, or no rows exist.
         """
         if self.listing.rows:
             return [("no row matches the filter; esc removes it", "muted")]

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
+from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import Horizontal
 
 from tui import actions
 from tui.app_interface import app_of
@@ -18,14 +20,17 @@ from tui.look.columns import ListColumn
 from tui.look.paint import Piece
 from tui.views.list_view import ListView
 from tui.views.view import bindings
+from tui.widgets.job_peek import JobPeek
 from wire.api.jobs import Held, JobList, JobView
 from wire.names import JobState
 from wire.text import duration, memory, printable
 
-ENDS_EVERY_S: Final = 30
-"""Seconds between two requests for the expected ends of workloads and arrays. The controller makes a new
-forecast after the same time.
+PLACES_EVERY_S: Final = 5
+"""Seconds between two requests for the places of waiting jobs and the expected ends of workloads and arrays.
+The controller makes a new forecast after the same time.
 """
+PEEK_WIDTH: Final = 160
+"""The least width of the screen at which the job under the cursor is shown beside the list."""
 ACTIVE: Final = tuple(state for state in JobState if not state.terminal)
 
 
@@ -37,9 +42,33 @@ class QueueView(ListView[int, JobView]):
     def __init__(self, listing: JobListing) -> None:
         self.folding = listing.folding
         self._ticks = 0
+        self._peeks: bool | None = None
+        """Whether the user wants to see the job beside the list; None until the user has said so."""
         super().__init__(listing)
+        self.peek = JobPeek(self._here)
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.QUEUE)
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield self.table
+            yield self.peek
+
+    def on_resize(self) -> None:
+        """Show the job under the cursor beside the list on a wide screen, or if the user wants it."""
+        wide = self.size.width >= PEEK_WIDTH
+        self.peek.display = self._peeks if self._peeks is not None else wide
+        self.peek.styles.width = max(40, self.size.width // 3)
+        self.peek.update()
+
+    def act_peek(self) -> None:
+        """Show the details of the job beside the list, or hide them."""
+        self._peeks = not self.peek.display
+        self.on_resize()
+
+    def moved(self) -> None:
+        super().moved()
+        self.peek.update()
 
     def columns(self) -> Sequence[ListColumn[JobView]]:
         text = cells.text_part
@@ -56,6 +85,8 @@ class QueueView(ListView[int, JobView]):
             ListColumn("gpus", "GPUS", 3, 5, self._gpus, 4, right=True),
             ListColumn("state", "STATE", 1, 11, lambda job: [cells.job_state(job)], 9),
             ListColumn("why", "WHERE/WHY", 6, 13, self._where, 9, grow=2, most=30),
+            ListColumn("place", "#", 7, 5, self._place, right=True),
+            ListColumn("starts", "STARTS", 7, 7, self._starts, right=True),
             ListColumn("time", "TIME", 5, 7, lambda job: [cells.job_time(job, self._now())], 6, right=True),
             ListColumn("priority", "PRIORITY", 7, 9, lambda job: [cells.priority(job)]),
             ListColumn("nodes", "NODES", 12, 5, lambda job: [(str(job.nodes), "muted")], right=True),
@@ -85,8 +116,8 @@ class QueueView(ListView[int, JobView]):
         return job.label if folded is None else folded.label
 
     def _where(self, job: JobView) -> Sequence[Piece]:
-        """Return the nodes of the job or the reason why it waits. For a folded row, return the progress of
-        its jobs.
+        """Return the nodes of the job, or the reason for its waiting. For a folded row, return the progress
+        of its jobs.
         """
         folded = self.folding.row(job.id)
         return [cells.job_location_cell(job)] if folded is None else [(folded.progress, "text")]
@@ -95,6 +126,18 @@ class QueueView(ListView[int, JobView]):
         """Return the GPUs of the job. For a folded row, return the GPUs of its running jobs."""
         folded = self.folding.row(job.id)
         return [cells.gpus(job if folded is None else replace(job, gpus=folded.gpus))]
+
+    def _place(self, job: JobView) -> Sequence[Piece]:
+        """Return the place of a waiting job in the queue."""
+        place = app_of(self).model.places.get(job.id)
+        return [("" if place is None or job.state is not JobState.QUEUED else f"{place.place:,}", "muted")]
+
+    def _starts(self, job: JobView) -> Sequence[Piece]:
+        """Return the time until the expected start of a waiting job."""
+        place = app_of(self).model.places.get(job.id)
+        if place is None or place.starts_at is None or job.state is not JobState.QUEUED:
+            return [("", "muted")]
+        return [(duration(max(0.0, place.starts_at - self._now())), "muted")]
 
     def _now(self) -> float:
         return app_of(self).model.now()
@@ -138,38 +181,33 @@ class QueueView(ListView[int, JobView]):
         """Repaint the rows that have changed. If no row has changed, update only the shown times."""
         if changes.jobs or changes.fresh:
             self.table.sync()
+            self.peek.update()
         if changes.fresh:
-            self._ask_ends()
+            self._ask_places()
 
     def tick(self) -> None:
-        """Show the times again. At intervals, request the expected ends of folded groups."""
+        """Show the times again. At intervals, request the places of waiting jobs and the ends of groups."""
         self._ticks += 1
-        if self._ticks % ENDS_EVERY_S == 0:
-            self._ask_ends()
+        if self._ticks % PLACES_EVERY_S == 0:
+            self._ask_places()
         self.table.refresh_changed()
+        self.peek.update()
 
-    def _ask_ends(self) -> None:
+    def _ask_places(self) -> None:
         app = app_of(self)
-        if self.folding.is_waiting_for_ends() and app.model.connection.state != "lost":
-            app.requests.ask(lambda client: client.jobs(states=ACTIVE, limit=1, folded=True), self._answered)
+        waits = app.model.waiting or app.model.places
+        if (waits or self.folding.is_waiting_for_ends()) and app.model.connection.state != "lost":
+            folded = self.folding.is_waiting_for_ends()
+            app.requests.ask(
+                lambda client: client.jobs(states=ACTIVE, limit=1, folded=folded, places=True), self._answered
+            )
 
     def _answered(self, answer: JobList | Failure) -> None:
         if isinstance(answer, JobList) and self.is_attached:
             self.folding.told(answer.groups)
+            app_of(self).model.take_places(answer.places)
+            self.table.sync()
             self.table.refresh()
-
-    def undo(self) -> bool:
-        """Remove the filter. Without a filter, remove the marks. Return False if there are no filter and no
-        marks.
-        """
-        if super().undo():
-            return True
-        if self.listing.marks:
-            self.listing.marks.clear()
-            self.table.refresh()
-            self.moved()
-            return True
-        return False
 
     def act_open(self) -> None:
         if self.listing.cursor is not None:
@@ -183,8 +221,8 @@ class QueueView(ListView[int, JobView]):
             self._folded()
 
     def act_foldall(self) -> None:
-        """Show all workloads and arrays with one row for each job, or each of them with one row for all its
-        jobs again.
+        """Unfold all workloads and arrays, so that each job has a row. If all are unfolded already, fold each
+        workload and array into one row.
         """
         self.listing.fold_all()
         self._folded()
@@ -193,27 +231,6 @@ class QueueView(ListView[int, JobView]):
         self.table.sync()
         self.table.refresh()
         self.moved()
-
-    def act_mark(self) -> None:
-        if self.listing.cursor is not None:
-            self._marked_last = self.listing.cursor
-            self.listing.toggle(self.listing.cursor)
-            self.table.step(1)
-
-    def act_range(self) -> None:
-        """Mark all jobs from the last marked job to the cursor."""
-        if self.listing.cursor is not None:
-            self.listing.mark_between(self._marked_last or self.listing.cursor, self.listing.cursor)
-            self._marked_last = self.listing.cursor
-            self.table.refresh()
-            self.moved()
-
-    def act_all(self) -> None:
-        self.listing.mark_shown()
-        self.table.refresh()
-        self.moved()
-
-    _marked_last: int | None = None
 
 
 def _held(held: Held) -> str:

@@ -18,7 +18,7 @@ from tui.look.columns import ListColumn
 from tui.look.paint import Piece
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
-from wire.api.tenants import QuotaList, QuotaView, model_use_text
+from wire.api.policy.quotas import QuotaList, QuotaView, model_use_text
 from wire.cluster.quota import AMOUNTS, ANY_NAME, UNLIMITED, Amount
 from wire.http.client import Client
 from wire.text import duration, printable

@@ -16,7 +16,7 @@ from tui.look.columns import ListColumn
 from tui.look.paint import Piece
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
-from wire.api.tenants import ReservationList, ReservationView
+from wire.api.policy.reservations import ReservationList, ReservationView
 from wire.http.client import Client
 from wire.text import duration, printable
 

@@ -14,10 +14,10 @@ from tui.data.filter import exact_filter
 from tui.data.tenant_lists import share_state
 from tui.look import cells
 from tui.look.columns import ListColumn
-from tui.look.paint import Piece, bar
+from tui.look.paint import Piece, share_bar
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
-from wire.api.tenants import ShareList, ShareView
+from wire.api.policy.shares import ShareList, ShareView
 from wire.http.client import Client
 from wire.text import duration, printable
 
@@ -33,7 +33,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
             ListColumn(
                 "weight", "WEIGHT", 4, 6, lambda share: [(f"{share.weight:g}", "text")], 6, right=True
             ),
-            ListColumn("part", "PART", 5, 12, lambda share: _part(share.part, 5), 12, grow=1, most=12),
+            ListColumn("part", "SHARE ┃ USED ━", 5, 21, self._against, 21),
             ListColumn("used", "USED", 2, 9, lambda share: [_amount(share.used)], 8, right=True),
             ListColumn("held", "NOW/H", 7, 7, lambda share: [_amount(share.held)], 6, right=True),
             ListColumn("factor", "FACTOR", 6, 6, _factor, 6, right=True),
@@ -45,6 +45,15 @@ class SharesView(PolledListView[ShareView, ShareList]):
         if self.listing.sort != "tree":
             return [(printable(share.share), "text")]
         return [(f"{'  ' * (len(share.path) - 1)}{printable(share.path[-1])}", _level(share))]
+
+    def _against(self, share: ShareView) -> Sequence[Piece]:
+        """Return the part of the usage of all shares of the same parent that this share has used, as a bar
+        with a mark at its entitlement, and both as percentages.
+        """
+        siblings = [each for each in self.listing.rows.values() if each.path[:-1] == share.path[:-1]]
+        total = sum(each.used for each in siblings)
+        used = share.used / total if total > 0 else 0.0
+        return [*share_bar(used, share.part, 10), (f" {share.part:>4.0%} {used:>4.0%}", "muted")]
 
     def question(self, client: Client) -> ShareList:
         return client.shares()
@@ -61,7 +70,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
         ]
 
     def details(self, share: ShareView) -> list[list[Piece]]:
-        """Return the details of a share: its usage, and the effect of the usage on the order of its jobs in
+        """Return the details of a tenant: its usage, and the effect of the usage on the order of its jobs in
         the queue.
         """
         path = " › ".join(printable(name, 40) for name in share.path)
@@ -92,7 +101,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
         return f"none of its jobs starts{until}: hard limit of {printable(share.stopped, 60)}"
 
     def subjects(self) -> Mapping[str, str]:
-        """Return the name and the weight of the share under the cursor, for shell commands."""
+        """Return the name and the weight of the tenant under the cursor, for shell commands."""
         share = self.here
         if share is None:
             return {}
@@ -105,16 +114,12 @@ class SharesView(PolledListView[ShareView, ShareList]):
         if share.share != share.path[-1]:
             wanted = f"project:{exact_filter(share.path[-2])} user:{exact_filter(share.path[-1])}"
         else:
-            # Show the jobs of all projects of an organisation. A share without projects below it is a
-            # project, and only its own jobs are shown.
+            # Show the jobs of all projects of an organisation. A tenant without projects below it is a
+            # project. For a project, show only its own jobs.
             below = [each for each in self.listing.rows.values() if each.path[:-1] == share.path]
             projects = [each.path[-1] for each in below if each.share == each.path[-1]]
             wanted = f"project:{exact_filter(*projects or [share.path[-1]])}"
         app_of(self).show_jobs(wanted)
-
-
-def _part(part: float, width: int) -> Sequence[Piece]:
-    return [*bar(part, width), (f" {part:>6.1%}", "muted")]
 
 
 def _amount(units: float) -> Piece:

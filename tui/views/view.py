@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
-from tui.actions import actions_of
+from tui.actions import actions_of, keys_of
 from tui.data.cluster_feed import Changes
 from tui.look.paint import Piece
 from tui.widgets.pane import Pane
@@ -19,8 +19,9 @@ from wire.api.nodes import NodeView
 def bindings(view: str) -> list[BindingType]:
     """Return the key bindings of a view, from the table in tui.actions."""
     return [
-        Binding(",".join(action.keys), f"app.act('{action.name}')", action.title, show=False)
+        Binding(",".join(keys), f"app.act('{action.name}')", action.title, show=False)
         for action in actions_of(view, read_only=False)
+        if (keys := keys_of(action, view))
     ]
 
 
@@ -55,8 +56,8 @@ class View(Vertical):
         return []
 
     def nodes(self) -> list[NodeView]:
-        """Return the nodes that an action of the user, such as drain, changes: the node under the cursor, or
-        the node that the view shows.
+        """Return the nodes for an action of the user, such as drain: the node under the cursor, or the node
+        of the view.
         """
         return []
 
@@ -66,7 +67,7 @@ class View(Vertical):
 
     def subjects(self) -> Mapping[str, str]:
         """Return the texts that replace placeholders in shell commands, by the name of the placeholder: for
-        example, the name of the share under the cursor replaces {share}.
+        example, the name of the tenant under the cursor replaces {share}.
         """
         return {}
 
@@ -77,7 +78,7 @@ class View(Vertical):
         """Update shown times, such as run times. The application calls this once a second."""
 
     def close(self) -> None:
-        """Free the resources of the view. The application calls this when it closes the view."""
+        """Free the resources of the view. The application calls this when the view closes."""
 
     @property
     def filter_text(self) -> str:

@@ -34,7 +34,14 @@ class HeaderLine(FrameLine):
         left += bar(used / total if total else 0, length_of_bar)
         left += [(f" {gpus_text(used)}/{total}", "strong"), (" GPUs" if width >= 70 else "", "muted")]
         left += self._jobs(width)
-        return both_ends(left, [*self.connection(), (" ", "text")], width)
+        return both_ends(left, [*self._alarms(), *self.connection(), (" ", "text")], width)
+
+    def _alarms(self) -> list[Piece]:
+        """Return the number of alarms, at every width of the screen; nothing if there is no alarm."""
+        alarms = app_of(self).model.alarms
+        if not alarms:
+            return []
+        return [(f" {glyphs.ALARM} {len(alarms)}", alarms[0].style), ("  ", "text")]
 
     def _jobs(self, width: int) -> list[Piece]:
         model = app_of(self).model
@@ -83,19 +90,20 @@ class TrailLine(FrameLine):
         note = view.note()
         if length(note) > width // 2:
             note = view.note(brief=True)
+        gap = "   " if width >= 120 else "  "
         for named in range(len(self._roots), -1, -1):
-            left = self._left(named)
+            left = self._left(named, gap)
             if length(left) + length(note) <= width:
                 break
         return both_ends(left, note, width)
 
-    def _left(self, named: int) -> list[Piece]:
-        """Return the left part of the line: the first `named` views with number and name, and the other views
-        with their number only. The current view is always shown with its name.
+    def _left(self, named: int, gap: str) -> list[Piece]:
+        """Return the left part of the line: the views up to number `named` with number and name, and the
+        other views with their number only. The current view is always shown with its name.
         """
         trail = self._trail()
         left: list[Piece] = [(" ", "text")]
-        for number, root in enumerate(self._roots, 1):
+        for number, root in enumerate(self._roots):
             here = root is trail[0]
             left.append((f"{number}", "key" if here else "faint"))
             if here or number <= named:
@@ -104,13 +112,13 @@ class TrailLine(FrameLine):
             if here:
                 for view in trail[1:]:
                     left += [(" › ", "faint"), (view.title(), "tab" if view is trail[-1] else "text")]
-            left.append(("   " if here or number <= named else "  ", "text"))
+            left.append((gap if here or number <= named else " ", "text"))
         return left
 
 
 class StatusLine(FrameLine):
-    """Shows the last message for some seconds. Without a message, it shows a connection error, or else the
-    status text of the view.
+    """Shows the last message for some seconds. Without a message, the line shows a connection error, or else
+    the status text of the view.
     """
 
     def __init__(self, view: Callable[[], View]) -> None:

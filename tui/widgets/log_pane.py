@@ -45,8 +45,8 @@ class LogPane(Pane):
         self._arrange()
 
     def filter(self, pattern: str) -> str:
-        """Show only lines that match this regular expression. Return the error in the expression; empty if it
-        is valid.
+        """Show only lines that match this regular expression. Return the error in the expression; empty for a
+        valid expression.
         """
         try:
             self._found = re.compile(pattern, re.IGNORECASE) if pattern else None
@@ -76,7 +76,7 @@ class LogPane(Pane):
         return False
 
     def toggle_wrap(self) -> None:
-        """Change between wrapping long lines and cutting them at the right edge."""
+        """Switch between wrapping long lines and cutting long lines at the right edge."""
         place = self._line_at(self.top)
         self.wrapping = not self.wrapping
         self._arrange()

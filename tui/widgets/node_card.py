@@ -1,4 +1,4 @@
-"""Shows the details of one node: its GPUs by NUMA node, their load, and the jobs on them."""
+"""Shows the details of one node: its GPUs by NUMA node, the load of the GPUs, and the jobs on the node."""
 
 from __future__ import annotations
 
@@ -30,10 +30,32 @@ class NodeCard(Pane):
         super().__init__(id=id)
         self._name_of = name
         self._lines: list[list[Piece]] = []
+        self.selects_gpus = False
+        """True if the cursor keys go from GPU to GPU, instead of scrolling."""
+        self._at = 0
 
     @property
     def total(self) -> int:
         return len(self._lines)
+
+    @property
+    def gpu(self) -> GpuView | None:
+        """Return the GPU under the cursor; None if the node has no GPUs or the cursor keys scroll."""
+        node = app_of(self).model.nodes.rows.get(self._name_of() or "")
+        gpus = cells.by_numa(node) if node is not None and self.selects_gpus else []
+        return gpus[min(self._at, len(gpus) - 1)] if gpus else None
+
+    def step(self, by: int) -> None:
+        if self.gpu is None:
+            super().step(by)
+            return
+        node = app_of(self).model.nodes.rows[self._name_of() or ""]
+        self._at = max(0, min(self._at + by, len(node.gpus) - 1))
+        self.update()
+        line = next((number for number, pieces in enumerate(self._lines) if _selected(pieces)), 0)
+        if not self.top <= line < self.top + self.page:
+            self.scroll_lines(line - self.page // 2)
+        app_of(self).refresh_lines()
 
     def update(self) -> None:
         node = app_of(self).model.nodes.rows.get(self._name_of() or "")
@@ -102,9 +124,12 @@ class NodeCard(Pane):
     def _gpu(self, gpu: GpuView, width: int) -> list[Piece]:
         kind = cells.gpu_kind(gpu)
         wide = width >= 74
+        here = self.gpu
+        selected = here is not None and here.index == gpu.index and here.uuid == gpu.uuid
         pieces: list[Piece] = [
-            (f" {glyphs.GPU[kind]} ", kind),
-            (f"{gpu.number:<3}", "text"),
+            (glyphs.CURSOR if selected else " ", "edge"),
+            (f"{glyphs.GPU[kind]} ", kind),
+            (f"{gpu.number:<3}", "strong" if selected else "text"),
             (fit(glyphs.GPU_WORD[kind], 6), kind),
             *bar(gpu.utilisation / 100, 16 if wide else 8, kind if kind != "free" else "faint"),
             (f"{gpu.utilisation:>4}%", "text" if gpu.utilisation else "faint"),
@@ -122,7 +147,7 @@ class NodeCard(Pane):
         return [*state, *self._jobs(gpu.jobs)]
 
     def _jobs(self, jobs: Sequence[int]) -> list[Piece]:
-        """Return the labels and names of jobs, on one line."""
+        """Return the display ids and names of jobs, on one line."""
         rows = app_of(self).model.jobs.rows
         pieces: list[Piece] = []
         for job in jobs:
@@ -130,6 +155,10 @@ class NodeCard(Pane):
             label, name = (printable(row.label), f" {printable(row.name, 24)}") if row else (str(job), "")
             pieces += [(f"{label}", "accent"), (f"{name}  ", "text")]
         return pieces
+
+
+def _selected(pieces: Sequence[Piece]) -> bool:
+    return (glyphs.CURSOR, "edge") in pieces
 
 
 def _marks(gpu: GpuView) -> list[Piece]:

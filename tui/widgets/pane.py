@@ -86,7 +86,7 @@ class Pane(Widget, can_focus=True):
     # -- painting -----------------------------------------------------------------------
 
     def refresh_changed(self) -> None:
-        """Repaint only lines that have changed, so that few bytes are sent over a slow connection."""
+        """Repaint only changed lines, so that few bytes are sent over a slow connection."""
         width, height = self.size
         changed = [y for y in range(height) if self._window_line(y) != self._painted.get(y)]
         if changed:

@@ -1,4 +1,6 @@
-"""A table of rows with a cursor. The time to paint it depends only on the number of visible rows."""
+"""A table of rows with a cursor. The time for painting the table depends only on the number of
+visible rows.
+"""
 
 from __future__ import annotations
 

@@ -45,13 +45,22 @@ from wire.agent.reports import (
     ShellEnded,
     ShellOutput,
 )
-from wire.agent.steps import OpenTask, StepCall, StepHello, StepNumber, StepsReport
+from wire.agent.steps import (
+    InputTaken,
+    OpenTask,
+    RunTask,
+    StepCall,
+    StepHello,
+    StepNumber,
+    StepsReport,
+    TaskAway,
+)
 from wire.codec import Malformed, decode, dumps, encode
 
 MAX_FRAME = 64 * 1024 * 1024
 MOST = 1 << 53
-"""The largest whole number in a message. Every JSON reader handles whole numbers up to 2^53 exactly, and sums
-of a few of them fit into the columns of the database.
+"""The largest whole number in a message. Every JSON reader handles whole numbers up to 2^53 exactly. Sums of
+a few such numbers fit into the columns of the database.
 """
 
 AgentFrame = Union[
@@ -71,6 +80,8 @@ AgentFrame = Union[
     StepNumber,
     StepCall,
     OpenTask,
+    RunTask,
+    InputTaken,
     ShellInput,
     ShellTaken,
     ShellSignal,
@@ -101,6 +112,8 @@ ControllerFrame = Union[
     StepNumber,
     ShellOutput,
     ShellEnded,
+    InputTaken,
+    TaskAway,
 ]
 Frame = Union[AgentFrame, ControllerFrame, StepHello]
 """Only srun sends StepHello, on the socket of the agent. srun and the agent also send each other some of the

@@ -42,7 +42,7 @@ class JobPolicy:
     checkpoint_look_s: float = 30.0
     containers: ContainerPolicy = field(default_factory=ContainerPolicy)
     cluster_name: str = "corral"
-    """The name of the cluster, from the table [cluster]. Jobs get it as SLURM_CLUSTER_NAME."""
+    """The name of the cluster, from the table [cluster]. Jobs get this name as SLURM_CLUSTER_NAME."""
 
 
 DEFAULT_JOB_POLICY = JobPolicy()

@@ -24,7 +24,7 @@ class GpuHold:
 @dataclass(frozen=True)
 class Start:
     """Run an attempt. A repeated Start has no effect. If the agent has received a higher attempt number of
-    the same job before, it refuses the Start.
+    the same job before, the agent refuses the Start.
 
     `checkpoint` was saved by an earlier attempt of the job. The fields after `checkpoint` have the same
     meaning as in JobSpec, except for the following fields. `tasks` is the number of processes on this node.
@@ -99,7 +99,7 @@ class Stop:
     """End an attempt: request a checkpoint, send SIGTERM, wait `grace_s` seconds, send SIGKILL.
 
     `checkpoint_s` is how many seconds the checkpoint may take; 0 means no checkpoint. If the agent has no
-    record of the attempt, it reports the attempt as ended, with the reason `why`.
+    record of the attempt, the agent reports the attempt as ended, with the reason `why`.
     """
 
     job: int
@@ -119,7 +119,7 @@ class TimeLimit:
 
 
 STEP_VARIABLE = "CORRAL_STEP"
-"""srun sets this variable in the environment of the tasks that it starts in a job."""
+"""srun sets this variable in the environment of the tasks in a job."""
 
 
 class SignalTo(str, enum.Enum):
@@ -175,7 +175,7 @@ class Note:
 @dataclass(frozen=True)
 class Settle:
     """The controller has stored the end of this attempt, so the agent no longer reports it. The logs stay
-    until log retention deletes them.
+    until log retention deletes the logs.
     """
 
     job: int
@@ -233,6 +233,10 @@ class OpenShell:
     user's login shell. `step` is True for a task of srun. With `pmi` the command gets a socket for PMI (the
     interface by which MPI processes find each other) as file descriptor PMI_FD. `variables` are added to the
     environment of the command.
+
+    If `task` is not empty, it is the name of a task of srun. A task outlives the agent. If this task already
+    runs, it is connected to this request, and continues with the output after the first `received` bytes.
+    With `resume` a task that does not exist is not started.
     """
 
     request: int
@@ -246,6 +250,9 @@ class OpenShell:
     step: bool = False
     pmi: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
+    task: str = ""
+    received: int = 0
+    resume: bool = False
 
 
 @dataclass(frozen=True)
@@ -287,9 +294,12 @@ class ResizeShell:
 
 @dataclass(frozen=True)
 class CloseShell:
-    """End a `corral exec` command, because its client has closed the connection."""
+    """End a `corral exec` command, because its client has closed the connection. With `keep`, a task of srun
+    goes on, because srun may come back: only the connection to its node was lost.
+    """
 
     request: int
+    keep: bool = False
 
 
 @dataclass(frozen=True)

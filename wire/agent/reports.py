@@ -14,7 +14,7 @@ PROTOCOL = 1
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """One GPU as the host reports it. `links` has the `index` of each GPU that NVLink connects to it.
+    """One GPU as the host reports it. `links` has the `index` of each GPU with an NVLink to this GPU.
 
     A MIG instance is reported like a GPU, with its own UUID and memory, and with its profile in `mig`. The
     GPU that contains the instance is not reported. `compute` is the compute capability, such as 9.0; empty if
@@ -34,8 +34,8 @@ class GpuFacts:
     mig: str = ""
     power_limit_w: int = 0
     label: str = ""
-    """The number that the driver gives the GPU; empty if it equals `index`. The two differ on hosts with MIG,
-    because `index` counts MIG instances as GPUs.
+    """The number that the driver gives the GPU; empty if this number equals `index`. The two differ on hosts
+    with MIG, because `index` counts MIG instances as GPUs.
     """
 
     @property
@@ -60,8 +60,8 @@ class NumaFacts:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """The resources of a host. If the resources change, the agent reports them only in its next Hello, the
-    first message of a connection. `storage_mib` is local disk for scratch.
+    """The resources of a host. If the resources change, the agent reports the new resources only in its next
+    Hello, the first message of a connection. `storage_mib` is local disk for scratch.
     """
 
     cpu_milli: int
@@ -134,8 +134,9 @@ class AttemptStatus:
     """The state of one attempt as recorded in the spool. `pid` is set once the attempt has started,
     `ended_at` once it has ended.
 
-    `code` is the exit code; `signal` is the signal that killed the attempt. If Corral ended the attempt
-    or could not start it, `why` is the reason: time_limit, cancelled, launch_failed: …, supervisor_lost.
+    `code` is the exit code; `signal` is the signal that killed the attempt. If Corral ended the attempt or
+    could not start the attempt, `why` is the reason: time_limit, cancelled, launch_failed: …,
+    supervisor_lost.
     """
 
     job: int
@@ -152,7 +153,7 @@ class AttemptStatus:
     """True while the attempt waits at the barrier of its gang for the message Go."""
     tail: str = ""
     """The last lines of the log of an attempt that failed. The controller finds the cause of the failure in
-    these lines, and does not store them.
+    these lines. The lines are not stored.
     """
     failure: str = ""
     """The name of the failure class that the controller found from `tail` and the exit status."""
@@ -184,7 +185,7 @@ class Hello:
 @dataclass(frozen=True)
 class Report:
     """The state of an attempt after its start or end. The agent sends the report again after every Hello,
-    until the controller confirms it with the message Settle.
+    until the message Settle of the controller confirms the report.
     """
 
     status: AttemptStatus
@@ -329,8 +330,8 @@ class ShellOutput:
 
 @dataclass(frozen=True)
 class ShellEnded:
-    """The end of a `corral exec` command. If the command could not start, or Corral ended it, `error` is the
-    reason. `cpu_s` is the CPU time that the command used, and `max_rss_kib` its peak memory.
+    """The end of a `corral exec` command. If the command could not start, or Corral ended the command,
+    `error` is the reason. `cpu_s` is the CPU time that the command used, and `max_rss_kib` its peak memory.
     """
 
     request: int

@@ -21,12 +21,18 @@ cannot enter the spool of an agent that runs as root.
 
 @dataclass(frozen=True)
 class StepHello:
-    """The first message of srun on the socket of the agent. `attempt` is the name of its attempt, such as
-    42.1, and `mark` the value of CORRAL_MARK, which proves that srun belongs to the attempt.
+    """The first message of srun on the socket of the agent. `attempt` is the name of srun's attempt, such as
+    42.1. `mark` is the value of CORRAL_MARK, which proves that srun belongs to the attempt. `version` is 0
+    for an srun that does not know RunTask and its answers.
     """
 
     attempt: str
     mark: str
+    version: int = 0
+
+
+VERSION = 1
+"""The version in StepHello of this srun."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class StepNumber:
 class StepsReport:
     """The steps of a running attempt that have begun or ended since the last StepsReport. The first
     StepsReport after a Hello has all steps of the attempt. The controller keeps steps in memory only, because
-    the report of the attempt's end has all of them again.
+    the report of the attempt's end has all steps again.
     """
 
     job: int
@@ -64,9 +70,9 @@ class StepsReport:
 
 @dataclass(frozen=True)
 class OpenTask:
-    """Start a task of a step on another node of the attempt. The controller passes the task to the agent of
-    that node, and passes the output of the task back. `variables` are added to
-    the environment of the task.
+    """Start a task of a step on another node of the attempt, as an srun with version 0 does: the task ends
+    with the connection. The controller passes the task to the agent of that node, and passes the output of
+    the task back. `variables` are added to the environment of the task.
     """
 
     request: int
@@ -76,6 +82,55 @@ class OpenTask:
     command: tuple[str, ...]
     pmi: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """Start a task of a step on another node of the attempt, or connect to a running task again. The task
+    goes on while an agent or the controller is restarted. srun chooses its name `task`. Of the output, srun
+    has received the first `received` bytes. With `resume` the task was started before, and is not started
+    again.
+    """
+
+    request: int
+    job: int
+    attempt: int
+    node: str
+    task: str
+    command: tuple[str, ...] = ()
+    pmi: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
+    received: int = 0
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class InputTaken:
+    """The number of bytes that a task has taken since its start: from its stdin and from its socket for PMI.
+    srun keeps the later bytes and sends at most STEP_INPUT_WINDOW bytes of them. After a new connection, srun
+    sends these bytes again. This is also the first answer to RunTask: the task exists.
+    """
+
+    request: int
+    stdin: int = 0
+    pmi: int = 0
+
+
+STEP_INPUT_WINDOW = 64 << 10
+"""The bytes of stdin that srun sends before the task has taken any of these bytes. With this value, the input
+on the way to all tasks of a node stays below the bytes at which the controller cuts the connection of an
+agent.
+"""
+
+
+@dataclass(frozen=True)
+class TaskAway:
+    """The answer to RunTask, or a later message, while the node of the task is not connected: srun asks again
+    later.
+    """
+
+    request: int
+    why: str
 
 
 def socket_path(spool: str, uid: int) -> str:

@@ -26,7 +26,8 @@ class ClusterView:
     cpu_used_milli: int
     started_at: float
     wait_alarms: int = 0
-    """The number of waiting jobs that have waited longer than usual, as `[scheduler] wait_alarm` defines it.
+    """The number of waiting jobs that have waited longer than usual. `[scheduler] wait_alarm` sets the limit.
+
     """
 
 
@@ -108,8 +109,8 @@ class StreamBatch:
     """A message of the event stream: the events of one commit to the journal, and the new state of each job
     and node that these events change.
 
-    GPU readings are not in the journal, so they arrive in messages without events, which have the nodes with
-    new GPU readings. If the client asked for pulse=1, other messages without events have a sample of the
+    GPU readings are not in the journal. They arrive in messages without events, with the nodes that have new
+    GPU readings. If the client asked for pulse=1, other messages without events have a sample of the
     cluster's figures.
     """
 

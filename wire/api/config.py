@@ -1,6 +1,4 @@
-"""API bodies of /v1/config: the configuration in effect, and the differences between it and another
-configuration.
-"""
+"""API bodies of /v1/config: the configuration in effect, and its differences to another configuration."""
 
 from __future__ import annotations
 
@@ -19,12 +17,14 @@ class ConfigChange:
     before: Optional[str]
     after: Optional[str]
     live: bool = True
-    """True if the change takes effect at once; False if it takes effect when the controller restarts."""
+    """True if the change takes effect at once; False if the change takes effect after a restart of the
+    controller.
+    """
 
 
 @dataclass(frozen=True)
 class ConfigView:
-    """The configuration in effect: the path of its file, the time at which it was applied, and the user that
+    """The configuration in effect: the path of its file, the time of its application, and the user that
     applied it.
     """
 
@@ -34,6 +34,8 @@ class ConfigView:
     by: str = ""
     previous: bool = False
     """True if the text of the previous configuration is stored."""
+    store: str = ""
+    """URL of the store if the store is an SQLite file on the controller's machine; otherwise empty."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class ConfigAnswer:
 
     file: str
     digest: str
-    """The digest of the configuration that was in effect before this change. A later request may use it as
-    `expect`.
+    """The digest of the configuration that was in effect before this change. A later request may use this
+    digest as `expect`.
     """
     changes: tuple[ConfigChange, ...] = ()
     problems: tuple[str, ...] = ()

@@ -9,8 +9,8 @@ from typing import Any, Mapping, Optional
 
 from wire.api.jobs import JobView
 from wire.api.nodes import LeavingJob
+from wire.api.policy.shares import ShareWeight
 from wire.api.reasons import Ousted, Why
-from wire.api.tenants import ShareWeight
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.dataclass import dataclass
@@ -23,9 +23,9 @@ class Easing:
     state.
 
     `sentence` describes the change for users. If the change is to the job's JobSpec, `changes` has the new
-    values of its fields. Otherwise `command` has the arguments of a `corral` command that makes the change:
-    it releases the job, resumes nodes or GPUs, or preempts the `victims`. After a preemption the job starts
-    when the victims have ended.
+    values of its fields. Otherwise `command` has the arguments of a `corral` command that makes the change.
+    The command releases the job, resumes nodes or GPUs, or preempts the `victims`. After a preemption the job
+    starts when the victims have ended.
     """
 
     sentence: str
@@ -36,12 +36,12 @@ class Easing:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a job waits, and when it starts at the latest, if every job uses its whole time limit.
+    """The reason why a job waits, and its latest start, if every job uses its whole time limit.
 
-    `starts_at` is the latest start; None if it is unknown, with the reason in `unknown`. If every job runs as
-    long as predicted, this job starts at `likely_at` and runs for `predicted_s` seconds. Each change in
-    `easings` would start the job now; the smallest change is first. If `makes_room` is True, the running jobs
-    in `victims` are preempted for this job.
+    `starts_at` is the latest start. None: the latest start is unknown, and `unknown` has the reason. If every
+    job runs as long as predicted, this job starts at `likely_at` and runs for `predicted_s` seconds. Each
+    change in `easings` would start the job now; the smallest change is first. If `makes_room` is True, the
+    running jobs in `victims` are preempted for this job.
     """
 
     job: JobView
@@ -62,8 +62,8 @@ class Explanation:
     `covers_until`.
     """
     covers_until: Optional[float] = None
-    """If the forecast is not complete, the end of the time that it covers. The job does not start before this
-    time. None if the forecast is complete.
+    """For an incomplete forecast, the end of the covered time. The job does not start before this time. None
+    if the forecast is complete.
     """
     as_of: int = 0
     """The number of the newest journal entry when the forecast was made; 0 if no forecast was needed."""
@@ -148,9 +148,7 @@ class WhatIf:
     config: Optional[ConfigFile] = None
     marks: tuple[MarkEdit, ...] = ()
     drain_by: Optional[float] = None
-    """The time by which the nodes in `drain` are to be empty. If it is None, the nodes get no new jobs from
-    now on.
-    """
+    """The time by which the nodes in `drain` are to be empty. None: the nodes get no new jobs from now on."""
 
 
 @dataclass(frozen=True)
@@ -198,8 +196,8 @@ class WhatIfAnswer:
     sooner: int = 0
     trifles: int = 0
     unknown: int = 0
-    """The number of waiting jobs whose start is unknown, because each of them starts after `covers_until`,
-    with and without the changes.
+    """The number of waiting jobs with an unknown start: with and without the changes, each starts after
+    `covers_until`.
     """
     later_h: float = 0.0
     sooner_h: float = 0.0
@@ -208,23 +206,23 @@ class WhatIfAnswer:
     `covers_until`.
     """
     covers_until: Optional[float] = None
-    """If the forecast is not complete, the end of the time that it covers. Later starts are unknown. None if
-    the forecast is complete.
+    """For an incomplete forecast, the end of the covered time. Later starts are unknown. None if the forecast
+    is complete.
     """
     as_of: int = 0
     """The number of the newest journal entry when the forecast was made."""
     not_known: int = 0
     """The number of waiting jobs whose start is unknown with and without the changes although the forecast is
-    complete. For example, they wait for the end of a job without a time limit. `unchanged` does not include
-    these jobs.
+    complete. For example, such jobs wait for the end of a job without a time limit. `unchanged` does not
+    include these jobs.
     """
     now_unknown: int = 0
-    """The number of jobs in `later` whose start is known without the changes and unknown with them, although
-    the forecast is complete.
+    """The number of jobs in `later` with a known start without the changes and an unknown start with the
+    changes, in a complete forecast.
     """
     now_known: int = 0
-    """The number of jobs in `sooner` whose start is known with the changes and unknown without them, although
-    the forecast is complete.
+    """The number of jobs in `sooner` with a known start with the changes and an unknown start without the
+    changes, in a complete forecast.
     """
     leaving: tuple[LeavingJob, ...] = ()
     """The running jobs that a timed drain would move or end."""
@@ -232,8 +230,8 @@ class WhatIfAnswer:
 
 CERTAIN, LIKELY, LIMIT = "certain", "likely", "limit"
 """The certainty of a job's start in a plan. CERTAIN: the job runs already. LIKELY: the start is predicted
-from the run times of earlier jobs. LIMIT: the start is the latest possible one, which assumes that all jobs
-use their whole time limits.
+from the run times of earlier jobs. LIMIT: the start is the latest possible start. All jobs are assumed to use
+their whole time limits.
 """
 RESERVATION, DRAIN = "reservation", "drain"
 
@@ -260,9 +258,9 @@ class PlanEntry:
     certainty: str = LIMIT
     """`certain`, `likely` or `limit`."""
     likely_at: Optional[float] = None
-    """The likely start of a waiting job; None if it is not known."""
+    """The likely start of a waiting job; None if this start is not known."""
     likely_end_at: Optional[float] = None
-    """The likely end of a running job; None if it is not known."""
+    """The likely end of a running job; None if this end is not known."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +310,7 @@ class Plan:
     complete: bool = True
     """False if the time for the answer ended before the whole horizon was forecast."""
     covers_until: Optional[float] = None
-    """If the plan is not complete, the time up to which it has the starts of all jobs. None if the plan is
+    """For an incomplete plan, the time up to which the plan has the starts of all jobs. None if the plan is
     complete.
     """
     as_of: int = 0

@@ -1,5 +1,5 @@
-"""API bodies of the report that compares the resources that a job requested with the resources that it
-used.
+"""API bodies of the report on job resources: the resources that a job requested, and the resources that the
+job used.
 """
 
 from __future__ import annotations

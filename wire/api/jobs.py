@@ -74,8 +74,8 @@ class JobChange:
 
 @dataclass(frozen=True)
 class SignalRequest:
-    """A signal, such as USR1, to send to processes of a running job. `to` selects the processes; without
-    `to`, the processes that have a handler for the signal get it. With `step`, only the tasks of the step
+    """A signal, such as USR1, to send to processes of a running job. `to` selects the processes. Without
+    `to`, all processes with a handler for the signal get the signal. With `step`, only the tasks of the step
     with this number get the signal. `cancel` records that the user has cancelled the step.
     """
 
@@ -116,7 +116,9 @@ class ShellRequest:
 
 @dataclass(frozen=True)
 class ShellOpened:
-    """The id of an opened `corral exec` session. Only the user that opened it may use it."""
+    """The id of an opened `corral exec` session. Only the user that opened the session may use
+    the session.
+    """
 
     shell: str
 
@@ -125,7 +127,7 @@ class ShellOpened:
 class ShellSaid:
     """A part of the output of a `corral exec` command, as base64. If `end` is True, the command has ended,
     and this body has its exit code or signal instead of output. If the command could not start, or Corral
-    ended it, `error` is the reason.
+    ended the command, `error` is the reason.
     """
 
     stream: str = ""
@@ -138,8 +140,8 @@ class ShellSaid:
 
 @dataclass(frozen=True)
 class ShellGiven:
-    """Input for a `corral exec` command, as base64. If `end` is True, the input ends. If `rows` and `columns`
-    are not 0, they are the new size of the terminal window.
+    """Input for a `corral exec` command, as base64. If `end` is True, the input ends. `rows` and `columns`
+    are the new size of the terminal window; 0 means no change.
     """
 
     data: str = ""
@@ -215,20 +217,22 @@ class JobView:
     gpu_hours: float = 0.0
     """GPU-hours of the ended attempts of the job."""
     use: Optional[GpuUse] = None
-    """GPU usage of the last attempt, up to now if it still runs; None if it was not measured."""
+    """GPU usage of the last attempt, up to now for a running attempt; None without measurements."""
     idle_since: Optional[float] = None
     """The time since which the job's GPUs are idle. None if the GPUs are busy, or are idle for a shorter time
     than counts as idle.
     """
+    kept_until: Optional[float] = None
+    """The time before which the job is not ended because of idle GPUs, as a user has ordered."""
     silent: tuple[str, ...] = ()
-    """Nodes of the running job that do not report; it is unknown whether the job still runs on them."""
+    """Nodes of the running job that do not report. Whether the job still runs on these nodes is unknown."""
     profile: str = ""
     """The scheduler profile of the job; empty on a cluster without profiles."""
     service: str = ""
     """The service of which the job is a replica; empty for other jobs."""
     host_use: Optional[HostUse] = None
-    """CPU time of the last attempt on all its nodes, and its memory on the node with the most; None if they
-    were not measured.
+    """CPU time of the last attempt on all its nodes, and its memory on the node with the most memory; None
+    without measurements.
     """
     failure: Optional[Failure] = None
     """The cause of the failure of the last attempt, if the job has ended. None if this attempt did not fail,
@@ -271,6 +275,24 @@ class JobGroup:
     """The expected end of the last job of this workload or array, from a forecast with predicted run times.
     None if this end is not known.
     """
+    place: Optional[int] = None
+    """The place of the first waiting job of this workload or array; see `QueuePlace`."""
+    starts_at: Optional[float] = None
+    """The expected start of this job; see `QueuePlace`."""
+
+
+@dataclass(frozen=True)
+class QueuePlace:
+    """The place of a waiting job: 1 for the job that the scheduler tries first. The places of each profile
+    begin at 1. Jobs that are held, or wait for other jobs or for a time, have no place.
+    """
+
+    job: int
+    place: int
+    starts_at: Optional[float] = None
+    """The expected start, from a forecast of the last seconds with predicted run times. None if the start is
+    not known.
+    """
 
 
 @dataclass(frozen=True)
@@ -278,9 +300,9 @@ class JobsOrder:
     """An order for one or many jobs. `action` is cancel, hold, release, preempt, requeue or set.
 
     `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, user:ada, last or all. `mine` leaves out jobs of other
-    users; without `jobs` it selects all jobs of the user that sends the request. The action `set` uses
-    `changes` and `extend_s`, which are as in JobChange. With `stay_held` a preempted job is also held. With
-    `only_tell` nothing is changed, and the answer shows which jobs the order would change.
+    users. Without `jobs`, `mine` selects all jobs of the requesting user. The action `set` uses `changes` and
+    `extend_s`, which are as in JobChange. With `stay_held` a preempted job is also held. With `only_tell`
+    nothing is changed, and the answer shows which jobs the order would change.
     """
 
     action: str
@@ -294,7 +316,7 @@ class JobsOrder:
 
 @dataclass(frozen=True)
 class JobRefused:
-    """A job for which the order was refused, or a word that matches no job, each with the reason."""
+    """A refusal: a job with a refused order, or a word that matches no job, with the reason."""
 
     job: str
     problem: Problem
@@ -302,9 +324,7 @@ class JobRefused:
 
 @dataclass(frozen=True)
 class JobsAnswer:
-    """The jobs for which the order was carried out, with their new state, and the jobs for which it was
-    refused.
-    """
+    """The jobs with an accepted order, in their new state, and the jobs with a refused order."""
 
     done: tuple[JobView, ...]
     refused: tuple[JobRefused, ...] = ()
@@ -312,11 +332,19 @@ class JobsAnswer:
 
 @dataclass(frozen=True)
 class PreemptAction:
-    """The body of a request to preempt a job. With `hold` the job is also held: it does not start again until
-    it is released.
+    """The body of a request to preempt a job. With `hold` the job is also held: the job does not start again
+    before its release.
     """
 
     hold: bool = False
+
+
+@dataclass(frozen=True)
+class KeepRequest:
+    """The body of a request to keep a running job for `for_s` seconds although its GPUs are idle."""
+
+    for_s: float
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -366,12 +394,12 @@ class JobDetail:
     checkpoint: Optional[Checkpoint] = None
     preemptions: tuple[Preempted, ...] = ()
     predicted_s: Optional[float] = None
-    """The run time predicted from similar jobs, in seconds. For a started job it is the prediction at its
-    start.
+    """The run time predicted from similar jobs, in seconds. For a started job, the value is the prediction at
+    its start.
     """
     planned_s: Optional[float] = None
-    """The run time that the scheduler assumes for a running job, in seconds; None if it assumes the time
-    limit.
+    """The run time that the scheduler assumes for a running job, in seconds; None if the scheduler assumes
+    the time limit.
     """
     foreseen: tuple[Foreseen, ...] = ()
     """The start times that Corral estimated for the job while the job waited."""
@@ -384,7 +412,8 @@ class JobList:
     includes. A request with `after` set to `next` gets the next page.
 
     If the request has `folded`, the jobs of workloads and arrays are left out. The first page then has one
-    row for each workload or array in `groups`.
+    row for each workload or array in `groups`. If the request has `places`, the first page has `places`: the
+    first 1,000 waiting jobs of each profile, in the order of the scheduler.
     """
 
     jobs: tuple[JobView, ...]
@@ -392,3 +421,4 @@ class JobList:
     total: int
     next: Optional[int] = None
     groups: tuple[JobGroup, ...] = ()
+    places: tuple[QueuePlace, ...] = ()

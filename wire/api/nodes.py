@@ -1,4 +1,4 @@
-"""API bodies for nodes and their GPUs: to add, label, drain and show them."""
+"""API bodies for nodes and their GPUs: to add, label, drain and show nodes."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ class GpuView:
     mig: str = ""
     processes: tuple[GpuProcess, ...] = ()
     idle_since: Optional[float] = None
-    """The time since which the GPU is idle although it is allocated to running jobs. None if the GPU is busy
-    or not allocated.
+    """The time since which the GPU is idle although running jobs hold the GPU. None if the GPU is busy or not
+    allocated.
     """
     heard: bool = True
     """True if the agent of the GPU's node is connected. Otherwise the readings of the GPU are unknown, and
@@ -167,9 +167,9 @@ class DatasetRead:
 
 @dataclass(frozen=True)
 class NodeDrain:
-    """The body of the request to drain a node. With `empty_by` (seconds since 1970), a job may still start if
-    it ends before that time. Jobs that run at that time are moved or ended. With `dry_run` nothing changes,
-    and the answer shows what would happen.
+    """The body of the request to drain a node. With `empty_by` (seconds since 1970), jobs that end before
+    this time may still start. Jobs that still run at this time are moved or ended. With `dry_run` nothing
+    changes, and the answer shows what would happen.
     """
 
     why: str = ""

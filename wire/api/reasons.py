@@ -1,4 +1,4 @@
-"""API bodies that explain why a job waits and which jobs would be preempted for it."""
+"""API bodies for the reason why a job waits, and for the jobs that it would preempt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wire.names import Reason
 
 @dataclass(frozen=True)
 class Ousted:
-    """A running job that would be preempted so that the job `by` can start, and the GPU-hours of work that
+    """A running job that would be preempted for the job `by`, and the GPU-hours of work that
     would be lost.
     """
 
@@ -47,8 +47,8 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Points:
-    """The points that one priority factor gives a job, or that one scorer gives a node: a value from 0 to 1,
-    multiplied by the weight of the factor or the scorer.
+    """The points of a job from one priority factor, or of a node from one scorer: a value from 0 to 1, times
+    the weight of the factor or scorer.
     """
 
     name: str
@@ -61,8 +61,8 @@ class Points:
 
 @dataclass(frozen=True)
 class NodeScore:
-    """The points that each scorer gives a node for a waiting job. If the job fits on no node now, the nodes
-    that could run the job when idle are rated, and `fits` is False for all of them.
+    """The points that each scorer gives a node for a waiting job. If the job fits on no node now, the rated
+    nodes are those that could run the job when idle, and `fits` is False for each of these nodes.
     """
 
     node: str

@@ -12,7 +12,7 @@ class UsageView:
     """The usage of a user, project, queue or job. `utilisation` and `p95` are the mean and the 95th
     percentile of GPU utilisation in percent; None if not measured. `peak_mib` is GPU memory.
 
-    `cpu_hours` are the CPU-hours that jobs used, `cpu_hours_held` those that were allocated to them.
+    `cpu_hours` are the CPU-hours that jobs used, and `cpu_hours_held` the CPU-hours that jobs had allocated.
     `memory_gib_hours` is allocated memory, `memory_peak_mib` the highest memory of a job on one node. `money`
     is the cost at the present prices; None if scheduler.toml has no prices.
     """
@@ -50,8 +50,8 @@ class BudgetView:
     `money_limit` include the amount that was carried over from the last month; None means no limit.
 
     `percent` is the used part of the budget in percent. When the budget is used up, `then` decides about the
-    waiting jobs of the project. With alert they start as before, with low they start after all other jobs,
-    and with stop they do not start. The month ends at `ends_at`.
+    waiting jobs of the project. `then` = alert: jobs start as before. low: jobs start after all other jobs.
+    stop: no job starts. The month ends at `ends_at`.
     """
 
     project: str
@@ -164,8 +164,8 @@ class StintList:
 
 @dataclass(frozen=True)
 class FairnessRow:
-    """The GPU-hours that one project or user got, and the GPU-hours to which it was entitled. The entitlement
-    is the max-min fair part of the cluster, computed from weights and demands.
+    """The GPU-hours that one project or user used, and the GPU-hours to which the project or user was
+    entitled. The entitlement is the max-min fair part of the cluster, computed from weights and demands.
 
     All amounts are GPU-hours. `points` is `got` minus `entitled`, in percent of the capacity. Waits are
     seconds from the time when a job may start to its first start; `wait_max_s` also counts jobs that still
@@ -223,11 +223,11 @@ class GpuHoursByCause:
 
 @dataclass(frozen=True)
 class WasteReport:
-    """The GPU-hours between `since` and `until`: those that jobs used, the idle ones by cause, and the lost
-    ones by cause.
+    """The GPU-hours between `since` and `until`: the used GPU-hours, the idle GPU-hours by cause, and the
+    lost GPU-hours by cause.
 
-    Lost GPU-hours are part of the used GPU-hours: they were used by attempts that ended before their work was
-    saved.
+    Lost GPU-hours are a part of the used GPU-hours: attempts that ended without saving their work used these
+    GPU-hours.
     """
 
     since: float
@@ -268,7 +268,7 @@ class MonthRow:
     money: float
     models: tuple[ModelUse, ...] = ()
     utilisation: Optional[float] = None
-    """The mean GPU utilisation in percent, where it was measured; None without measurements."""
+    """The mean GPU utilisation in percent over the measured time; None without measurements."""
     idle_gpu_hours: float = 0.0
     """Measured GPU-hours in which the GPUs did not compute."""
     wait_p50_s: Optional[float] = None
@@ -298,7 +298,7 @@ class MonthRow:
 class MonthReport:
     """The use of one calendar month. The rows are ordered by GPU time. The integers `gpu_ms`, `cpu_ms` and
     `memory_mib_s` are the sums of all rows, and of all usage records of the month. `money` is the exact sum,
-    rounded once, so it is the same by project, user and queue.
+    rounded once, so `money` is the same by project, user and queue.
     """
 
     month: str
@@ -327,9 +327,7 @@ class MonthReport:
 
 @dataclass(frozen=True)
 class SlaRow:
-    """The number of jobs of a queue that started within the wait that the queue aims for
-    (`wait_target_s`).
-    """
+    """The number of jobs of a queue that started within the wait target of the queue (`wait_target_s`)."""
 
     queue: str
     target_s: float

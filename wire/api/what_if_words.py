@@ -47,8 +47,8 @@ def hours(answer: WhatIfAnswer) -> str:
 
 
 def starts_known_in_one_case(answer: WhatIfAnswer) -> list[str]:
-    """Return up to two clauses for users: the number of jobs whose known start would become unknown by the
-    changes, and the number whose unknown start would become known. A clause with the number 0 is left out.
+    """Return up to two clauses for users: the number of jobs whose start would become unknown by the changes,
+    and the number of jobs whose start would become known. A clause with the number 0 is left out.
     """
     found = []
     if answer.now_unknown:
@@ -59,9 +59,7 @@ def starts_known_in_one_case(answer: WhatIfAnswer) -> list[str]:
 
 
 def extent(answer: WhatIfAnswer) -> str:
-    """Return a text that names the jobs and times that the answer does not cover; empty if the answer covers
-    everything.
-    """
+    """Return a text with the jobs and times outside of the answer; empty if the answer covers everything."""
     limits = []
     if answer.trifles:
         limits.append(f"{counted(answer.trifles, 'job')} would move by less than a minute or 5 % of the wait")

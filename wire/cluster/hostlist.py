@@ -18,7 +18,7 @@ _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 def expand_hostlist(text: str) -> list[str]:
     """Return the names in a host list, in the order of the list. Raise ValueError with a sentence if the text
-    is not a host list, or if it has more than MOST names.
+    is not a host list, or for more than MOST names.
 
     A number in brackets keeps its leading zeros. Several pairs of brackets in a name give all combinations.
 
@@ -44,9 +44,8 @@ def fold_hostlist(names: Iterable[str]) -> str:
     in the same order.
 
     1. Split each name at its last number: n01-ib is `n`, `01`, `-ib`.
-    2. Put a name into the group of the name before it if three conditions hold: the parts before and after
-       the number are equal; the number is higher; and the numbers have equally many digits, or neither has
-       leading zeros.
+    2. A name joins the group of the previous name under three conditions: the parts before and after the
+       number are equal, the number is higher, and both numbers have equally many digits or no leading zeros.
     3. In a group, write consecutive numbers as a range.
     """
     groups: list[tuple[str, str, list[str]]] = []

@@ -70,14 +70,14 @@ def parse_ssh_address(text: str) -> SshAddress:
 
 
 def checked_node_name(name: str) -> str:
-    """Return the name unchanged. Raise ValueError if it is not a valid node name."""
+    """Return the name unchanged. Raise ValueError for an invalid node name."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name for a node: use letters, digits, '.', '_', '-', at most 63")
     return name
 
 
 def checked_memory(text: str) -> str:
-    """Return the text unchanged. Raise ValueError if it is not an amount of memory."""
+    """Return the text unchanged. Raise ValueError if the text is not an amount of memory."""
     match = _MEMORY.fullmatch(text)
     if match is None or not 0 < int(match[1]) * _MIB[match[2]] <= 1 << 30:
         raise ValueError(f'cannot read {text!r} as memory; write "512G", "2T" or "800M"')
@@ -94,7 +94,9 @@ def memory_mib(text: str) -> int:
 
 
 def checked_remote_path(text: str) -> str:
-    """Return the path unchanged. Raise ValueError if it has characters that a shell treats specially."""
+    """Return the path unchanged. Raise ValueError if the path has characters that a shell treats
+    specially.
+    """
     if text and not _PATH.fullmatch(text):
         raise ValueError(
             f"{text!r} has characters that a shell may treat specially; use letters, digits, / . _ + -"

@@ -41,7 +41,7 @@ class GpuLimit:
 
 
 def gpu_limit(text: str) -> GpuLimit:
-    """Return the limit that a user wrote, such as 16, 25% or none. Raise ValueError if it is invalid."""
+    """Return the limit that a user wrote, such as 16, 25% or none. Raise ValueError for an invalid limit."""
     if text.lower() == "none":
         return GpuLimit(UNLIMITED)
     value = gpus_or_percent(text)
@@ -68,8 +68,8 @@ class Limits:
     """Limits on GPUs by model. The name of a model matches GPUs as in the request of a job."""
 
     def over(self, below: Limits) -> Limits:
-        """Return a copy in which each limit that is not set has the value of `below`. `gpus` and
-        `gpus_percent` count as one limit: if one of them is set, neither is taken from `below`.
+        """Return a copy in which unset limits have the values of `below`. `gpus` and `gpus_percent` count as
+        one limit: if one of both is set, neither is taken from `below`.
         """
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
         if (self.gpus, self.gpus_percent) == (None, None):

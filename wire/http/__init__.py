@@ -1,1 +1,3 @@
-"""The client of the controller's HTTP API: it finds the controller, connects to it, and sends requests."""
+"""The client of the controller's HTTP API: finds the controller, connects to the controller, and sends
+requests.
+"""

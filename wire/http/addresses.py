@@ -30,8 +30,8 @@ def socket_path() -> Path:
 
 def admin_socket(path: str) -> str:
     """Return the path of a second socket next to the socket `path`. Only root and the controller's user can
-    connect to the second socket. So other users cannot fill its queue of connections and thereby make it
-    unreachable.
+    connect to the second socket. So other users cannot make the second socket unreachable by filling its
+    queue of connections.
     """
     return f"{path}.admin"
 

@@ -18,6 +18,7 @@ from wire.api.jobs import (
     JobsAnswer,
     JobsOrder,
     JobView,
+    KeepRequest,
     SbatchRequest,
     ShellGiven,
     ShellOpened,
@@ -40,7 +41,15 @@ from wire.api.nodes import (
     NodeView,
     Preflight,
 )
-from wire.api.rebalance import Rebalanced, RebalanceRequest, RebalanceView
+from wire.api.policy.licences import LicenceList
+from wire.api.policy.profiles import ProfileList, ProfileView
+from wire.api.policy.queues import QueueList
+from wire.api.policy.quotas import QuotaChange, QuotaList, QuotaView
+from wire.api.policy.rebalance import Rebalanced, RebalanceRequest, RebalanceView
+from wire.api.policy.reservations import ReservationList, ReservationView, ReserveRequest
+from wire.api.policy.scheduler import SchedulerView, TopologyView, Triggered
+from wire.api.policy.services import ScaleRequest, ServiceList, ServiceView
+from wire.api.policy.shares import ShareList, ShareWeight
 from wire.api.reports import (
     BudgetReport,
     EstimateReport,
@@ -51,23 +60,7 @@ from wire.api.reports import (
     UsageList,
     WasteReport,
 )
-from wire.api.scheduler import SchedulerView, TopologyView, Triggered
-from wire.api.services import ScaleRequest, ServiceList, ServiceView
 from wire.api.store import Compacted, CompactRequest, VerifyLine
-from wire.api.tenants import (
-    LicenceList,
-    ProfileList,
-    ProfileView,
-    QueueList,
-    QuotaChange,
-    QuotaList,
-    QuotaView,
-    ReservationList,
-    ReservationView,
-    ReserveRequest,
-    ShareList,
-    ShareWeight,
-)
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.codec import dumps, encode
@@ -155,22 +148,25 @@ class Client:
         limit: int = 1000,
         history: bool = False,
         folded: bool = False,
+        places: bool = False,
     ) -> JobList:
         """Return one page of jobs, ordered by id. To get the next page, call this method with `after` set to
         the value `next` of the answer.
 
         With `history` the pages also have old jobs that only the store still contains, and the newest job is
-        first. With `folded` the jobs of each workload and array are one row in `groups`.
+        first. With `folded` the jobs of each workload and array are one row in `groups`. With `places` the
+        first page has the places of waiting jobs in the queue.
         """
         query: Query = [("state", state.value) for state in states]
         query += [("user", user)] if user else []
         query += [("profile", profile)] if profile else []
         query += [("history", 1)] if history else []
         query += [("folded", 1)] if folded else []
+        query += [("places", 1)] if places else []
         return self._get(JobList, "/v1/jobs", [*query, ("after", after), ("limit", limit)])
 
     def job(self, job: JobName) -> JobDetail:
-        """Return one job, by its id or by the label of an array element, such as 7_3."""
+        """Return one job, by its id, or by the id of an array element, such as 7_3."""
         return self._get(JobDetail, f"/v1/jobs/{_quoted(job)}")
 
     def job_stats(self, job: JobName) -> JobStats:
@@ -178,7 +174,7 @@ class Client:
         return self._get(JobStats, f"/v1/jobs/{_quoted(job)}/stats")
 
     def explain(self, job: JobName, *, within_s: Optional[float] = None) -> Explanation:
-        """Return why a job waits, and the latest time at which it will start. `within_s` is how many seconds
+        """Return the reason why a job waits, and its latest start. `within_s` is the number of seconds that
         the controller may compute.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
@@ -233,6 +229,10 @@ class Client:
     def release(self, job: JobName) -> JobView:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
 
+    def keep(self, job: JobName, request: KeepRequest) -> JobView:
+        """Keep a running job for a time although its GPUs are idle."""
+        return self._post(JobView, f"/v1/jobs/{job}/keep", request)
+
     def order(self, order: JobsOrder) -> JobsAnswer:
         """Carry out one action on many jobs. If the controller refuses the action for one job, the other jobs
         are still changed.
@@ -249,8 +249,8 @@ class Client:
         node: str = "",
         attempt: int = 0,
     ) -> Iterator[bytes]:
-        """Yield the output of an attempt in pieces. `attempt` 0 means the last attempt. If `offset` is
-        negative, it counts from the end of the log.
+        """Yield the output of an attempt in pieces. `attempt` 0 means the last attempt. A negative `offset`
+        counts from the end of the log.
         """
         query: Query = [("stream", stream), ("offset", offset)]
         query += [("node", node)] if node else []
@@ -288,8 +288,9 @@ class Client:
     def drain(
         self, name: str, why: str = "", empty_by: Optional[float] = None, dry_run: bool = False
     ) -> NodeView:
-        """Drain a node: it gets no new jobs, and running jobs continue. With `empty_by` (seconds since 1970),
-        a job may still start if it ends before that time. Jobs that run at that time are moved or ended.
+        """Drain a node: the node gets no new jobs, and running jobs continue. With `empty_by` (seconds since
+        1970), jobs that end before this time may still start. Jobs that still run at this time are moved or
+        ended.
         """
         body = NodeDrain(why, empty_by, dry_run)
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/drain", body)
@@ -311,7 +312,7 @@ class Client:
         return self._post(QuotaSync, "/v1/quotas/sync")
 
     def scheduler(self) -> SchedulerView:
-        """Return the scheduling policy, the numbers of jobs, and the latest scheduling pass."""
+        """Return the scheduling policy, the numbers of jobs, and the latest scheduling cycle."""
         return self._get(SchedulerView, "/v1/scheduler")
 
     def plan(self, horizon_s: float, within_s: Optional[float] = None) -> Plan:
@@ -329,7 +330,7 @@ class Client:
         return self._get(PulseView, "/v1/pulse", [("ring", ring), ("after", after)])
 
     def trigger(self) -> Triggered:
-        """Let the controller run a scheduling pass at once."""
+        """Let the controller run a scheduling cycle at once."""
         return self._post(Triggered, "/v1/scheduler/trigger")
 
     def topology(self) -> TopologyView:
@@ -360,7 +361,7 @@ class Client:
 
     def reserve(self, spec: ReservationSpec, *, anyway: bool = False) -> ReservationView:
         """Reserve nodes. Without `anyway`, the controller refuses the reservation if jobs may still run on
-        the nodes when it starts.
+        its nodes at its start.
         """
         return self._post(ReservationView, "/v1/reservations", ReserveRequest(spec, anyway))
 
@@ -378,11 +379,11 @@ class Client:
         return self._post(ReservationView, f"/v1/reservations/{_quoted(name)}/cancel")
 
     def preflight(self, request: NodeRequest) -> Preflight:
-        """Check whether a host can run an agent, before or after it is added as a node."""
+        """Check whether a host can run an agent, before or after the host is added as a node."""
         return self._post(Preflight, "/v1/preflight", request)
 
     def add_node(self, request: NodeRequest) -> NodeView:
-        """Add a node. If the node exists, change the settings with which the controller connects to it."""
+        """Add a node. If the node exists, change the settings of its connection."""
         return self._post(NodeView, "/v1/nodes", request)
 
     def trust(self, name: str, host_key: str) -> NodeView:
@@ -394,7 +395,7 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/remove", NodeAction())
 
     def submit_workload(self, spec: WorkloadSpec, *, key: str = "", as_user: str = "") -> WorkloadAnswer:
-        """Queue all jobs of a workload, or none. If a request is repeated with the same `key`, they are
+        """Queue all jobs of a workload, or none. If a request is repeated with the same `key`, the jobs are
         queued only once.
         """
         request = WorkloadRequest(spec, key or uuid.uuid4().hex, as_user)
@@ -452,7 +453,7 @@ class Client:
         return self._get(QueueList, "/v1/queues")
 
     def licences(self) -> LicenceList:
-        """Return all licences, with the jobs that hold them."""
+        """Return all licences, with the jobs that hold each licence."""
         return self._get(LicenceList, "/v1/licences")
 
     def shares(self) -> ShareList:
@@ -475,8 +476,8 @@ class Client:
         return self._post(NotifySettingsView, "/v1/notify/me", settings)
 
     def outbox(self) -> OutboxView:
-        """Return the messages of the outbox: those that wait to be delivered, and those that were given
-        up.
+        """Return the messages of the outbox: waiting messages, and dead letters (messages that were given
+        up).
         """
         return self._get(OutboxView, "/v1/notify/outbox")
 
@@ -492,8 +493,8 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/marks", marks)
 
     def declare_lost(self, name: str) -> NodeView:
-        """Declare a node lost: the node does not report, and no job runs on it any more. The jobs of the node
-        can then be queued again.
+        """Declare a node lost: the node does not report, and no job runs on the node any more. The jobs of
+        the node can then be queued again.
         """
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/lost", NodeAction())
 
@@ -533,7 +534,7 @@ class Client:
         return self._get(EstimateReport, "/v1/reports/estimates")
 
     def fairness(self, by: str, since: int) -> FairnessReport:
-        """Return the GPU-hours that each project or user got, and those to which it was entitled, since the
+        """Return for each project or user the used GPU-hours and the GPU-hours of its entitlement, since the
         time `since` (seconds since 1970). `by` is project or user.
         """
         return self._get(FairnessReport, "/v1/reports/fairness", [("by", by), ("since", since)])
@@ -545,8 +546,8 @@ class Client:
         return self._get(MonthReport, "/v1/reports/month", [("month", month), ("by", by), *only.items()])
 
     def sla(self, since: int) -> SlaReport:
-        """Return, for each queue with a wait target, the part of its jobs that started within the target
-        since the time `since`.
+        """Return, for each queue with a wait target, the fraction of its jobs since the time `since` that
+        started within the target.
         """
         return self._get(SlaReport, "/v1/reports/sla", [("since", since)])
 

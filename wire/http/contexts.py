@@ -1,4 +1,4 @@
-"""Named controllers (contexts, as in kubectl). `corral config` stores them in
+"""Named controllers (contexts, as in kubectl). `corral config` stores contexts in
 ~/.config/corral/contexts.json.
 """
 
@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from dataclasses import field
 from pathlib import Path
 from typing import Mapping
@@ -22,9 +21,7 @@ class InvalidContexts(Exception):
 
 @dataclass(frozen=True)
 class Context:
-    """The URL of a controller, and the files with the certificate and the token that a client needs
-    for it.
-    """
+    """The URL of a controller, and the files with the certificate and the token for this controller."""
 
     url: str
     ca: str = ""
@@ -72,6 +69,8 @@ def load() -> Contexts:
 
 def save(contexts: Contexts) -> None:
     """Write the contexts to the file, which only this user can read."""
+    import tempfile
+
     place = path()
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=str(place.parent), prefix=".contexts.")

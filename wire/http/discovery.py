@@ -12,8 +12,8 @@ from wire.http import addresses, contexts
 
 @dataclass(frozen=True)
 class ControllerAddress:
-    """The URL of a controller and the source in which it was found. `tried` lists the sources that had no
-    URL, for error messages.
+    """The URL of a controller, and the source of this URL. `tried` lists the sources that had no URL, for
+    error messages.
     """
 
     url: str

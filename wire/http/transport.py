@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import select
 import socket
-import ssl
-import struct
 import time
 import urllib.parse
-from typing import Iterator, Optional, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Iterator, Optional, Sequence, TypeVar, Union
 
 from wire import VERSION
 from wire.api.problem import Problem
 from wire.codec import decode
-from wire.http import addresses, ssh_tunnel
+from wire.http.connection import Connection, InvalidAnswer
+
+if TYPE_CHECKING:
+    # The modules ssl and ssh_tunnel take 8 ms to import, and most commands use a unix socket. Functions that
+    # need these modules import them.
+    import ssl
 
 T = TypeVar("T")
 
-READ_SIZE = 64 * 1024
 _TIMEOUTS = (socket.timeout, TimeoutError)
 
 
@@ -57,14 +58,18 @@ class Transport:
         self._secure = _secure(url, ca) if url.startswith("https:") else None
         self._tried = tried
         self._timeout_s = timeout_s
-        self._headers = {"User-Agent": f"corral/{VERSION}", "Accept": "application/json"}
+        self._headers = {
+            "User-Agent": f"corral/{VERSION}",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+        }
         if token and not (token.isascii() and token.isprintable()):
             raise Unreachable(
                 url, "the token is not a line of printable ASCII", "Copy it from the controller's token file."
             )
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._kept: Optional[http.client.HTTPConnection] = None
+        self._kept: Optional[Connection] = None
         self._asking = False
         self._endless: set[socket.socket] = set()
 
@@ -107,42 +112,42 @@ class Transport:
                 connected = False
                 connection = self._connection()
                 connected = sent = True
-                connection.sock.settimeout(timeout_s)
-                connection.request(method, target, body, headers)
-                response = connection.getresponse()
-                return self._body(response.status, response.read())
-            except (OSError, http.client.HTTPException) as error:
+                if connection.sock is not None:
+                    connection.sock.settimeout(timeout_s)
+                answer = connection.request(method, target, body, headers)
+                return self._body(answer.status, answer.read())
+            except (OSError, InvalidAnswer) as error:
                 self._drop()
-                # Raise an error and do not repeat the request if no repetition is left, if the request could
-                # not be sent, or if the answer took too long.
+                # Raise the error if no try is left, if the request could not be sent, or if the answer took
+                # too long.
                 if not pauses or not sent or isinstance(error, _TIMEOUTS):
                     unsure = sent and not question
                     raise self._unreachable(error, connected, timeout_s, unsure=unsure) from None
                 time.sleep(pauses.pop(0))
 
     def listen(self, target: str, silence_s: Optional[float]) -> Iterator[bytes]:
-        """Yield the body of the answer as it arrives. The connection counts as lost if nothing arrives for
-        `silence_s` seconds; None means no limit.
+        """Yield the body of the answer during its arrival. The connection counts as lost if nothing arrives
+        for `silence_s` seconds; None means no limit.
         """
         line: Optional[socket.socket] = None
         try:
             connection = self._connect()
             line = connection.sock
+            assert line is not None  # The connection is new.
             self._endless.add(line)
             line.settimeout(silence_s)
-            connection.request("GET", target, headers=self._headers)
-            response = connection.getresponse()
-            if response.status != 200:
-                self._body(response.status, response.read())
-            while piece := response.read1(READ_SIZE):
+            answer = connection.request("GET", target, None, self._headers)
+            if answer.status != 200:
+                self._body(answer.status, answer.read())
+            while piece := answer.read_some():
                 yield piece
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, InvalidAnswer) as error:
             raise self._unreachable(error, line is not None, self._timeout_s, unsure=False) from None
         finally:
             if line is not None:
                 self._endless.discard(line)
                 _shut(line)
-                connection.close()
+                line.close()
 
     def close(self) -> None:
         """Close all connections. A thread that waits for an answer then gets Unreachable."""
@@ -169,26 +174,28 @@ class Transport:
         if 200 <= status < 300:
             return answer
         problem = self.decode_answer(Problem, answer)
-        # A controller that is about to stop counts as unreachable, because clients should wait until it has
-        # restarted.
+        # A controller that is about to stop counts as unreachable, because clients should wait for its
+        # restart.
         if problem.code == "stopping":
             raise Unreachable(self.url, problem.message, problem.hint)
         raise Refused(status, problem)
 
-    def _connection(self) -> http.client.HTTPConnection:
-        # Drop a kept connection that the server has closed. A request on this connection would fail, and the
-        # controller might carry out the request twice if it were repeated.
+    def _connection(self) -> Connection:
+        # Drop a kept connection that the server has closed. A request on this connection would fail, and a
+        # repeated request might be carried out twice.
         if self._kept is not None and (self._kept.sock is None or _readable(self._kept.sock)):
             self._drop()
         if self._kept is None:
             self._kept = self._connect()
         return self._kept
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self) -> Connection:
         address = self._address
         if self.url.startswith("ssh:"):
+            from wire.http import ssh_tunnel
+
             address = ssh_tunnel.open_tunnel(self.url, self._timeout_s)
-        connection = _Connection(address, self._timeout_s, self._secure)
+        connection = Connection(address, self._timeout_s, self._secure)
         connection.connect()
         return connection
 
@@ -213,6 +220,8 @@ class Transport:
         else:
             why, hint = "the connection was lost before the answer was complete", "Try again in a moment."
             if self.url.startswith("ssh:"):
+                from wire.http import ssh_tunnel
+
                 socket_there = ssh_tunnel.remote_socket(self.url)
                 hint = (
                     f"Check that a controller listens at {socket_there} on that host. "
@@ -223,83 +232,16 @@ class Transport:
         return Unreachable(self.url, why, hint)
 
 
-class _Connection(http.client.HTTPConnection):
-    """An HTTP connection over a unix socket, TCP or TLS. The address is either the path of a unix socket, or
-    a pair of host and port.
-    """
-
-    def __init__(
-        self,
-        address: Union[str, tuple[str, int]],
-        timeout_s: float,
-        secure: Optional[ssl.SSLContext] = None,
-    ) -> None:
-        self._secure = secure
-        self._path = address if isinstance(address, str) else ""
-        host, port = ("localhost", 80) if isinstance(address, str) else address
-        super().__init__(host, port, timeout=timeout_s)
-
-    def connect(self) -> None:
-        if not self._path:
-            super().connect()
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if self._secure is not None:
-                try:
-                    self.sock = self._secure.wrap_socket(self.sock, server_hostname=self.host)
-                except BaseException:
-                    self.close()
-                    raise
-            return
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            own = addresses.admin_socket(self._path)
-            if not (os.access(own, os.W_OK) and _connects(self.sock, own, self.timeout)):
-                _connect_unix(self.sock, self._path, self.timeout)
-        except BaseException:
-            self.close()
-            raise
-
-
-def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> bool:
-    """Connect the socket `line` to the unix socket at `path`. Return True if a process listens at this
-    path.
-    """
-    try:
-        _connect_unix(line, path, timeout_s)
-    except (ConnectionRefusedError, FileNotFoundError):
-        return False
-    return True
-
-
-def _connect_unix(line: socket.socket, path: str, timeout_s: Optional[float]) -> None:
-    """Connect the socket `line` to the unix socket at `path`. If the backlog (the queue of connections that
-    the server has not accepted) is full, wait for free space in the backlog, within the timeout.
-
-    Python makes a socket with a timeout non-blocking, and its connect() fails at once with EAGAIN if the
-    backlog is full. So a blocking socket is used: the kernel waits until the backlog has space, for at most
-    SO_SNDTIMEO.
-    """
-    seconds = timeout_s or 0.0  # Avoid 0, because SO_SNDTIMEO 0 means no limit.
-    whole = int(seconds)
-    line.setsockopt(
-        socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", whole, int((seconds - whole) * 1e6))
-    )
-    try:
-        line.connect(path)
-    except BlockingIOError:
-        raise TimeoutError("timed out") from None
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
-    line.settimeout(timeout_s)
-
-
 def _address(url: str) -> Union[str, tuple[str, int]]:
-    """Return the address in a URL: the path of a unix socket, or host and port. For an ssh URL the path is
-    empty.
+    """Return the address in a URL: the path of a unix socket, or host and port. For an ssh URL return an
+    empty path, because ssh forwards the socket.
     """
     if url.startswith("unix:///") and len(url) > len("unix:///"):
         return url[len("unix://") :]
     hint = "Write unix:///path/to/corral.sock, ssh://[user@]host, https://host or http://host:port."
     if url.startswith("ssh:"):
+        from wire.http import ssh_tunnel
+
         try:
             ssh_tunnel.ssh_command(url, "")
         except ValueError as error:
@@ -320,6 +262,8 @@ def _secure(url: str, ca: str) -> ssl.SSLContext:
     """Return TLS settings that check the certificate and the name of the server. `ca` is a file with
     further certificate authorities to trust.
     """
+    import ssl
+
     context = ssl.create_default_context()
     if ca:
         try:
@@ -333,6 +277,10 @@ def _secure(url: str, ca: str) -> ssl.SSLContext:
 
 def _connection_error(error: Exception) -> tuple[str, str]:
     """Return two sentences: why the connection failed, and how the user can repair the cause."""
+    import ssl
+
+    from wire.http import ssh_tunnel
+
     start = "Start one with 'corral controller', or set CORRAL_URL to the address of one."
     if isinstance(error, ssh_tunnel.TunnelBroken):
         return str(error), "Check that 'ssh' reaches that host, and that a controller runs there."
@@ -353,7 +301,7 @@ def _connection_error(error: Exception) -> tuple[str, str]:
 
 
 def _readable(line: socket.socket) -> bool:
-    # If an idle connection has data to read, the server has closed the connection, or does not use HTTP.
+    # Return True if the idle connection has data to read: the server has closed it, or does not speak HTTP.
     poll = select.poll()
     poll.register(line, select.POLLIN)
     return bool(poll.poll(0))

@@ -120,8 +120,8 @@ class Toleration:
 def untolerated_taint(
     taints: Iterable[Taint], tolerations: Iterable[Toleration], *effects: Effect
 ) -> Optional[Taint]:
-    """Return the first taint that has one of `effects` and that no toleration matches. Return None if there
-    is none.
+    """Return the first taint with one of `effects` that no toleration matches. Return None if all such taints
+    are tolerated.
     """
     for taint in taints:
         if taint.effect in effects and not any(each.tolerates(taint) for each in tolerations):

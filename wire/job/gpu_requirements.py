@@ -112,7 +112,7 @@ def parse_domains(text: str) -> Topology:
 
 
 def parse_require_or_prefer(text: str) -> str:
-    """Return the text unchanged if it is `require` or `prefer`. Raise ValueError for any other text."""
+    """Return the text unchanged: `require` or `prefer`. Raise ValueError for any other text."""
     if text not in (PREFER, REQUIRE):
         raise ValueError(f"{text!r} is neither require nor prefer")
     return text

@@ -32,10 +32,11 @@ class HealthAction(str, enum.Enum):
 class HealthCheck:
     """A command, a URL or a file that the agent checks every `every_s` seconds while the job runs.
 
-    The command passes with exit code 0, the URL with an HTTP status below 400, and the file if it has changed
-    within the last `file_age_s` seconds. A check that takes longer than `timeout_s` seconds fails. After
-    `failures` failed checks in a row the job is unhealthy, and `action` says what happens. Failures in the
-    first `start_s` seconds of the attempt do not count until a check has passed.
+    The check of a command passes with exit code 0, the check of a URL with an HTTP status below 400. The
+    check of a file passes if the file has changed within the last `file_age_s` seconds. A check that takes
+    longer than `timeout_s` seconds fails. After `failures` failed checks in a row the job is unhealthy, and
+    `action` says what happens. Failures in the first `start_s` seconds of the attempt do not count until a
+    check has passed.
     """
 
     command: tuple[str, ...] = ()

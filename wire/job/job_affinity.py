@@ -1,5 +1,5 @@
-"""Job affinity: conditions that place a job near jobs with a label, away from them, or over a fixed number of
-domains together with them.
+"""Job affinity: conditions that place a job near jobs with a label, away from such jobs, or over a fixed
+number of domains together with such jobs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class JobTerm:
 
     A domain is the set of nodes with the same value of the node label `topology`; for `node` each node is a
     domain. If `domains` is 1, the job runs only in a domain where a job with the label runs. If `domains` is
-    None, the job does not start in a domain where a job with the label runs, and while it runs, no job of the
-    same user with the label starts in its domain. If `domains` is N, the job and all jobs with the label
+    None, the job does not start in a domain where a job with the label runs. While the job runs, no job of
+    the same user with the label starts in its domain. If `domains` is N, the job and all jobs with the label
     together use exactly N domains. With `prefer` this is a preference and not a requirement.
     """
 
@@ -42,7 +42,7 @@ class JobTerm:
 
 def parse_job_term(text: str, domains: Optional[int]) -> JobTerm:
     """Parse a condition such as `app=ps on rack` or `app=ps on rack:prefer`. `domains` is the number of
-    domains; if it is 0, the text must also have this number, as in `app=ps on rack=2`. Raise ValueError for
+    domains. If `domains` is 0, the text must have this number, as in `app=ps on rack=2`. Raise ValueError for
     any other text.
     """
     match = _TEXT.fullmatch(text.strip())

@@ -11,7 +11,7 @@ MAIL_TYPES = (
     *("BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "STAGE_OUT", "ARRAY_TASKS"),
     *("TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50"),
 )
-"""The events that users may choose, by the names that Slurm's option --mail-type gives them."""
+"""The events that users may choose, by their names in Slurm's option --mail-type."""
 ALL_TYPES = ("BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "STAGE_OUT")
 """The events for which the word ALL stands, as in Slurm."""
 _LONGEST_ADDRESS = 320

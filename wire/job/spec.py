@@ -1,4 +1,4 @@
-"""JobSpec: the request of a job. Clients and the API validate it, and the engine uses it unchanged."""
+"""JobSpec: the request of a job. Clients and the API validate a JobSpec, and the engine uses it unchanged."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from wire.names import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 class JobSpec:
     """The request of one job, or of one array of jobs that differ only in their index.
 
-    - `cpu_milli`, `memory_mib` and `scratch_mib` are amounts per node. 0 for `cpu_milli` or `memory_mib`
-      means the default: the controller fills it in and records its source in `by_default`.
+    - `cpu_milli`, `memory_mib` and `scratch_mib` are amounts per node. For `cpu_milli` and `memory_mib`, 0
+      means the default: the controller sets the amount and records the source of the default in `by_default`.
     - `gpus` is the total over all nodes: a whole number, or a part of one GPU such as 0.25. Without `nodes`
       the job gets the fewest nodes that have enough GPUs.
     - Fields named `…_at` are seconds since 1970. `start_within_s` counts from the first moment at which the
@@ -35,7 +35,7 @@ class JobSpec:
       that all must be met.
     - `output` and `error` are files relative to `workdir`, with the patterns of output_files.py. `open_mode`
       is append, truncate or empty; empty truncates in the first attempt and appends in later attempts. With
-      `merge_output` stdout and stderr go to one log, in the order in which they are written.
+      `merge_output`, stdout and stderr go to one log, in the written order.
     - With `time_min_s` the scheduler may give an attempt a shorter limit than `time_limit_s`, but at least
       this many seconds, if the job can then start earlier.
     - With `checkpoint_every_s` a running job is asked to save a checkpoint at this interval. Old checkpoints
@@ -121,8 +121,8 @@ class JobSpec:
 
     @property
     def saves(self) -> bool:
-        """Return whether the job can save its state before it is stopped, because it has a checkpoint signal
-        or a checkpoint command.
+        """Return whether the job can save its state before its stop: it has a checkpoint signal or a
+        checkpoint command.
         """
         return bool(self.checkpoint_command or self.checkpoint_signal)
 
@@ -144,9 +144,9 @@ def with_values(spec: JobSpec, values: Mapping[str, object]) -> JobSpec:
 
 
 def qos_class(spec: JobSpec) -> str:
-    """Return the QoS class of a job, as in Kubernetes. A guaranteed job gets the CPU and memory that it
-    requests. A burstable job may also use more CPU and memory while they are free. A best-effort job gets
-    only CPU and memory that no other job uses.
+    """Return the QoS class of a job, as in Kubernetes. A guaranteed job gets exactly the requested CPU and
+    memory. A burstable job may also use more CPU and memory while other jobs leave CPU and memory free. A
+    best-effort job gets only CPU and memory that no other job uses.
     """
     if spec.best_effort:
         return "best-effort"
@@ -170,8 +170,8 @@ def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
     users).
     """
     found = list(_usual_problems(spec))
-    # Check the other fields only if the job sets one of them, because most jobs set none and a submit must be
-    # fast.
+    # Check the other fields only if the job sets such a field, because most jobs set none of these fields and
+    # a submit must be fast.
     checks = _OFTEN_CHECKS if _RARE_FIELDS(spec) == _RARE_DEFAULTS else _SELDOM_CHECKS
     for _, values, default, check in checks:
         if values(spec) != default:
@@ -305,7 +305,7 @@ def _usual_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _single_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield the text of each rarely used field that has one text, as (field name, text)."""
+    """Yield (field name, text) for each rarely used field of JobSpec whose value is a single text."""
     for name in _SINGLE_TEXTS.split():
         yield name, getattr(spec, name) or ""
 
@@ -346,9 +346,10 @@ def _if_set(names: str, check: Callable[[JobSpec], Problems]) -> _SeldomCheck:
     """Return the named fields, a function that reads the fields, their default values, and the check."""
     fields = names.split()
     values = attrgetter(*fields)
-    return frozenset(fields), values, values(JobSpec(command=())), check
+    return frozenset(fields), values, values(_DEFAULTS), check
 
 
+_DEFAULTS = JobSpec(command=())
 _SINGLE_TEXTS = "profile workdir array comment output error checkpoint_dir"
 _LISTED_TEXTS = (
     "health checkpoint_command after datasets image mounts gpu_models affinity preferences tolerations"
@@ -386,14 +387,14 @@ _SELDOM_CHECKS = (
     _if_set("health", health_problems),
     _if_set("gang", gang_problems),
 )
-"""The checks of the fields that few jobs set, in the order in which mistakes are reported. A check finds no
-mistake if all fields that it reads have their default values.
+"""The checks of rarely used fields, in the order in which mistakes are reported. A check finds no mistake if
+all its fields have their default values.
 """
 _OFTEN_SET = frozenset(("workdir", "env", "output", "error", "umask"))
 """The fields that `corral submit` sets for most jobs."""
 _OFTEN_CHECKS = tuple(each for each in _SELDOM_CHECKS if each[0] & _OFTEN_SET)
-"""The checks that are enough for a job that sets only the fields in _OFTEN_SET."""
+"""The checks for a job that sets only the fields in _OFTEN_SET."""
 _RARE_FIELDS = attrgetter(
     *sorted(frozenset().union(*(each[0] for each in _SELDOM_CHECKS if each not in _OFTEN_CHECKS)))
 )
-_RARE_DEFAULTS = _RARE_FIELDS(JobSpec(command=()))
+_RARE_DEFAULTS = _RARE_FIELDS(_DEFAULTS)

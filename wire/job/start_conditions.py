@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from wire.job.spec import JobSpec
 
 LATEST = 4_102_444_800.0
-"""1 January 2100 in seconds since 1970. Later times are rejected, because they are probably mistakes."""
+"""1 January 2100 in seconds since 1970. Later times are rejected, because such times are probably
+mistakes.
+"""
 LONGEST_S = 10 * 365 * 86_400.0
 MAX_RESTARTS = 1_000
 HEALTHY_RUN_S = 600.0
 HEALTHY_RUN_DELAYS = 10
-"""An attempt counts as healthy if it ran at least HEALTHY_RUN_S seconds, and at least HEALTHY_RUN_DELAYS
-times as long as the restart delay before it. After a healthy attempt, the restart delay is `delay_s` again.
+"""An attempt is healthy if it ran for at least HEALTHY_RUN_S seconds, and for at least HEALTHY_RUN_DELAYS
+times the restart delay before it. After a healthy attempt, the restart delay is `delay_s` again.
 """
 MAX_CODES = 64
 MAX_AFTER = 1_000
@@ -32,8 +34,8 @@ class RestartWhen(str, enum.Enum):
 
     NEVER = "never"
     ON_HARDWARE = "on-hardware"
-    """Restart the job only if hardware ended it: a GPU was lost or failed, and the program of the job did not
-    fail.
+    """Restart the job only after a hardware failure: a GPU was lost or failed, and the program of the job did
+    not fail.
     """
     ON_FAILURE = "on-failure"
     ALWAYS = "always"
@@ -47,7 +49,7 @@ class OnNodeLost(str, enum.Enum):
     REQUEUE = "requeue-after-lease"
     """The supervisor ends the job when the lease expires, and then the job is queued again."""
     MANUAL = "manual"
-    """The job stays on the node until an operator declares the node lost. Then it is queued again."""
+    """The job stays on the node until an operator declares the node lost. The job is then queued again."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ class Until(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Dependency:
-    """One dependency of a job: on another job, or on the existence of a path. `job` is a label such as 7 or
-    7_3. The id of an array means all its elements.
+    """One dependency of a job: on another job, or on the existence of a path. `job` is a display id such as 7
+    or 7_3. The id of an array means all its elements.
     """
 
     until: Until

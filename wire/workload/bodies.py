@@ -128,7 +128,7 @@ def progress_text(total: int, ended: int, failed: int, ends_at: Optional[float] 
 
 
 def _moment(at: float) -> str:
-    """Return the local time of day, with the date unless it is today."""
+    """Return the local time of day, with the date for another day than today."""
     then = time.localtime(at)
     today = time.strftime("%F", then) == time.strftime("%F")
     return time.strftime("%H:%M" if today else "%d %b %H:%M", then)

@@ -29,14 +29,14 @@ class OnFailure(str, enum.Enum):
     """What Corral does with the waiting jobs of a workload when one of its jobs has failed."""
 
     CONTINUE = "continue"
-    """The other jobs run, except those that depend on the failed job."""
+    """The other jobs run, except dependents of the failed job."""
     STOP = "stop"
     """The waiting jobs are cancelled. Running jobs continue."""
 
 
 @dataclass(frozen=True)
 class TaskDependency:
-    """A task on which another task depends, and the condition that its jobs must meet.
+    """A task on which another task depends, and the condition for the jobs of this task.
 
     Without `elements` each job waits for all jobs of the other task. With `elements`, job number i waits only
     for the jobs of the other task whose numbers are in `elements[i]`.
@@ -115,8 +115,8 @@ def _values(changes: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def in_order(tasks: tuple[WorkloadTask, ...]) -> list[WorkloadTask]:
-    """Return the tasks in an order in which each task comes after the tasks on which it depends. Apart from
-    this, the given order is kept. Tasks that depend on each other in a cycle are left out.
+    """Return the tasks in an order in which each task comes after its dependencies. Apart from this, the
+    tasks keep their order. Tasks that depend on each other in a cycle are left out.
     """
     placed: dict[str, WorkloadTask] = {}
     left = list(tasks)

@@ -20,6 +20,11 @@ Names = Annotated[
     list[str], argument("[NODE]...", "Names of nodes. Default: all nodes.", autocompletion=completion.nodes)
 ]
 
+HUNG_LOAD, HUNG_POWER = 90, 35
+"""Percent of the time, and percent of the power limit. A GPU that waits inside a kernel, for example for a
+rank that is gone, reports full load but draws little power.
+"""
+
 app = application()
 
 
@@ -31,6 +36,7 @@ app = application()
         "corral gpus --processes            processes on GPUs, with owner and job",
         "corral gpus --off-queue            processes that no job started",
         "corral gpus --idle 30m             allocated GPUs without load for 30 minutes",
+        "corral gpus --empty                allocated GPUs without a process of their job",
         "corral gpus -o json | jq '.gpus[].health'",
     )
 )
@@ -52,6 +58,18 @@ def gpus(
             parser=amounts.seconds,
         ),
     ] = None,
+    empty: Annotated[
+        bool,
+        switch("--empty", "List only GPUs that a job holds but that no process of the job uses."),
+    ] = False,
+    hung: Annotated[
+        bool,
+        switch(
+            "--hung",
+            f"List only GPUs that report a load of {HUNG_LOAD} % or more, but draw less than {HUNG_POWER} % "
+            "of their power limit. A collective operation that hangs often looks like this.",
+        ),
+    ] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Show the GPUs of all nodes or of the named nodes, with the health, load, processes and jobs of each."""
@@ -59,6 +77,7 @@ def gpus(
     shown = _chosen(body.gpus, names, sick)
     if idle is not None:
         shown = [gpu for gpu in shown if _idle_s(gpu) >= idle]
+    shown = [gpu for gpu in shown if (not empty or is_empty(gpu)) and (not hung or seems_hung(gpu))]
     if output.is_data:
         gpu_table(nodes=True).show(output, shown, GpuList(tuple(shown), body.seq))
     elif processes or off_queue:
@@ -67,6 +86,19 @@ def gpus(
     else:
         gpu_table(nodes=True).show(output, shown)
     return 0
+
+
+def is_empty(gpu: GpuView) -> bool:
+    """Return whether the GPU is allocated to jobs, and no process of a job runs on it."""
+    return gpu.heard and bool(gpu.jobs) and all(each.job is None for each in gpu.processes)
+
+
+def seems_hung(gpu: GpuView) -> bool:
+    """Return whether the GPU reports a high load but draws little power. The readings of MIG instances cannot
+    show this, because their power is that of the whole GPU.
+    """
+    busy = gpu.heard and not gpu.mig and gpu.utilisation >= HUNG_LOAD
+    return busy and 0 < gpu.power_w < gpu.power_limit_w * HUNG_POWER / 100
 
 
 def _idle_s(gpu: GpuView) -> float:

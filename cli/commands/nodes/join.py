@@ -53,7 +53,7 @@ Fingerprint = Annotated[
     option(
         "--fingerprint",
         "SHA256:…",
-        "Accept an SSH host key with this fingerprint without asking, and refuse any other key.",
+        "Accept only an SSH host key with this fingerprint, and do not ask.",
     ),
 ]
 
@@ -72,8 +72,9 @@ def add(
         option(
             "--gpus",
             "GPUS",
-            "GPUs of the host: auto (the agent detects them), none, nvml (the agent detects them with "
-            "the NVIDIA driver), or simulated GPUs (e.g. simulated:8xH100). Default: auto.",
+            "GPUs of the host: auto (NVIDIA GPUs, or none without a driver), none, nvml (NVIDIA GPUs; the "
+            "agent does not start without the driver), or simulated GPUs (e.g. simulated:8xH100). "
+            "Default: auto.",
         ),
     ] = "auto",
     cpus: Annotated[
@@ -127,7 +128,7 @@ def add(
     ] = "",
     run_as_self: Annotated[
         bool,
-        switch("--run-as-self", "Run all jobs as the user of the SSH login, even if that is root."),
+        switch("--run-as-self", "Run all jobs as the user of the SSH login, even if this user is root."),
     ] = False,
     yes: Yes = False,
     fingerprint: Fingerprint = "",
@@ -135,9 +136,9 @@ def add(
 ) -> int:
     """Add GPU hosts as nodes: check them over SSH, save their SSH host keys, and start an agent on each.
 
-    The controller logs in to the hosts as the user that runs the controller, with the keys, SSH agent and
-    ~/.ssh/config (also ProxyJump) of that user. Hosts need only SSH and Python 3.9 or newer. If a node with
-    the same name exists, it gets the new address and options.
+    The controller logs in to the hosts as its own user, with the keys, SSH agent and ~/.ssh/config (also
+    ProxyJump) of this user. Hosts need only SSH and Python 3.9 or newer. If a node with the same name exists,
+    the node gets the new address and options.
     """
     common = HostSpec(
         "",

@@ -50,7 +50,7 @@ def taint(words: Taints, dry_run: DryRun = False, output: Output = Format.TABLE)
     """Set taints of the form KEY=VALUE:EFFECT on nodes, or remove them: a '-' at the end removes a taint.
 
     The effect NoSchedule keeps new jobs off the node. PreferNoSchedule keeps a new job off the node only if
-    another node can run the job. NoExecute also stops running jobs and queues them again.
+    another node can run the job. NoExecute also stops running jobs and queues these jobs again.
     """
     nodes, marks = taint_changes(words)
     return _marked(nodes, marks, output, dry_run=dry_run)
@@ -76,8 +76,8 @@ def taint_changes(words: list[str]) -> tuple[list[str], NodeMarks]:
 def label(words: Labels, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
     """Set labels of the form KEY=VALUE on nodes, or remove them: a '-' at the end removes a label.
 
-    The first word is the name of a node. A later word is the name of a node if it has no '=' and no '-' at
-    the end. A label that this command sets overrides the configuration, also after a restart of the
+    The first word is the name of a node. A later word is the name of a node if the word has no '=' and no '-'
+    at the end. A label that this command sets overrides the configuration, also after a restart of the
     controller.
     """
     nodes, marks = label_changes(words)

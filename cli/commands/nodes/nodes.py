@@ -42,7 +42,7 @@ Select = Annotated[
     option(
         "--select",
         "KEY=VALUE",
-        "Also choose all nodes with this label. May be repeated; a node must then have all of the labels.",
+        "Also choose all nodes with this label. May be repeated; a node must then have all these labels.",
         parser=amounts.pair,
     ),
 ]
@@ -184,7 +184,9 @@ def cordon(
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Cordon single GPUs: running jobs continue, but no new job gets these GPUs until they are resumed."""
+    """Cordon single GPUs. Running jobs continue, but no new job gets these GPUs before 'corral
+    nodes resume'.
+    """
     client = Client()
 
     def act(name: str) -> NodeView:
@@ -262,7 +264,8 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format, woul
     else:
         for name, node in done:
             print_note(_line(name, node, f"would be {would_be}" if would_be else ""))
-            # A resume ends a timed drain, so the jobs stay on the node.
+            # Show no warning about jobs to be ended, because a resume also ends a timed drain: the jobs stay
+            # on the node.
             if ":" not in name and would_be != "resumed":
                 _note_leaving(node)
     return refusals[0] if refusals else 0

@@ -1,1 +1,1 @@
-"""Commands for shares, quotas, licences, reservations, profiles and rebalancing."""
+"""Commands for shares, quotas, licences, reservations, scheduler profiles and rebalancing."""

@@ -1,4 +1,4 @@
-"""corral licences: lists licences and the jobs that hold them."""
+"""corral licences: lists licences and the jobs with these licences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
 from cli.output.table_columns import RED
 from cli.registry import application, examples
-from wire.api.tenants import LicenceView
+from wire.api.policy.licences import LicenceView
 from wire.http.client import Client
 
 app = application()
@@ -14,7 +14,7 @@ app = application()
 
 @app.command(epilog=examples("corral licences", "corral licences -o json"))
 def licences(output: Output = Format.TABLE) -> int:
-    """Show licences: how many exist, which jobs hold them, and how many jobs wait for them.
+    """Show the number of each licence, the jobs that hold it, and the number of jobs that wait for it.
 
     Licences are declared in the table [licences] of scheduler.toml. A job requests licences with --licence
     NAME:N.

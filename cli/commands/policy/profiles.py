@@ -11,7 +11,7 @@ from cli.flags import argument
 from cli.output.formats import Column, Format, Output, Table, write_data, write_facts
 from cli.output.stderr import print_note
 from cli.registry import application, examples
-from wire.api.tenants import ProfileView
+from wire.api.policy.profiles import ProfileView
 from wire.http.client import Client
 from wire.text import counted
 
@@ -35,8 +35,8 @@ def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
 
 @app.command("list", epilog=examples("corral profiles list", "corral profiles list -o json"))
 def listing(output: Output = Format.TABLE) -> int:
-    """List all profiles. A job gets the profile of its option --profile; without it, the first profile in the
-    list that accepts the job's user, project or queue.
+    """List all scheduler profiles. A job gets the profile of its option --profile. Without --profile, a job
+    gets the first profile in the list that accepts its user, project or queue.
     """
     body = Client().profiles()
     if not body.profiles and output in (Format.TABLE, Format.WIDE):
@@ -48,7 +48,7 @@ def listing(output: Output = Format.TABLE) -> int:
 
 @app.command(epilog=examples("corral profiles show training", "corral profiles show training -o json"))
 def show(name: Name, output: Output = Format.TABLE) -> int:
-    """Show one profile: its jobs, its nodes and its scheduling policy."""
+    """Show one scheduler profile: its jobs, its nodes and its scheduling policy."""
     view = Client().profile(name)
     if output.is_data:
         write_data(output, view)
@@ -60,8 +60,8 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 
 
 def profile_table() -> Table[ProfileView]:
-    """Return the table of profiles. A job without --profile gets the first profile of this list that accepts
-    the job.
+    """Return the table of scheduler profiles. A job without --profile gets the first profile of this list
+    that accepts the job.
     """
     return Table(
         [
@@ -106,8 +106,8 @@ def facts_of(view: ProfileView) -> list[tuple[str, str]]:
 
 
 def owners(view: ProfileView) -> str:
-    """Return the users, projects and queues whose jobs use this profile, as text; "all" if there is no
-    restriction.
+    """Return the users, projects and queues whose jobs use this scheduler profile, as text; "all" if there is
+    no restriction.
     """
     parts = (("queue", view.queues), ("project", view.projects), ("user", view.users))
     texts = [f"{kind} {' or '.join(names)}" for kind, names in parts if names]
@@ -137,7 +137,7 @@ def _names(plugins: Any) -> str:
 
 def _plugin(entry: Any) -> str:
     """Return the name of the plugin that an entry of the configuration selects. If the entry sets options,
-    they follow in parentheses.
+    the options follow in parentheses.
     """
     if not isinstance(entry, Mapping):
         return str(entry)

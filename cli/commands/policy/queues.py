@@ -5,7 +5,7 @@ from __future__ import annotations
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
 from cli.registry import application, examples
-from wire.api.tenants import QueueDay, QueueView
+from wire.api.policy.queues import QueueDay, QueueView
 from wire.http.client import Client
 from wire.job.spec import gpus_text
 from wire.text import duration

@@ -17,7 +17,7 @@ from cli.output.stderr import print_note
 from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
 from wire.api.forecasts import QuotaEdit, WhatIf
-from wire.api.tenants import QuotaView, model_use_text
+from wire.api.policy.quotas import QuotaView, model_use_text
 from wire.cluster.quota import (
     AMOUNTS,
     SCOPES,
@@ -36,7 +36,11 @@ _KINDS = tuple(each.name for each in fields(Quota))
 Scope = Annotated[str, argument("user|project|queue", "What NAME stands for: a user, a project or a queue.")]
 Name = Annotated[
     str,
-    argument("NAME", "Name of the user, project or queue; '*' means all that have no quota of their own."),
+    argument(
+        "NAME",
+        "Name of the user, project or queue; '*' means all users, projects or queues without a quota of "
+        "their own.",
+    ),
 ]
 Words = Annotated[list[str], argument("KEY=VALUE...", "Limits to set (e.g. gpus=8 soft.gpus=4).")]
 
@@ -54,7 +58,7 @@ app = application(invoke_without_command=True)
     )
 )
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show, set and unset quotas of users, projects and queues. Without a command: list quotas."""
+    """Show, set and unset the quotas of users, projects and queues. Without a command: list quotas."""
     return listing(output) if context.invoked_subcommand is None else 0
 
 
@@ -83,10 +87,10 @@ def change(
 
     The limits are cpus, memory and gpus (the resources that running jobs hold), running (the number of
     running jobs), queued (the number of waiting jobs) and gpu-hours (used in the last week, or in window_s of
-    [quota] in scheduler.toml). These are hard limits. A job that would exceed one of them waits, but a submit
-    that would exceed the limit queued is refused. Limits such as soft.gpus are soft: jobs above a soft limit
-    start after all other jobs. Limits such as borrow.gpus, for projects only, are the amount above the hard
-    limit that a project may use while other projects leave their quota unused.
+    [quota] in scheduler.toml). These are hard limits. A job over such a limit waits, but a submit that would
+    exceed the limit queued is refused. Limits such as soft.gpus are soft: jobs above a soft limit start after
+    all other jobs. Limits such as borrow.gpus, for projects only, are the amount above the hard limit that a
+    project may use while other projects leave their quota unused.
 
     A number of GPUs may be a percentage of all GPUs of the cluster, such as gpus=50%. A limit on GPUs of one
     model is gpus.MODEL, such as gpus.H100=16 or soft.gpus.A100=25%. The value none means no limit.
@@ -99,9 +103,7 @@ def change(
 
 @app.command(epilog=examples("corral quota unset user ada"))
 def unset(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
-    """Remove all limits that were set with 'corral quota set', so that the limits of the configuration apply
-    again.
-    """
+    """Remove all limits that 'corral quota set' has set. The limits of the configuration then apply again."""
     return _print_view(Client().unset_quota(scope_of(scope), name), output)
 
 

@@ -1,4 +1,4 @@
-"""corral rebalance: lists proposed moves of running jobs to other nodes, and carries them out."""
+"""corral rebalance: lists proposed moves of running jobs to other nodes, and carries these moves out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli.output.stderr import print_note
 from cli.output.table_columns import GREEN, RED, YELLOW, clock
 from cli.registry import application, examples
 from wire.api.jobs import Moved
-from wire.api.rebalance import (
+from wire.api.policy.rebalance import (
     MoveView,
     ProposalView,
     move_purpose,

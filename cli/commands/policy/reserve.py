@@ -17,7 +17,7 @@ from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
 from wire import amounts
 from wire.api.forecasts import WhatIf
-from wire.api.tenants import ReservationView
+from wire.api.policy.reservations import ReservationView
 from wire.cluster.reservation import ReservationSpec, reservation_problems
 from wire.http.client import Client
 from wire.text import counted, duration, printable
@@ -157,14 +157,14 @@ def create(
         bool,
         switch(
             "--anyway",
-            "Reserve the nodes even if jobs that run on them now may still run when the reservation starts.",
+            "Reserve the nodes even if present jobs may still run on the nodes when the reservation starts.",
         ),
     ] = False,
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Reserve nodes for users or projects. Without --user and --project, the nodes are reserved for
-    maintenance, and no job runs on them.
+    maintenance, and no job runs there.
 
     From now on, a job that could still run when the reservation starts is placed on other nodes. So a job
     without a time limit is never placed on these nodes before the reservation.

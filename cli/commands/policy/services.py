@@ -1,4 +1,6 @@
-"""corral service: lists the services of scheduler.toml, restarts them and sets their number of replicas."""
+"""corral service: lists the services of scheduler.toml, restarts services and sets their number
+of replicas.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from cli.output.formats import Column, Format, Output, Table, write_data, write_
 from cli.output.stderr import print_note
 from cli.output.table_columns import GREEN, RED, YELLOW
 from cli.registry import application, examples
-from wire.api.services import ReplicaView, ServiceView
+from wire.api.policy.services import ReplicaView, ServiceView
 from wire.http.client import Client
 from wire.text import counted, printable
 
@@ -30,7 +32,9 @@ app = application(invoke_without_command=True)
     )
 )
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show services, restart them, and change their number of replicas. Without a command: list services."""
+    """Show services, restart services, and change their number of replicas. Without a command:
+    list services.
+    """
     return listing(output) if context.invoked_subcommand is None else 0
 
 
@@ -91,7 +95,7 @@ def restart(name: Name, output: Output = Format.TABLE) -> int:
 def scale(
     name: Name,
     replicas: Annotated[int | None, argument("REPLICAS", "Number of replicas.", min=0, max=1_000)] = None,
-    reset: Annotated[bool, switch("--reset", "Use the number in scheduler.toml again.")] = False,
+    reset: Annotated[bool, switch("--reset", "Use the number of replicas in scheduler.toml again.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Set the number of replicas of a service.

@@ -18,7 +18,7 @@ from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
 from wire import amounts
 from wire.api.forecasts import WhatIf
-from wire.api.tenants import ShareList, ShareView, ShareWeight
+from wire.api.policy.shares import ShareList, ShareView, ShareWeight
 from wire.http.client import Client
 from wire.text import duration, printable
 
@@ -30,17 +30,16 @@ class ShareFlags(FlagGroup):
     share: Annotated[
         str,
         argument(
-            "SHARE",
-            "Share: an organisation (ORGANISATION), a project (PROJECT) or a user in a project "
-            "(PROJECT/USER).",
+            "TENANT",
+            "An organisation (ORGANISATION), a project (PROJECT) or a user in a project (PROJECT/USER).",
         ),
     ]
     weight: Annotated[
         float | None,
         argument(
             "[WEIGHT]",
-            "Weight of the share, relative to the other shares below the same parent in the share tree. "
-            "Default: the present weight; 1 for a new share.",
+            "Weight of the tenant, relative to the other tenants below the same parent in the fair-share "
+            "tree. Default: the present weight; 1 for a new tenant.",
         ),
     ] = None
     soft: Annotated[
@@ -48,8 +47,8 @@ class ShareFlags(FlagGroup):
         option(
             "--soft",
             "UNITS",
-            "Soft limit for the share's usage, in billing units. Old usage counts less than recent "
-            "usage. Above this limit, the share's jobs start after all other jobs. none removes the "
+            "Soft limit for the tenant's usage, in billing units. Old usage counts less than recent "
+            "usage. Above this limit, the tenant's jobs start after all other jobs. none removes the "
             "limit.",
             parser=amounts.limit,
         ),
@@ -59,14 +58,14 @@ class ShareFlags(FlagGroup):
         option(
             "--hard",
             "UNITS",
-            "Hard limit for the share's usage, in billing units. Old usage counts less than recent "
-            "usage. Above this limit, the share's jobs do not start. none removes the limit.",
+            "Hard limit for the tenant's usage, in billing units. Old usage counts less than recent "
+            "usage. Above this limit, the tenant's jobs do not start. none removes the limit.",
             parser=amounts.limit,
         ),
     ] = None
 
     def change(self) -> ShareWeight:
-        """Return the change that the flags describe. Raise CommandError if they change nothing."""
+        """Return the change that the flags describe. Raise CommandError if the flags change nothing."""
         if self.weight is None and self.soft is None and self.hard is None:
             raise CommandError("there is nothing to change", "Name a weight, --soft or --hard.")
         return ShareWeight(self.share, self.weight, self.soft, self.hard)
@@ -80,7 +79,7 @@ def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
 
 @app.command("list", epilog=examples("corral shares list", "corral shares list -o csv"))
 def listing(output: Output = Format.TABLE) -> int:
-    """Show the share tree: organisations, projects and users, with the usage of each."""
+    """Show the fair-share tree: organisations, projects and users, with the usage of each."""
     return _show(Client().shares(), output)
 
 
@@ -95,7 +94,7 @@ def listing(output: Output = Format.TABLE) -> int:
 )
 @with_flag_groups
 def weigh(flags: ShareFlags, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Change the weight or the usage limits of a share. With --dry-run, only show which jobs would start
+    """Change the weight or the usage limits of a tenant. With --dry-run, only show which jobs would start
     sooner or later.
     """
     if dry_run:
@@ -112,7 +111,9 @@ def _show(body: ShareList, output: Format) -> int:
 
 
 def _state(share: ShareView, now: float) -> str:
-    """Return a text that names the limit that the share has exceeded; empty if it has exceeded no limit."""
+    """Return a text with the name of the limit that the tenant has exceeded; empty if the tenant has exceeded
+    no limit.
+    """
     if not share.stopped:
         return "above its soft limit" if share.beyond else ""
     parent = "" if share.stopped == share.share else f" {printable(share.stopped)}"
@@ -126,7 +127,7 @@ def _limits(share: ShareView) -> str:
 
 
 def table(now: float) -> Table[ShareView]:
-    """Return the table of the share tree. The names are indented by their level in the tree."""
+    """Return the table of the fair-share tree. The names are indented by their level in the tree."""
     return Table(
         [
             Column("SHARE", lambda each: "  " * (len(each.path) - 1) + each.path[-1], rank=1, narrow=8),

@@ -112,7 +112,7 @@ def _new_events(seq: int) -> Iterator[Sequence[EventView]]:
 
 def _line(events: Sequence[EventView], output: Format, *, heading: bool) -> None:
     """Print events, one on each line. With `heading`, print the column titles first. JSON also has one line
-    for each event, so that a program can read each event as soon as it is printed.
+    for each event, so that a program can read each event at once.
     """
     if output.is_data:
         for event in events:

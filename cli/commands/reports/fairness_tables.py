@@ -8,8 +8,8 @@ from wire.text import decimal, duration
 
 
 def fairness_table(by: str) -> Table[FairnessRow]:
-    """Return the table with the GPU-hours that each project or user got, and those to which it was
-    entitled.
+    """Return the table with two figures for each project or user: its used GPU-hours, and the GPU-hours to
+    which it was entitled.
     """
     return Table(
         [

@@ -146,8 +146,8 @@ def sla(since: Since = 7 * 86_400.0, output: Output = Format.TABLE) -> int:
     """Show, for each queue with a wait target, the part of its jobs that started within the target.
 
     The wait target is the key wait_target_s of [queues.NAME] in scheduler.toml. A job counts if it started
-    while the target was set. LATE NOW is the number of jobs that still wait and have waited longer than the
-    target.
+    while its queue had the target. LATE NOW is the number of jobs that still wait and have waited longer than
+    the target.
     """
     body = Client().sla(max(0, int(time.time() - since)))
     sla_table().show(output, body.rows, body)
@@ -181,7 +181,7 @@ def efficiency(since: Since = 7 * 86_400.0, output: Output = Format.TABLE) -> in
 
     LOAD is the mean load of the user's GPUs. IDLE are the GPU-hours that this load leaves unused. CPU USED is
     the part of the allocated CPU time that the jobs used. The command 'corral job stats' shows one job, and
-    the options of 'corral submit' that would fit this job better.
+    better options of 'corral submit' for this job.
     """
     body = Client().usage("user", max(0, int(time.time() - since)))
     efficiency_table().show(output, body.usage, body)

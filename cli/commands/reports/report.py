@@ -53,8 +53,8 @@ class By(StrEnum):
     )
 )
 def front() -> None:
-    """Show what was used and what it cost, how long jobs waited, why GPUs were idle, and how fair the cluster
-    was.
+    """Show reports about the past: usage and cost, waits of jobs, causes of idle GPUs, and the fairness
+    between projects.
     """
 
 
@@ -72,13 +72,13 @@ def fairness(
     ] = By.PROJECT,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show the GPU-hours that each project or user got, those to which it was entitled, and how long its jobs
-    waited.
+    """Show for each project or user the used GPU-hours, the GPU-hours to which it was entitled, and the waits
+    of its jobs.
 
     The entitlement follows max-min fairness: the capacity is divided among the projects in proportion to
     their weights. No project gets more than the GPUs that its running and waiting jobs request; the other
-    projects divide the rest. POINTS is GOT minus ENTITLED, in percent of the capacity; it is negative if GOT
-    is less. Jobs with the priority SCAVENGER do not count.
+    projects divide the rest. POINTS is GOT minus ENTITLED, in percent of the capacity. POINTS is negative if
+    GOT is less. Jobs with the priority SCAVENGER do not count.
     """
     body = Client().fairness(by.value, max(0, int(time.time() - since)))
     fairness_table(by.value).show(output, body.rows, body)
@@ -100,7 +100,7 @@ def budget(output: Output = Format.TABLE) -> int:
 
     A running job counts with its use until now. The column THEN shows the effect of a used-up budget. With
     alert, only an event is recorded. With low, the jobs of the project start after all other jobs. With stop,
-    they wait for the next month.
+    the jobs of the project wait for the next month.
     """
     body = Client().budgets()
     budget_table(time.time()).show(output, body.budgets, body)

@@ -85,7 +85,7 @@ def usage(
 
 
 def usage_table(by: str, currency: str = "", *, money: bool = False) -> Table[UsageView]:
-    """Return the table of the usage. With `money` it has a column with the cost."""
+    """Return the table of the usage. With `money`, the table has a column with the cost."""
     return Table(
         [
             Column(by.upper(), lambda each: each.name, narrow=8),

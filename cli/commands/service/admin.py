@@ -25,7 +25,7 @@ Config = Annotated[
     option(
         "--config",
         "FILE",
-        "The scheduler.toml that names the store. Default: the file that the controller would read.",
+        "Path of the scheduler.toml that names the store. Default: the file that the controller would read.",
     ),
 ]
 StoreUrl = Annotated[
@@ -36,14 +36,26 @@ StoreUrl = Annotated[
         "URL of the store (e.g. sqlite:////backup/corral.db). Default: the store that scheduler.toml names.",
     ),
 ]
+RunningStoreUrl = Annotated[
+    str,
+    option(
+        "--store",
+        "URL",
+        "URL of the store (e.g. sqlite:////backup/corral.db). Default: the store of the running controller; "
+        "without one, the store that scheduler.toml names.",
+    ),
+]
 COMPACT_S = 3_600.0
 
 
 @dataclass(frozen=True)
 class BackedUp:
-    """The result of a backup: the name of the file, and the result of the file's verification."""
+    """The result of a backup: the name of the file, the URL of the store that was copied, and the result of
+    the file's verification.
+    """
 
     file: str
+    source: str
     store: str
     seq: int
     head: str
@@ -66,12 +78,12 @@ def admin() -> None:
         "corral admin verify --store sqlite:////backup/corral.db",
     )
 )
-def verify(config: Config = "", store: StoreUrl = "", output: Output = Format.TABLE) -> int:
+def verify(config: Config = "", store: RunningStoreUrl = "", output: Output = Format.TABLE) -> int:
     """Read the whole store and check that it is unchanged.
 
     The command checks the hash chain of the journal, and compares the row of each job with the journal. A
     person with write access to the store could replace the whole hash chain. To detect this, keep the printed
-    hash on another machine, and compare it with the hash that a later run prints.
+    hash on another machine, and compare this hash with the hash of a later run.
     """
     report = _verify_here(store or _url(config)) if store or config or not _answers() else _verify_there()
     if output.is_data:
@@ -95,7 +107,7 @@ def verify(config: Config = "", store: StoreUrl = "", output: Output = Format.TA
 def backup(
     file: Annotated[Path, argument("FILE", "File to create; it must not exist yet.")],
     config: Config = "",
-    store: StoreUrl = "",
+    store: RunningStoreUrl = "",
     output: Output = Format.TABLE,
 ) -> int:
     """Copy the store into one file and verify the copy. The controller may be running.
@@ -107,8 +119,9 @@ def backup(
     from controller.store.errors import StoreFailure
 
     target = file.absolute()
+    source = store or (_url(config) if config else _store_of_controller())
     try:
-        report = back_up(store or _url(config), target)
+        report = back_up(source, target)
     except StoreFailure as failure:
         raise _mistake(failure) from None
     if not report.good:
@@ -117,7 +130,7 @@ def backup(
             "Check the store with 'corral admin verify'.",
             FAILED,
         )
-    made = BackedUp(str(target), report.store, report.head.seq, report.head.hash.hex(), report.jobs)
+    made = BackedUp(str(target), source, report.store, report.head.seq, report.head.hash.hex(), report.jobs)
     if output.is_data:
         write_data(output, made)
     else:
@@ -139,7 +152,8 @@ def restore(
     accept_loss: Annotated[
         bool,
         switch(
-            "--accept-loss", "Accept a backup that lacks the newest journal entries; these entries are lost."
+            "--accept-loss",
+            "Restore the backup even if it lacks the newest journal entries. These entries are then lost.",
         ),
     ] = False,
     output: Output = Format.TABLE,
@@ -233,6 +247,23 @@ def _answers() -> bool:
     except Unreachable:
         return False
     return True
+
+
+def _store_of_controller() -> str:
+    """Return the URL of the store of the controller that answers, because scheduler.toml of the present
+    directory may belong to another controller. If no controller answers, scheduler.toml names the store.
+    """
+    if not _answers():
+        return _url("")
+    with Client() as client:
+        named = client.config().store
+        if not client.url.startswith("unix:"):
+            raise CommandError(
+                f"the store is on the machine of the controller {client.url}",
+                "Run the command on that machine, or name another store with --store or --config.",
+                USAGE,
+            )
+    return named or _url("")
 
 
 def _verify_there() -> VerifyLine:

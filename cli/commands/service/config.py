@@ -1,5 +1,5 @@
-"""corral config: checks configuration files, compares them with the configuration in effect, and applies
-them.
+"""corral config: checks configuration files, compares a file with the configuration in effect, and applies a
+file.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ File = Annotated[
     Path | None,
     argument(
         "[FILE]",
-        "A scheduler.toml on this machine. Default: the controller's own file, which the "
-        "controller reads again.",
+        "Path of a scheduler.toml on this machine. Default: the controller's own scheduler.toml, read again.",
     ),
 ]
 Previous = Annotated[
@@ -279,7 +278,9 @@ def _request(file: Path | None, previous: bool, *, dry_run: bool) -> ConfigReque
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a configuration file on this machine. Raise CommandError if it cannot be read."""
+    """Return the text of a configuration file on this machine. Raise CommandError if the file
+    cannot be read.
+    """
     try:
         with file.open(encoding="utf-8", newline="") as opened:
             return opened.read()
@@ -314,8 +315,9 @@ def _note_restarts(answer: ConfigAnswer) -> None:
 
 
 def _forecast(client: Client, request: ConfigRequest, plan: ConfigAnswer) -> None:
-    """Print which jobs would start earlier and which later under the new configuration. Print nothing if
-    neither the request nor the controller's answer contains the text of this configuration.
+    """Print the jobs that would start earlier and the jobs that would start later under the new
+    configuration. Print nothing if neither the request nor the controller's answer contains the text of this
+    configuration.
     """
     text = request.text if request.text is not None else plan.text
     if not text:
@@ -359,7 +361,7 @@ def table() -> Table[ConfigChange]:
 
 @app.command(epilog=examples("corral config show", "corral config show -o json"))
 def show(output: Output = Format.TABLE) -> int:
-    """Show the configuration in effect, the time at which it was applied, and the user that applied it."""
+    """Show the configuration in effect, the time of its application, and the user that applied it."""
     view = Client().config()
     columns: list[Column[ConfigView]] = [
         Column("FILE", lambda each: each.file or "none: all defaults", narrow=12),

@@ -18,7 +18,7 @@ from wire.http import contexts, discovery
 from wire.http.contexts import Context, Contexts
 from wire.http.transport import Transport
 
-Name = Annotated[str, argument("NAME", "Name under which the address of a controller is saved.")]
+Name = Annotated[str, argument("NAME", "Name of the saved controller address.")]
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def controller(
         ),
     ] = False,
 ) -> int:
-    """Run the controller in the foreground. SIGTERM stops it; jobs keep running.
+    """Run the controller in the foreground. SIGTERM stops the controller; jobs keep running.
 
     SIGHUP makes the controller read its configuration again. The controller stops if its terminal is closed.
     """

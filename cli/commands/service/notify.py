@@ -64,7 +64,12 @@ def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
 )
 def listing(
     kinds: Annotated[
-        bool, switch("--kinds", "List the kinds of notices, instead of the sinks and rules.")
+        bool,
+        switch(
+            "--kinds",
+            "List the kinds of notices (events about which messages are sent), instead of the sinks and "
+            "rules.",
+        ),
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -144,13 +149,15 @@ def me(
             "'' removes all HOURS.",
         ),
     ] = None,
-    off: Annotated[bool, switch("--off", "Send no notices any more, and delete your settings.")] = False,
+    off: Annotated[
+        bool, switch("--off", "Stop all notices to you, and delete your settings of notices.")
+    ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Choose which notices about your jobs are sent to you, and to which addresses. Without options: show
-    your choice.
+    """Choose the notices about your jobs that are sent to you, and the addresses for these notices. Without
+    options: show your choice.
 
-    The kinds of notices that you name replace the kinds that you chose before. Settings that you do not name
+    The kinds of notices that you name replace the kinds of your earlier choice. Settings that you do not name
     do not change.
     """
     flags = {
@@ -199,8 +206,8 @@ def send_test(
         option(
             "--to",
             "RECIPIENT",
-            "Mail address or topic that gets the message. Default: your own address, or the address "
-            "in the settings of the sink.",
+            "Mail address or ntfy topic that gets the message. Default: your own address, or the address in"
+            " the settings of the sink.",
         ),
     ] = "",
     output: Output = Format.TABLE,
@@ -220,7 +227,10 @@ def send_test(
 
 @app.command(epilog=examples("corral notify outbox", "corral notify outbox --dead -o json"))
 def outbox(
-    dead: Annotated[bool, switch("--dead", "List only messages that were given up.")] = False,
+    dead: Annotated[
+        bool,
+        switch("--dead", "List only dead letters: messages that the controller no longer tries to deliver."),
+    ] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """List the messages that wait, are tried again after a failure, or were given up. Users that are not
@@ -240,11 +250,16 @@ def retry(
         list[str] | None, argument("[ID]...", "Ids of messages, from 'corral notify outbox'.")
     ] = None,
     every: Annotated[
-        bool, switch("--all", "Deliver all messages again that were given up or wait after a failure.")
+        bool,
+        switch(
+            "--all", "Deliver all dead letters again, and all messages that wait after a failed delivery."
+        ),
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Deliver messages again now that were given up, or that wait after a failure. Operators only."""
+    """Deliver dead letters (messages that were given up) again now, and messages that wait after a failed
+    delivery. Operators only.
+    """
     if bool(ids) is every:
         raise CommandError("name either messages or --all", "Such as: corral notify retry --all")
     answer = Client().retry_messages(RetryRequest(tuple(ids or ()), every))

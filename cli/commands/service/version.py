@@ -28,7 +28,7 @@ class Versions:
 
 @app.command(epilog=examples("corral version", "corral version -o json", "corral --version"))
 def version(output: Output = Format.TABLE) -> int:
-    """Show the version of this program and of the controller, and warn if they differ."""
+    """Show the versions of this program and of the controller, and warn if the versions differ."""
     found = _ask()
     controller = (
         f"{printable(found.controller)} at {printable(found.url)}" if found.controller else found.problem

@@ -79,8 +79,9 @@ def _facts(run: Body) -> list[tuple[str, str]]:
 
 
 def _accounted_facts(run: Body) -> list[tuple[str, str]]:
-    """Return two facts, each a heading and a text: the idle GPU-hours by cause, and sentences about projects
-    and users that got much more or less than they were entitled to, or whose jobs waited very long.
+    """Return two facts, each with a heading and a text. The first has the idle GPU-hours by cause. The second
+    has sentences about projects and users that got much more or less than their entitlement, or whose jobs
+    waited very long.
     """
     if "waste" not in run:
         return []

@@ -122,10 +122,10 @@ class PolicyFlags(FlagGroup):
     ] = ""
 
     def policies(self, chosen: Config, estimate: str = "", profile: str = "") -> list[Policy]:
-        """Return the policies to simulate: the policies of --compare, or the policy of the profile named
-        `profile`, or the policy of the configuration `chosen` with the changes of --order and --backfill.
-        `estimate` is the value of --estimate and applies to all these policies. Raise CommandError if a
-        policy is invalid.
+        """Return the policies to simulate: the policies of --compare, or the policy of the scheduler profile
+        named `profile`, or the policy of the configuration `chosen` with the changes of --order and
+        --backfill. `estimate` is the value of --estimate and applies to all these policies. Raise
+        CommandError if a policy is invalid.
         """
         from controller.registry import build_pipeline, installed_plugins
         from controller.sim.run import (
@@ -175,7 +175,8 @@ class PolicyFlags(FlagGroup):
 
 
 def find_cluster(log: JobLog, config: Config, *, explicit: bool) -> Cluster:
-    """Return the cluster to simulate if no flag describes it. `explicit` is true if the user wrote --config.
+    """Return the cluster to simulate, if no flag describes a cluster. `explicit` is true if the user wrote
+    --config.
 
     1. If `explicit` is true and this configuration has nodes, return these nodes.
     2. If the header of the log has a number of processors, return a cluster with this number.

@@ -73,9 +73,9 @@ def replay(
     """Replay a controller's journal under another scheduler.toml, and show which jobs would have waited
     longer or shorter.
 
-    The scheduler gets every input at the time at which it was recorded: submits, cancels, holds, drains, lost
-    and returning nodes. Jobs run as long as they ran in reality. The journal is only read; the controller
-    that writes it may be running. Under the same scheduler.toml, the replay repeats the recorded decisions.
+    The scheduler gets every recorded input at its recorded time: submits, cancels, holds, drains, lost and
+    returning nodes. Each job runs as long as in reality. The journal is only read; its controller may be
+    running. Under the same scheduler.toml, the replay repeats the recorded decisions.
 
     The recorded and the replayed run both end where the journal ends. For a job that was cancelled, was lost
     or is still running, the full run time is unknown. In the replay such a job is cancelled at the recorded

@@ -57,7 +57,8 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         bool,
         switch(
             "--clairvoyant",
-            "Let the scheduler plan with the real run time of each job, as if it knew this time in advance.",
+            "Let the scheduler plan with the real run time of each job, as if the run time were known in "
+            "advance.",
         ),
     ] = False
     same_second: Annotated[
@@ -65,9 +66,9 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--same-second",
             "ORDER",
-            "Order of events of the same second: house (ends of jobs, then submits, then one scheduling "
-            "pass) or sc15 (submits, then ends of jobs, with a scheduling pass after each event). "
-            "Default: house.",
+            "Order in which events of the same second are simulated: house (ends of jobs, then submits, "
+            "then one scheduling cycle) or sc15 (submits, then ends of jobs, with a scheduling cycle after "
+            "each event). Default: house.",
         ),
     ] = "house"
     swf_filter: Annotated[
@@ -75,8 +76,8 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--swf-filter",
             "FILTER",
-            "Filter that leaves out jobs of an SWF log: house (jobs whose times or size are unknown) or "
-            "sc15 (also the jobs that the SC'15 paper on predictsim left out). Default: house.",
+            "Jobs of an SWF log to leave out: house (jobs whose times or size are unknown) or sc15 (also "
+            "the jobs that the SC'15 paper on predictsim left out). Default: house.",
         ),
     ] = "house"
     zero_runs: Annotated[
@@ -84,8 +85,8 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--zero-runs",
             "ACTION",
-            "Action for jobs of an SWF log that ran for 0 s: drop (leave them out), keep, or second (let "
-            "them run for 1 s). Default: drop.",
+            "What to do with jobs of an SWF log that ran for 0 s: drop (leave out the jobs), keep, or "
+            "second (let the jobs run for 1 s). Default: drop.",
         ),
     ] = "drop"
     story: Annotated[
@@ -135,8 +136,8 @@ def run(
     deadline, array, after_ok, min_nodes and more; docs/simulator.md lists all fields.
 
     --order and --backfill set the scheduling policy. Without these options, the simulation uses the policy
-    and all profiles of --config, or, without --config, those of the scheduler.toml that the controller would
-    read. --profile uses one of the profiles for all jobs, on all nodes.
+    and all scheduler profiles of --config. Without --config, it uses those of the scheduler.toml that the
+    controller would read. --profile uses one of the profiles for all jobs, on all nodes.
     """
     return simulate(log, flags, output, profile, jobs_csv, report)
 

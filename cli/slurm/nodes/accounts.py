@@ -15,6 +15,7 @@ from cli.slurm.show.columns import Column, choose, lines, shape_of
 from cli.slurm.show.controller import ask, controller
 from cli.slurm.show.formats import print_lines
 from wire.http.transport import Transport
+from wire.names import SLURM_QOS
 
 OPTIONS = (
     switch("help", "h", "Show this help and exit."),
@@ -39,8 +40,8 @@ def text_column(name: str, width: int, key: str = "") -> Column:
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    """Return the columns that a text such as `Cluster 10, Def Acct 10 account` describes: the heading, the
-    width, and the key of the row if it is not the heading in small letters.
+    """Return the columns for a text such as `Cluster 10, Def Acct 10 account`: the heading, the width, and
+    the key of the row. The default key is the heading in small letters.
     """
     found = []
     for part in text.split(","):
@@ -178,17 +179,17 @@ def _field(text: str) -> str:
 
 def _associations(transport: Transport, users: Sequence[str], _: bool = True) -> Rows:
     """Return the accounts, and the users in each account. A user without jobs may submit to the default
-    project, so the present user and the users that the command names are always listed there.
+    project. Therefore the present user and the named users are always listed there.
     """
-    cluster = ask(transport, "/v1/cluster")["name"]
+    cluster, qos = ask(transport, "/v1/cluster")["name"], ",".join(_qos_names(transport))
     accounts: dict[str, dict[str, Any]] = {}
     members: dict[tuple[str, str], dict[str, Any]] = {}
     for share in ask(transport, "/v1/shares")["shares"]:
         project, slash, user = share["share"].partition("/")
         row = {"cluster": cluster, "account": project, "user": user, "share": round(share["weight"])}
-        row |= {"qos": "normal", "default_qos": ""}
+        row |= {"qos": qos, "default_qos": ""}
         (members if slash else accounts)[(project, user) if slash else project] = row  # type: ignore[index]
-    plain = {"cluster": cluster, "account": DEFAULT_PROJECT, "share": 1, "qos": "normal", "default_qos": ""}
+    plain = {"cluster": cluster, "account": DEFAULT_PROJECT, "share": 1, "qos": qos, "default_qos": ""}
     accounts.setdefault(DEFAULT_PROJECT, {**plain, "user": ""})
     for user in (*users, user_name(os.geteuid())):
         if user and _exists(user):
@@ -216,14 +217,18 @@ def _account_rows(transport: Transport, users: Sequence[str], _: bool) -> Rows:
 def _cluster_rows(transport: Transport, _users: Sequence[str], _: bool) -> Rows:
     cluster = ask(transport, "/v1/cluster")["name"]
     own = {"cluster": cluster, "controlhost": "127.0.0.1", "controlport": 6_817, "rpc": 9_728, "share": 1}
-    return [{**own, "qos": "normal"}]
+    return [{**own, "qos": ",".join(_qos_names(transport))}]
 
 
-def _qos_rows(_transport: Transport, _users: Sequence[str], _: bool) -> Rows:
-    return [
-        {"name": "normal", "priority": 0, "gracetime": "00:00:00", "preemptmode": "cluster"}
-        | {"usagefactor": "1.000000"}
-    ]
+def _qos_rows(transport: Transport, _users: Sequence[str], _: bool) -> Rows:
+    plain = {"priority": 0, "gracetime": "00:00:00", "preemptmode": "cluster", "usagefactor": "1.000000"}
+    return [{"name": name, **plain} for name in _qos_names(transport)]
+
+
+def _qos_names(transport: Transport) -> list[str]:
+    """Return `normal`, and each QOS that scheduler.toml sets for a queue."""
+    queues = ask(transport, "/v1/queues")["queues"]
+    return [SLURM_QOS, *sorted({each["settings"]["qos"] for each in queues if each["settings"].get("qos")})]
 
 
 def _tres_rows(_transport: Transport, _users: Sequence[str], _: bool) -> Rows:

@@ -1,4 +1,4 @@
-"""Jobs and steps as scontrol shows them."""
+"""Formats jobs and steps as scontrol shows them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,19 @@ Row = Mapping[str, Any]
 JOB_COLUMNS = tuple(
     dict.fromkeys(
         (
-            *("id", "label", "array", "index", "array_text", "name", "user", "project", "queue", "priority"),
+            *(
+                "id",
+                "label",
+                "array",
+                "index",
+                "array_text",
+                "name",
+                "user",
+                "project",
+                "queue",
+                "qos",
+                "priority",
+            ),
             *("submitted_at", "eligible_at", "time_min_s", "deadline_at", "exit_code", "restarts", "requeue"),
             *(
                 "batch",
@@ -46,7 +58,7 @@ def job_lines(job: Row, *, details: bool) -> list[str]:
     return [
         f"JobId={job['id']} {_array(job)}JobName={job['name']}",
         f"UserId={user}({uid}) GroupId={res.group_of(user)}({res.gid_of(user)}) MCS_label=N/A",
-        f"Priority={jobs.priority(job)} Nice=0 Account={job['project']} QOS=normal",
+        f"Priority={jobs.priority(job)} Nice=0 Account={job['project']} QOS={job['qos']}",
         f"JobState={job_state(job)} Reason={job_reason(job)} Dependency={jobs.dependency(job)}",
         f"Requeue={int(job['requeue'])} Restarts={job['restarts']} BatchFlag={int(job['batch'])} Reboot=0 "
         f"ExitCode={exit_code(job)}",

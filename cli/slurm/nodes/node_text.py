@@ -1,4 +1,4 @@
-"""Nodes and partitions as scontrol shows them."""
+"""Formats nodes and partitions as scontrol shows them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ DEFAULT_QUEUE = "default"
 
 @dataclass(frozen=True)
 class Node:
-    """One node, with its state and its amounts as Slurm counts them."""
+    """One node, with its state and amounts in Slurm's way of counting."""
 
     name: str
     state: str

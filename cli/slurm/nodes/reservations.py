@@ -1,4 +1,4 @@
-"""Reservations as `scontrol show reservation` and `sinfo -T` print them."""
+"""Formats reservations as `scontrol show reservation` and `sinfo -T` print them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def version(_words: Sequence[str], _arguments: Arguments) -> int:
 
 
 def ping(_words: Sequence[str], _arguments: Arguments) -> int:
-    """Print whether the controller answers. Return 1 if it does not answer."""
+    """Print whether the controller answers. Return 1 if there is no answer."""
     import socket
 
     from cli.slurm.show.controller import ask, controller
@@ -39,7 +39,7 @@ def ping(_words: Sequence[str], _arguments: Arguments) -> int:
 
 
 def show(words: Sequence[str], arguments: Arguments) -> int:
-    """Show all objects of one kind, or the named ones."""
+    """Show all objects of one kind, or only the named objects."""
     if not words:
         print("too few arguments for keyword:show", file=sys.stderr)
         return 1

@@ -163,7 +163,8 @@ def _lines(
             key = value
             rows.sort(key=lambda row: natural(key(row.as_row())), reverse=word.strip().startswith("-"))
     lines = [form.line(row.as_row()) for row in rows]
-    # Partitions whose names are not printed have equal lines. Slurm prints them once.
+    # If the partition's name is not a column, partitions with equal columns give equal lines. Print such
+    # lines once, as Slurm does.
     shown = any(part.field and part.field.letter in ("P", "R") for part in form.parts)
     return lines if shown else list(dict.fromkeys(lines))
 

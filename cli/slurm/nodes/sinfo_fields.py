@@ -36,7 +36,7 @@ def groups(
 
     1. With --Node each node has a line.
     2. Otherwise nodes with equal state, GRES and reason share a line, as far as these are printed. With
-       --exact they must also have equal numbers of CPUs, memory and so on.
+       --Node, the nodes of a line must also have equal numbers of CPUs, memory and so on.
     3. A partition without nodes has one line, except with --Node.
     """
     if single:
@@ -63,8 +63,8 @@ def _first(value: Callable[[Node], str], none: str = "n/a") -> Callable[[Values]
 
 
 def _least(value: Callable[[Node], int]) -> Callable[[Values], str]:
-    """Return a function that returns the smallest number among the nodes as text, with a plus sign if other
-    nodes have a larger one.
+    """Return a function that gives the smallest number among the nodes as text. The text has a plus sign if
+    another node has a larger number.
     """
 
     def text(values: Values) -> str:

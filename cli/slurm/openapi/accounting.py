@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 JSON_COLUMNS = (
     *("project", "comment", "array", "index", "label", "queue", "user", "name", "priority", "limit_s"),
     *("submitted_at", "eligible_at", "started_at", "ended_at", "exit_code", "detail", "workdir", "cpu_s"),
-    *("memory_mib", "max_rss_mib", "steps", "batch"),
+    *("memory_mib", "max_rss_mib", "steps", "batch", "qos"),
     *REASON_COLUMNS,
     *res.TRES_COLUMNS,
 )
@@ -59,7 +59,7 @@ def accounting_object(job: dict[str, Any]) -> dict[str, Any]:
         "nodes": node_list(job) or "None assigned",
         "partition": job["queue"],
         "priority": job["priority"],
-        "qos": "normal",
+        "qos": job["qos"],
         "required": {"CPUs": res.cpus(job), "memory": res.memory_mib(job)},
         "kill_request_user": killer or None,
         "reservation": {"id": 0, "name": 0},

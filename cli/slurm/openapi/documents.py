@@ -55,5 +55,5 @@ def _scalar(value: Any) -> str:
         return f"!!int {value}"
     if isinstance(value, float):
         return f"!!float {value}"
-    # A text in double quotes is the same in JSON and in YAML.
+    # Write texts in double quotes, because they are then the same in JSON and in YAML.
     return f"!!str {json.dumps(value)}"

@@ -21,7 +21,7 @@ _KILLED = {"CANCELLED": 15, "TIMEOUT": 15, "DEADLINE": 15, "PREEMPTED": 15, "NOD
 
 def state(row: Row) -> str:
     """Return the state in the accounting: a job that is about to start is PENDING, and a job that ends is
-    still RUNNING. A cancelled job has the number of the user that cancelled it.
+    still RUNNING. The state of a cancelled job contains the number of the user that cancelled the job.
     """
     if row.get("record"):
         return step_state(row["record"])
@@ -172,7 +172,7 @@ _VALUES: Mapping[str, tuple[tuple[str, ...], Any]] = {
     "NTasks": (("nodes",), _of_step(lambda row: str(row["step_tasks"]))),
     "Partition": (("queue",), _of_job(lambda row: row["queue"])),
     "Priority": (("priority",), _of_job(lambda row: str(row["priority"]))),
-    "QOS": ((), _of_job(lambda _: "normal")),
+    "QOS": (("qos",), _of_job(lambda row: row["qos"])),
     "QOSRAW": ((), _of_job(lambda _: "1")),
     "Reason": (
         REASON_COLUMNS,

@@ -15,9 +15,9 @@ DEFAULT_WIDTH = 20
 
 
 class Field(NamedTuple):
-    """One property of an object: its letter in -o, its name in -O, its heading, the columns that its value
-    needs, and the function that returns the value. A field without a letter cannot be chosen in -o, and a
-    field without a name cannot be chosen in -O.
+    """One property of an object: its letter in -o, its name in -O, its heading, the needed columns, and the
+    function that returns its value. A field without a letter cannot be chosen in -o, and a field without a
+    name cannot be chosen in -O.
     """
 
     letter: str
@@ -28,7 +28,7 @@ class Field(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A field in a format: the text before it, its width (0: as wide as the value), and its side."""
+    """A field in a format: the text before the field, its width (0: as wide as the value), and its side."""
 
     prefix: str
     field: Field | None
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A sequence of fields, each with the text before it, and the text after the last field."""
+    """A sequence of fields, with the text before each field, and the text after the last field."""
 
     parts: tuple[Part, ...]
     suffix: str
@@ -93,7 +93,7 @@ def percent_format(text: str, fields: Iterable[Field]) -> Format:
         position = match.end()
         dot, width, letter = match.groups()
         if letter == "%" and not width:
-            # %%i is the field i, as in Slurm.
+            # Read `%%i` as `%i`, as Slurm does.
             position -= 1
             continue
         if letter not in known:

@@ -1,4 +1,4 @@
-"""The fields of jobs that squeue can print with -o and -O, and that scontrol shows."""
+"""The fields of jobs in the output of squeue (-o and -O) and scontrol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NULL = "(null)"
 
 
 def label(job: Row) -> str:
-    """Return the id with which users name the job. Waiting elements of an array in one line have the label
+    """Return the id with which users name the job. Waiting elements of an array in one line have the id
     7_[1-3%2].
     """
     text: str = job["label"]
@@ -38,8 +38,8 @@ def array_task(job: Row) -> str:
 
 
 def node_list(job: Row) -> str:
-    """Return the nodes that a job holds or held, in brackets. An ended job has no `held` nodes if it never
-    started.
+    """Return the nodes that a job holds or held, in brackets. An ended job that never started has no `held`
+    nodes.
     """
     held = job["held"]
     if len(held) == 1:
@@ -81,7 +81,7 @@ def time_left(job: Row) -> str:
 
 
 def start(job: Row) -> float | None:
-    """Return the start: the real one, or for a waiting job the estimated or the requested one."""
+    """Return the real start of a job. For a waiting job, return the estimated or the requested start."""
     if job["started_at"] is not None:
         return float(job["started_at"])
     if job["ended_at"] is not None:
@@ -92,7 +92,7 @@ def start(job: Row) -> float | None:
 
 
 def end(job: Row) -> float | None:
-    """Return the end: the real one, or the start plus the time limit."""
+    """Return the real end of a job. Without a real end, return the start plus the time limit."""
     if job["ended_at"] is not None:
         return float(job["ended_at"])
     begin = start(job)
@@ -187,7 +187,7 @@ FIELDS = (
     Field(
         "p", "Priority", "PRIORITY", ("priority", "hold"), lambda job: f"{priority(job) / 4294967295:.14f}"
     ),
-    Field("q", "QOS", "QOS", (), _same("normal")),
+    Field("q", "QOS", "QOS", ("qos",), _column("qos")),
     Field("r", "Reason", "REASON", REASON_COLUMNS, job_reason),
     Field("s", "", "", (), _same("")),
     Field("t", "StateCompact", "ST", STATE_COLUMNS, lambda job: COMPACT[job_state(job)]),
@@ -287,9 +287,9 @@ def task_cpus(job: Row) -> int:
 
 def grouped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the jobs with one row for the waiting elements of each array. The held elements of an array have
-    another row, and its elements that were cancelled before they started have a third row.
+    another row. The elements that were cancelled before their start have a third row.
 
-    The row has the label 7_[1-3%2], with the number of elements that may run at a time. Needs GROUP_COLUMNS.
+    The row has the id 7_[1-3%2], with the number of elements that may run at a time. Needs GROUP_COLUMNS.
     """
     found: list[dict[str, Any]] = []
     rows: dict[tuple[int, str, str], tuple[dict[str, Any], list[int]]] = {}

@@ -1,4 +1,4 @@
-"""CPUs, memory, GPUs and nodes of jobs as Slurm writes them: TRES, GRES, units and host lists."""
+"""Formats CPUs, memory, GPUs and nodes of jobs as Slurm does: TRES, GRES, units and host lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sacct: lists jobs and their steps, with the resources that they used."""
+"""sacct: lists jobs and their steps, with the used resources."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _jobs(arguments: Arguments, needs: list[str], steps: list[tuple[str, str]]) 
         start, end = moment(since, ""), moment(now if until is None else until, "")
         raise SlurmError(f"Start time ({start}) requested is after end time ({end}).")
     columns = (*needs, *GROUP_COLUMNS, *STATE_COLUMNS, "started_at", "ended_at", "held", "nodes", "cpu_milli")
-    columns += ("name", "limit_s", "detail", "signal")
+    columns += ("name", "limit_s", "detail", "signal", *(("qos",) if arguments.has("qos") else ()))
     if not arguments.has("allocations") or "DerivedExitCode" in _fields(arguments):
         columns += ("steps", "gpus")
     with controller() as transport:
@@ -192,7 +192,7 @@ def _jobs(arguments: Arguments, needs: list[str], steps: list[tuple[str, str]]) 
         if (states is None or _accounting_state(job) in states)
         and (not names or job["name"] in names)
         and (not arguments.has("nodelist") or nodes & {entry[0] for entry in job["held"]})
-        and (not arguments.has("qos") or "normal" in _words(arguments.last("qos")))
+        and (not arguments.has("qos") or job["qos"] in _words(arguments.last("qos")))
         and (not arguments.has("nnodes") or _between(job["nodes"], arguments.last("nnodes")))
         and (not arguments.has("ncpus") or _between(cpus(job), arguments.last("ncpus")))
         and (not arguments.has("timelimit-min") or _limited(job, arguments))
@@ -255,8 +255,8 @@ def _states(text: str) -> frozenset[str] | None:
 
 
 def _users(arguments: Arguments, named: bool) -> list[str]:
-    """Return the users whose jobs are listed; empty for all users. root sees the jobs of all users, and other
-    users their own, unless they name users or jobs.
+    """Return the users whose jobs are listed; empty for all users. root sees the jobs of all users. Any other
+    user sees only its own jobs, unless users or jobs are named.
     """
     text = arguments.last("uid") or arguments.last("user")
     if text and text != "-1":

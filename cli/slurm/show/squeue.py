@@ -225,7 +225,7 @@ def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | Non
     wanted_ended = states is None or bool(states & ENDED)
     lists = {name: arguments.last(name) for name in ("account", "partition", "name", "licenses", "qos")}
     columns = (*needs, *STATE_COLUMNS, *GROUP_COLUMNS, *sort_columns(sort), "ended_at", "started_at")
-    more = {"name": "name", "licenses": "licences"}
+    more = {"name": "name", "licenses": "licences", "qos": "qos"}
     columns += tuple(column for name, column in more.items() if lists[name])
     columns += ("held",) if arguments.has("nodelist") else ()
     with controller() as transport:
@@ -251,7 +251,7 @@ def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | Non
         for job in young
         if (states is None or job_state(job) in states)
         and (not lists["name"] or job["name"] in lists["name"].split(","))
-        and (not lists["qos"] or "normal" in lists["qos"].split(","))
+        and (not lists["qos"] or job["qos"] in lists["qos"].split(","))
         and (not lists["licenses"] or set(lists["licenses"].split(",")) & set(job["licences"]))
         and (not nodes or nodes & {entry[0] for entry in job["held"]})
         and not arguments.last("reservation")
@@ -292,7 +292,7 @@ def sort_columns(sort: str) -> tuple[str, ...]:
 
 def sorted_jobs(jobs: Rows, sort: str) -> Rows:
     """Return the jobs in the order of the letters in `sort`. A letter after `-` sorts downwards. Jobs that
-    are equal in all of them are in the order of their ids.
+    are equal in all these letters are in the order of their ids.
     """
     found = sorted(jobs, key=lambda job: (job["array"] or job["id"], job["index"] or 0, job["id"]))
     values = {field.letter: field.value for field in FIELDS if field.letter}

@@ -42,7 +42,7 @@ def step_rows(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _hosts(text: str) -> set[str]:
-    """Return the nodes of a step. A list that was cut, because it was too long, is not expanded."""
+    """Return the nodes of a step. A list that was too long and was cut is not expanded."""
     try:
         return set(expand_hostlist(text))
     except ValueError:
@@ -72,7 +72,7 @@ def derived_exit(job: Row) -> str:
 
 
 def peak_text(step: Row, unit: str) -> str:
-    """Return the peak memory of a step, in KiB if no unit is requested; empty if it was not measured."""
+    """Return the peak memory of a step, in KiB if no unit is requested; empty without a measurement."""
     kib = step["max_rss_kib"]
     if not kib:
         return ""
@@ -80,7 +80,7 @@ def peak_text(step: Row, unit: str) -> str:
 
 
 def running_steps(jobs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the steps that run, those of srun before the batch script of their job."""
+    """Yield the rows of running steps. The steps of srun come before the batch script of their job."""
     for job in jobs:
         if job["state"] != "RUNNING":
             continue

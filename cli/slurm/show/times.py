@@ -1,4 +1,4 @@
-"""Times and durations as Slurm prints and reads them."""
+"""Prints and reads times and durations in Slurm's formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def moment(seconds: float | None, none: str) -> str:
     if form == "relative":
         return _relative(local)
     if not form or form == "standard":
-        # time.strftime is slower, and this function runs several times for each line.
+        # Format the time by hand, because time.strftime is slower and this function runs several times for
+        # each line.
         return (
             f"{local.tm_year:04}-{local.tm_mon:02}-{local.tm_mday:02}"
             f"T{local.tm_hour:02}:{local.tm_min:02}:{local.tm_sec:02}"

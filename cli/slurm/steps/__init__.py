@@ -1,1 +1,1 @@
-"""Runs the steps of srun: which tasks they have, where the tasks run, and how the steps are recorded."""
+"""Runs the steps of srun: computes the tasks and their nodes, starts the tasks, and records the steps."""

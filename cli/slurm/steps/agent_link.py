@@ -2,55 +2,64 @@
 
 from __future__ import annotations
 
+import math
 import os
 import queue
-import signal
 import socket
 import struct
 import sys
 import threading
 import time
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from cli.slurm.steps.links import LinkLost, Output, RemoteCommand, TaskEnd
+from cli.slurm.steps.remote_tasks import LOST, RemoteTasks
 from wire.agent.frames import Frame, pack, unpack
-from wire.agent.orders import ShellInput, ShellSignal, ShellTaken, Signal
-from wire.agent.reports import ShellEnded, ShellOutput
-from wire.agent.steps import OpenTask, StepCall, StepHello, StepNumber, socket_path
+from wire.agent.orders import Signal
+from wire.agent.steps import VERSION, StepCall, StepHello, StepNumber, socket_path
+from wire.codec import dumps
 from wire.job.steps import Step
 
 AGENT_S = 60.0
-"""The seconds that srun waits for the agent, which does not listen while the controller is restarted."""
+"""The seconds for which srun waits for the agent. The agent does not listen while the controller is
+restarted.
+"""
 _ANSWER_S = 5.0
 _RETRY_S = 0.25
-_MOST_LOST = 4
-"""If the agent closes the connection this many times without an answer, it does not accept this process."""
+_MOST_LOST = 6
+"""If the agent closes the connection this many times without an answer, the agent does not accept this
+process.
+"""
 _LOST = "the agent has closed the connection"
 _READ = 1 << 16
+_MOST_CLOSED = 2
+"""An agent that closes this many connections without an answer may be of the version before."""
 
 
 class AgentLink:
     """Talks to the agent about one step.
 
-    1. Connect to the socket, check that the agent runs as root or as this user, and send the mark of the
-       attempt, which proves that this srun belongs to the job.
+    1. Connect to the socket, and check that the agent runs as root or as this user. Send the mark of the
+       attempt as a proof that this srun belongs to the job.
     2. `record` asks for a number, and later reports the end of the step.
-    3. When the connection is lost, the agent was restarted. The tasks on other nodes have then ended, and the
-       tasks on this node continue. Connect again, and tell the new agent that the step still runs.
+    3. When the connection is lost, the agent was restarted. The tasks continue. Connect again, tell the new
+       agent that the step still runs, and connect to the tasks on other nodes (RemoteTasks).
+    4. An agent of the version before does not know the version in StepHello, and closes the connection. If
+       this happens twice, send the StepHello of that version.
 
     A thread reads the socket and calls the functions of the tasks.
     """
 
     def __init__(self, path: str, attempt: str, mark: str) -> None:
         self._path = path
-        self._hello = StepHello(attempt, mark)
+        self._hello = StepHello(attempt, mark, VERSION)
+        self._closed_at_once = 0
         self._sock: socket.socket | None = None
         self._lock = threading.Lock()
         self._answers: queue.Queue[StepNumber] = queue.Queue()
-        self._tasks: dict[int, tuple[Output, Callable[[TaskEnd], None]]] = {}
+        self._tasks = RemoteTasks(os.urandom(8).hex(), self._send)
         self._step = Step()
         self._calls = 1_000_000_000
         self._closed = False
@@ -90,7 +99,8 @@ class AgentLink:
                 return answer.number
             if answer is not None and answer.error != _LOST:
                 raise LinkLost(answer.error)
-            # The agent may have been about to end when srun connected. Then the next one answers.
+            # The agent may have been about to stop when srun connected. Connect again, because the agent that
+            # replaces it then answers.
             lost += answer is not None
             if time.monotonic() >= deadline or lost > _MOST_LOST:
                 raise LinkLost("the agent of this node does not answer")
@@ -120,16 +130,13 @@ class AgentLink:
         output: Output,
         end: Callable[[TaskEnd], None],
     ) -> None:
-        self._tasks[rank] = (output, end)
-        if not self._send(OpenTask(rank, 0, 0, node, command.words, command.pmi, command.variables)):
-            self._lose_tasks()
+        self._tasks.open(rank, node, command, output, end)
 
     def write(self, rank: int, data: bytes, *, end: bool = False, pmi: bool = False) -> None:
-        self._send(ShellInput(rank, b64encode(data).decode(), end, pmi))
+        self._tasks.write(rank, data, end=end, pmi=pmi)
 
     def signal(self, number: int) -> None:
-        for rank in list(self._tasks):
-            self._send(ShellSignal(rank, signal.Signals(number).name.removeprefix("SIG")))
+        self._tasks.signal(number)
 
     def close(self) -> None:
         self._closed = True
@@ -151,13 +158,15 @@ class AgentLink:
             except OSError as error:
                 if time.monotonic() > deadline or self._closed:
                     raise LinkLost(f"the agent of this node does not answer: {error.strerror}") from None
-            if not said and time.monotonic() > begun + 2:
+            if not said and self._step.number < 0 and time.monotonic() > begun + 2:
                 said = True
                 print("srun: Job step creation temporarily disabled, retrying", file=sys.stderr, flush=True)
             time.sleep(_RETRY_S)
+        version = VERSION if self._closed_at_once < _MOST_CLOSED else 0
         with self._lock:
             self._sock = sock
-            sock.sendall(pack(self._hello))
+            sock.sendall(pack(self._hello) if version else _old_line(self._hello))
+        self._tasks.version = version
         threading.Thread(target=self._read, args=(sock,), daemon=True).start()
 
     def _dial(self) -> socket.socket:
@@ -195,13 +204,17 @@ class AgentLink:
                 data = b""
             if not data:
                 break
-            heard = True
+            heard, self._closed_at_once = True, 0
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 self._take(unpack(line))
         with self._lock:
             self._sock = None
-        self._lose_tasks()
+        self._closed_at_once += not heard
+        if self._tasks.version:
+            self._tasks.disconnect()
+        else:
+            self._tasks.lose(LOST)
         if self._closed:
             return
         if self._step.number < 0:
@@ -209,29 +222,32 @@ class AgentLink:
             return
         if heard:
             self._away_since = time.monotonic()
-        # Wait, because the agent that has closed the connection may still listen.
+        # Wait before the next try, because the agent that has closed the connection may not have closed its
+        # listening socket yet.
         time.sleep(_RETRY_S)
-        with suppress(LinkLost):
-            self._connect(self._away_since + AGENT_S)
-            self._send(StepCall(0, 0, 0, self._step))
+        self._reconnect()
+
+    def _reconnect(self) -> None:
+        """Connect to the next agent, however long that takes if tasks run on other nodes."""
+        try:
+            self._connect(math.inf if self._tasks else self._away_since + AGENT_S)
+        except LinkLost:
+            return
+        self._send(StepCall(0, 0, 0, self._step))
+        if self._tasks.version:
+            self._tasks.connect_all()
+        else:
+            self._tasks.lose(LOST)
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, StepNumber):
             self._answers.put(frame)
-        elif isinstance(frame, ShellOutput) and frame.request in self._tasks:
-            data = b64decode(frame.data)
-            self._tasks[frame.request][0](frame.stream, data)
-            self._send(ShellTaken(frame.request, len(data)))
-        elif isinstance(frame, ShellEnded):
-            task = self._tasks.pop(frame.request, None)
-            if task is not None:
-                code = -frame.signal if frame.signal else 1 if frame.code is None else frame.code
-                task[1](TaskEnd(code, frame.error, frame.cpu_s, frame.max_rss_kib))
         elif isinstance(frame, Signal):
             self.on_cancel()
+        else:
+            self._tasks.take(frame)
 
-    def _lose_tasks(self) -> None:
-        for rank in list(self._tasks):
-            task = self._tasks.pop(rank, None)
-            if task is not None:
-                task[1](TaskEnd(1, "the connection to the agent was lost, and the task has ended with it"))
+
+def _old_line(hello: StepHello) -> bytes:
+    """Return the StepHello of version 0, which has no field `version`."""
+    return dumps({"t": "step_hello", "attempt": hello.attempt, "mark": hello.mark}).encode() + b"\n"

@@ -20,7 +20,7 @@ Output = Callable[[str, bytes], None]
 @dataclass(frozen=True)
 class TaskEnd:
     """The end of a task: its exit code, or the number of a signal as a negative code. `error` is the reason
-    if Corral could not start it or has ended it.
+    if Corral could not start the task or has ended the task.
     """
 
     code: int
@@ -31,8 +31,8 @@ class TaskEnd:
 
 @dataclass(frozen=True)
 class RemoteCommand:
-    """A command for another node of the job. `variables` are added to the environment that the agent of that
-    node gives the command. They are not passed as arguments, because all users of a host can read arguments.
+    """A command for another node of the job. The agent of that node adds `variables` to the environment of
+    the command. They are not passed as arguments, because all users of a host can read arguments.
     """
 
     words: tuple[str, ...]
@@ -83,7 +83,7 @@ class ApiLink:
         self._ended: set[int] = set()
 
     def update(self, step: Step) -> None:
-        """Do nothing, because the tasks run on other nodes, where srun cannot measure them."""
+        """Do nothing, because srun cannot measure tasks on other nodes."""
 
     def connect(self) -> None:
         """Do nothing, because each request connects to the controller."""
@@ -165,7 +165,7 @@ class LinkLost(Exception):
 
 
 def node_of(job: str, environment: Mapping[str, str]) -> str:
-    """Return the node of this process if it runs in the job; otherwise an empty text. The command of
+    """Return the node of this process if the process runs in the job; otherwise an empty text. The command of
     salloc in a job has the variables of both jobs, and runs in the outer one.
     """
     return environment.get("SLURMD_NODENAME", "") if environment.get("CORRAL_JOB_ID") == job else ""

@@ -1,13 +1,13 @@
-"""A server of PMI version 1, by which the processes of an MPI program started by srun find each other."""
+"""A server of PMI (versions 1 and 2), by which the processes of an MPI program of srun find each other."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 
+from cli.slurm.steps.pmi2 import LENGTH_BYTES, Pmi2Commands, fields
+
 _MOST_LINE = 65_536
-KINDS = ("pmi1", "none")
-"""The values of --mpi. pmi2 means pmi1, because MPICH and similar libraries support both."""
 
 
 class PmiServer:
@@ -17,11 +17,12 @@ class PmiServer:
     line as the answer. The commands that MPICH, Intel MPI and MVAPICH use to start:
     1. init, get_maxes, get_appnum, get_my_kvsname, get_universe_size: the facts of the step.
     2. put: keep the address of the process under a key. get: read the address of another process.
-    3. barrier_in: when all processes have sent it, answer barrier_out to all of them.
-    4. finalize, abort: the process ends.
-    Other commands, such as spawn, are answered with an error.
+    3. barrier_in: when all processes have sent barrier_in, answer barrier_out to all processes.
+    4. finalize, abort: the process ends. Other commands, such as spawn, are answered with an error.
 
-    `node_counts` is the number of tasks on each node. From it, MPI programs compute which of their processes
+    A process that begins with version 2 sends the messages of pmi2.py after its init.
+
+    `node_counts` is the number of tasks on each node. MPI programs compute from it which of their processes
     share memory.
 
     Example: two processes, node_counts [2]: PMI_process_mapping is (vector,(0,1,2)).
@@ -41,16 +42,46 @@ class PmiServer:
         self._rest: dict[int, bytes] = {}
         self._waiting: set[int] = set()
         self._lock = threading.Lock()
-        self._keys = {"PMI_process_mapping": _mapping(node_counts)}
+        mapping = _mapping(node_counts)
+        self._keys = {"PMI_process_mapping": mapping}
+        node_of = [place for place, count in enumerate(node_counts) for _ in range(count)]
+        self._version_2: set[int] = set()
+        self._commands_2 = Pmi2Commands(name, node_of, self._keys, mapping)
 
     def take(self, rank: int, data: bytes) -> None:
         """Handle bytes that the process with this rank has written."""
         with self._lock:
-            *lines, rest = (self._rest.pop(rank, b"") + data).split(b"\n")
+            rest = self._rest.pop(rank, b"") + data
+            while True:
+                message, rest = self._first_message(rank, rest)
+                if message is None:
+                    break
+                if rank in self._version_2:
+                    self._take_message(rank, message)
+                else:
+                    self._take_line(rank, message)
             if len(rest) <= _MOST_LINE:
                 self._rest[rank] = rest
-            for line in lines:
-                self._take_line(rank, line.decode("utf-8", "replace"))
+
+    def _first_message(self, rank: int, data: bytes) -> tuple[str | None, bytes]:
+        """Return the first message in the bytes, and the bytes after it; None if no message is complete."""
+        if rank not in self._version_2:
+            line, end, rest = data.partition(b"\n")
+            return (line.decode("utf-8", "replace"), rest) if end else (None, data)
+        head = data[:LENGTH_BYTES].strip()
+        length = int(head) if head.isdigit() else _MOST_LINE
+        end_at = LENGTH_BYTES + length
+        if len(data) < end_at:
+            return None, data
+        return data[LENGTH_BYTES:end_at].decode("utf-8", "replace"), data[end_at:]
+
+    def _take_message(self, rank: int, message: str) -> None:
+        given = fields(message)
+        if given.get("cmd") == "abort":
+            self._abort(rank, 1)
+            return
+        for each, answer in self._commands_2.take(rank, given):
+            self._write(each, answer)
 
     def _take_line(self, rank: int, line: str) -> None:
         given = _fields(line)
@@ -64,6 +95,9 @@ class PmiServer:
         elif command == "abort":
             code = given.get("exitcode", "1")
             self._abort(rank, int(code) if code.lstrip("-").isdigit() else 1)
+        elif command == "init" and given.get("pmi_version") == "2":
+            self._version_2.add(rank)
+            self._write(rank, b"cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n")
         else:
             answer = self._answer(command, given)
             self._write(rank, (answer + "\n").encode())
@@ -105,7 +139,7 @@ def _fields(line: str) -> dict[str, str]:
 
 
 def _mapping(node_counts: Sequence[int]) -> str:
-    """Return which tasks are on which node: (first node, nodes, tasks on each) for each group of nodes."""
+    """Return the tasks of each node, as (first node, nodes, tasks on each) for each group of nodes."""
     groups: list[list[int]] = []
     for place, count in enumerate(node_counts):
         if groups and groups[-1][2] == count:

@@ -29,7 +29,7 @@ OPTIONS = (
 USAGE = "sbcast [OPTIONS] SOURCE DEST"
 _CHUNK = 1 << 20
 _AHEAD = 4
-"""The number of chunks that are sent before the other node has written the first one. It limits the memory
+"""The number of chunks that are sent before the other node has written the first chunk. It limits the memory
 that the agents need.
 """
 _RECEIVE = (
@@ -148,7 +148,7 @@ class _NodeCopy:
 
 
 def _send(source: str, link: StepLink, copies: list[_NodeCopy]) -> int:
-    """Send the file to all nodes, no faster than the slowest of them writes."""
+    """Send the file to all nodes, no faster than the slowest node writes."""
     with open(source, "rb") as file:
         number = 0
         while chunk := file.read(_CHUNK):

@@ -18,7 +18,7 @@ from wire.job.output_files import expand_patterns, is_per_task
 
 
 class TaskOutput:
-    """The outputs of one step, such as 7.0, by its options --output, --error and --label."""
+    """Writes the outputs of one step, such as 7.0, as its options --output, --error and --label demand."""
 
     def __init__(
         self, arguments: Arguments, directory: str, environment: Mapping[str, str], step: str

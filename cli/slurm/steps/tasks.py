@@ -20,7 +20,7 @@ from cli.slurm.programs import SlurmError
 from cli.slurm.steps.layout import Task
 from cli.slurm.steps.links import RemoteCommand, StepLink, TaskEnd
 from cli.slurm.steps.pmi import PmiServer
-from cli.slurm.steps.task_gpus import OF_THE_NODE, choose_gpus, remote_words
+from cli.slurm.steps.task_gpus import OF_THE_NODE, GpuSlice, choose_gpus, remote_words
 from cli.slurm.steps.task_output import TaskOutput
 from cli.slurm.steps.task_use import tree_use
 from wire.job.output_files import expand_patterns
@@ -36,12 +36,12 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 @dataclass(frozen=True)
 class TaskCommand:
-    """A task with its command, its variables, and its part of the node's GPUs (first, last)."""
+    """A task with its command, its variables, and its part of the node's GPUs. None means all GPUs."""
 
     task: Task
     words: list[str]
     variables: Mapping[str, str]
-    gpus: tuple[int, int] | None = None
+    gpus: GpuSlice | None = None
 
 
 @dataclass
@@ -64,8 +64,10 @@ class StepTasks:
        another node by the StepLink.
     2. Copy the output to stdout and stderr or to files, with labels if --label is set. Pass the messages of
        PMI to the PmiServer of the step.
-    3. When a task fails and --kill-on-bad-exit is set, or --wait seconds after the first end, end the others.
-    4. Return the highest exit code, 128 + N for signal N. `ended` says what the tasks have used.
+    3. When a task fails and --kill-on-bad-exit is set, end the other tasks. Do the same --wait seconds after
+       the first end of a task.
+    4. Return the highest exit code, 128 + N for signal N. `ended` has the CPU time and memory that the tasks
+       have used.
     """
 
     def __init__(
@@ -292,7 +294,7 @@ class StepTasks:
         print(f"srun: {kind}{task.node}: task {task.rank}: {sentence}", file=sys.stderr, flush=True)
 
     def cancel(self) -> None:
-        """End the step, because a user has cancelled it. The agents have killed its tasks already."""
+        """End the step, because a user has cancelled the step. The agents have killed its tasks already."""
         now = time.strftime("%Y-%m-%dT%H:%M:%S")
         node = next(iter(self._nodes.values()), self._node)
         print(
@@ -315,7 +317,8 @@ class StepTasks:
     def _pass_on(self, number: int) -> None:
         """Send a signal to all tasks that still run."""
         for process in self._local.values():
-            # Do not use poll(), because it would take the exit status from the thread that waits.
+            # Do not call poll() of the process, because it would take the exit status away from the thread
+            # that waits for the process.
             with suppress(OSError):
                 if process.returncode is None:
                     os.kill(process.pid, number)

@@ -31,7 +31,7 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "checkpoint_time",
-        "Longest time for saving the job's state before the job is stopped. Default: 60s.",
+        "Longest time that the job may take to save its state before the job is stopped. Default: 60s.",
         "checkpoint_s",
         **TIME,
     ),
@@ -43,8 +43,8 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "checkpoint_every",
-        "Let the running job save a checkpoint at this interval, with --checkpoint-command or "
-        "--checkpoint-signal. Default: only before the job is stopped.",
+        "Time between two checkpoints of the running job, with --checkpoint-command or --checkpoint-signal."
+        " Default: only before the job is stopped.",
         "checkpoint_every_s",
         title="saves every",
         **TIME,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cli.exit_codes import CommandError
 from cli.spec.options import option_texts
 from cli.spec.time_options import AFTER, dependencies
 from wire import amounts
+from wire.dataclass import dataclass
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency
 
@@ -25,7 +25,7 @@ class JobOption:
     name: str
     help: str
     field: str = ""
-    """The field of JobSpec that the option sets, or a part of that field, such as gang.min_nodes. If empty,
+    """The field of JobSpec that the option sets, or a part of such a field, such as gang.min_nodes. If empty,
     the field has the name of the option.
     """
     metavar: str = ""
@@ -70,11 +70,11 @@ class JobOption:
 
     def texts(self, spec: JobSpec) -> option_texts.Texts:
         """Return the texts with which a user would write this option to get the value in `spec`. The list has
-        one text for each time that the option is written. For the default value the list is empty.
+        one text for each time that the user would write the option. For the default value the list is empty.
         """
         value = getattr(spec, self.field)
-        # Take the field `part` of the value, if the value has such a field. Otherwise `show` computes the
-        # text from the whole value, for example if three options set one restart policy.
+        # If the value has a field with the name `part`, show only this field. Otherwise show the whole value,
+        # for example if three options together set one restart policy.
         if self.part in getattr(value, "__dataclass_fields__", ()):
             value = getattr(value, self.part)
         return [] if value is None else self.show(value)
@@ -109,7 +109,7 @@ def umask(text: str) -> int:
     return int(text, 8)
 
 
-# The arguments of JobOption for kinds of values that many rows of the table have.
+# Arguments of JobOption that many rows of the table have in common.
 TERM: Mapping[str, Any] = {"metavar": "CONDITION", "repeats": True, "adds_up": True, "separator": ";"}
 SUM: Mapping[str, Any] = {"repeats": True, "adds_up": True}
 LIST: Mapping[str, Any] = {"repeats": True}

@@ -1,4 +1,4 @@
-"""Options for liveness checks, which detect that a running job no longer works."""
+"""Options for liveness checks, which detect running jobs that no longer work."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "liveness_action",
-        "Effect on an unhealthy job: restart (stop the job and queue it again, up to the number of "
+        "What happens to an unhealthy job: restart (stop the job and queue it again, up to the number of "
         "--restart), fail (stop the job), policy (--restart decides) or notify (record an event; the job "
         "continues). Default: restart.",
         "health.action",

@@ -25,9 +25,9 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "apart",
-        "Run away from jobs with a label. The condition 'app=db on node' means: not on a node where a "
-        "job with the label app=db runs. 'app=db on rack' means: not in a rack where such a job runs. "
-        "Jobs of other users with the label may still start near this job later. May be repeated.",
+        "Run apart from jobs with a label. The condition 'app=db on node' means: not on a node where a job "
+        "with the label app=db runs. 'app=db on rack' means: not in a rack where such a job runs. Jobs of "
+        "other users with the label may still start near this job later. May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, None),
         show=option_texts.job_terms("apart"),

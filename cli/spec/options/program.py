@@ -38,8 +38,8 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "open_mode",
-        "How to open the files of --output and --error: append or truncate. Default: the first "
-        "attempt of the job truncates them, and later attempts append.",
+        "How to open the files of --output and --error: append or truncate. Default: the first attempt of "
+        "the job truncates the files, and later attempts append to the files.",
         metavar="MODE",
         title="open mode",
     ),

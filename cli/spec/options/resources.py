@@ -12,15 +12,16 @@ from wire.job.spec import gpus_text
 ROWS: tuple[JobOption, ...] = (
     JobOption(
         "cpus",
-        "CPU cores per node (e.g. 4 or 0.5). Default: the same fraction of the node's cores as of its GPUs "
-        "(about a quarter for 2 of 8 GPUs); 1 for a job without GPUs.",
+        "CPU cores per node (e.g. 4 or 0.5). Default: a part of the node's cores in proportion to the job's"
+        " GPUs on the node (about a quarter for 2 of 8 GPUs); 1 for a job without GPUs.",
         "cpu_milli",
         **CORES,
     ),
     JobOption(
         "memory",
-        "Memory per node (e.g. 512M or 16G). Default: the same fraction of the node's memory as of its GPUs "
-        "(about a quarter for 2 of 8 GPUs); for a job without GPUs, the same fraction as of the CPU cores.",
+        "Memory per node (e.g. 512M or 16G). Default: a part of the node's memory in proportion to the "
+        "job's GPUs on the node (about a quarter for 2 of 8 GPUs); for a job without GPUs, in proportion to"
+        " its CPU cores.",
         "memory_mib",
         **SIZE,
     ),
@@ -51,22 +52,22 @@ ROWS: tuple[JobOption, ...] = (
     JobOption("tasks_per_node", "Start the command N times on each node. Default: 1.", **COUNT),
     JobOption(
         "min_nodes",
-        "Smallest number of nodes on which the job may start if fewer nodes than --nodes are "
-        "free. Default: the value of --nodes.",
+        "Let the job start on fewer nodes than --nodes if not all are free, but on at least this number of "
+        "nodes. Default: the value of --nodes.",
         "gang.min_nodes",
         **COUNT,
     ),
     JobOption(
         "assembly_time",
-        "Time for which the job waits for all nodes of --nodes. After this time, the job may start on "
-        "fewer nodes, but at least on --min-nodes. Default: 0s.",
+        "With --min-nodes: time for which the job first waits for all --nodes nodes. After this time, the "
+        "job may start on fewer nodes. Default: 0s.",
         "gang.assembly_s",
         **TIME,
     ),
     JobOption(
         "on_member_failure",
-        "Effect of a failure on one node of the job: fail (end the job on all nodes), continue (on the "
-        "other nodes), or restart (on all nodes). Default: fail.",
+        "What happens when the job's command fails on one of its nodes: fail (end the job on all nodes), "
+        "continue (on the other nodes), or restart (on all nodes). Default: fail.",
         "gang.on_failure",
         metavar="POLICY",
         read=amounts.member(MemberFailure),
@@ -85,7 +86,8 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "gpu_model",
-        "Use only GPUs of this model (e.g. H100). May be repeated, to allow several models.",
+        "Use only GPUs of this model (e.g. H100). May be repeated, to allow several models. A job without "
+        "GPUs runs on a node with such a GPU.",
         "gpu_models",
         metavar="MODEL",
         **LIST,

@@ -10,15 +10,15 @@ from wire.job.start_conditions import OnNodeLost
 ROWS: tuple[JobOption, ...] = (
     JobOption(
         "time",
-        "Time limit of the job (e.g. 2h30m, 90s, 01:30:00 or 1-12:00:00). Default: the limit of the "
-        "queue, or none.",
+        "Time limit of the job (e.g. 2h30m, 90s, 01:30:00 or 1-12:00:00). Default: the time limit of the "
+        "queue, otherwise no limit.",
         "time_limit_s",
         **TIME,
     ),
     JobOption(
         "time_min",
-        "Shortest acceptable time limit. The scheduler may shorten the time limit to this time, if the "
-        "job can then start earlier, before its resources are needed for another job.",
+        "Shortest acceptable time limit. The scheduler may shorten the job's time limit to this time, so "
+        "that the job can start before another job needs the resources.",
         "time_min_s",
         title="least time limit",
         **TIME,
@@ -71,10 +71,10 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "on_node_lost",
-        "Effect on the job if its node stops reporting: wait (until the node reports again), "
+        "What happens to the job if its node stops reporting: wait (until the node reports again), "
         "requeue-after-lease (when the job's lease is over, the node ends the job, and the job is queued "
-        "again), or manual (the job is queued again when an operator declares the node lost). Default: "
-        "the setting of the controller.",
+        "again), or manual (the job is queued again when an operator declares the node lost). Default: the "
+        "setting of the controller.",
         metavar="POLICY",
         read=amounts.member(OnNodeLost),
     ),

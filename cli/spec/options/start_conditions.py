@@ -7,7 +7,7 @@ from cli.spec.options.job_option import COUNT, LIST, TIME, WHEN, JobOption, afte
 from wire.job.start_conditions import RELAXABLE
 
 _FIELDS = {option.flag: option.field for option in (*resources.ROWS, *placement.ROWS)}
-"""The fields of JobSpec, by the name of the flag that sets the field, for the flags that --relax can name."""
+"""The fields of JobSpec that --relax can name, by the name of their flag."""
 
 
 def _relaxable(text: str) -> str:
@@ -43,8 +43,8 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption(
         "timeout",
-        "End the job if it has waited for free resources for this time (e.g. 2h). The time before "
-        "--begin, the wait for --after, and the time in which the job is held do not count.",
+        "End the job if it has waited for free resources for this time (e.g. 2h). Time before --begin, time"
+        " of waiting for --after, and time in which the job is held do not count.",
         "start_within_s",
         **TIME,
     ),

@@ -39,7 +39,7 @@ def histograms(counters: ControllerCounters) -> Iterator[str]:
 
 
 def plugin_metrics(engine: Engine, now: float) -> Iterator[Sample]:
-    """Yield the metrics of plugins, and the number of scheduling passes in which each plugin failed."""
+    """Yield the metrics of plugins, and the number of scheduling cycles in which each plugin failed."""
     for plugin in engine.pipeline.metrics:
         yield from plugin.collect(engine.state, now)
     for (kind, name), times in sorted(engine.pipeline.breaker.times().items()):

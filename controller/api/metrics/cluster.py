@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from controller.api.handlers.service.cluster import wait_alarms
 from controller.api.metrics import families as m
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.node import Node
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.pipeline.hooks import Sample
@@ -53,8 +53,9 @@ def _quotas(state: State) -> Iterator[Sample]:
 
 
 def gpu_metrics(engine: Engine, readings: Mapping[str, Mapping[str, GpuSample]]) -> Iterator[Sample]:
-    """Yield the latest measurements of each GPU on connected nodes, and for every GPU whether it can get
-    jobs (1 or 0)."""
+    """Yield the latest measurements of each GPU on connected nodes. Also yield 1 or 0 for every GPU: whether
+    the GPU can get jobs.
+    """
     for node in engine.state.nodes:
         samples = readings.get(node.name, {}) if node.up else {}
         for gpu in node.facts.gpus:

@@ -1,6 +1,6 @@
 """The table of all metrics of GET /metrics: the name, kind, labels and meaning of each.
 
-docs/metrics.md is written from this table. Metrics of plugins are not in it.
+docs/metrics.md is written from this table. Metrics of plugins are not in this table.
 """
 
 from __future__ import annotations
@@ -192,10 +192,11 @@ RUN_ESTIMATES = _estimate("run", "Run times of ended jobs that had been predicte
 START_ESTIMATES = _estimate("start", "Starts of jobs that had been estimated", "kind", "3")
 
 CYCLE_SECONDS = _family(
-    "cycle_seconds", "Seconds that a scheduling pass over the queue took.", kind="histogram", bound="17"
+    "cycle_seconds", "Seconds that a scheduling cycle over the queue took.", kind="histogram", bound="17"
 )
 LAST_PASS = _family(
-    "last_pass_time_seconds", "Time of the latest scheduling pass, in seconds since 1970; 0 before the first."
+    "last_pass_time_seconds",
+    "Time of the latest scheduling cycle, in seconds since 1970; 0 before the first.",
 )
 COMMIT_SECONDS = _family(
     "commit_seconds", "Seconds that a commit to the store took.", kind="histogram", bound="17"
@@ -210,5 +211,5 @@ REQUESTS = _counter(
     "routes x statuses",
 )
 PLUGIN_FAILURES = _counter(
-    "plugin_failures_total", "Scheduling passes in which a plugin failed.", "kind plugin", "plugins"
+    "plugin_failures_total", "Scheduling cycles in which a plugin failed.", "kind plugin", "plugins"
 )

@@ -1,12 +1,12 @@
 """Decides which caller may do what. docs/access.md is generated from this module and the routes.
 
 1. Each route declares the right that its caller needs (`Need`). A route cannot be built without one.
-2. `controller/api/server/app.py` calls `refusal()` before it reads the body of a request.
+2. `controller/api/server/app.py` calls `refusal()` before reading the body of a request.
 3. If the request is about one job, the rights also depend on the user of the job (`Owner`).
 
 A caller that may only see a job can never change the job. A job of root or of the controller's user runs with
-the rights of that user. An operator that edits such a job, or runs a command in it, would get these rights.
-Therefore only an admin may do so.
+the rights of that user. An operator that edits such a job, or runs a command in such a job, would get these
+rights. Therefore only an admin may do so.
 """
 
 from __future__ import annotations
@@ -98,26 +98,30 @@ REQUEUE = _owner("requeue")
 RETRY = _owner("retry")
 SIGNAL = _owner("send signals to")
 CHECKPOINT = _owner("save checkpoints of")
+KEEP = _owner("keep")
 EXEC = _owner("run commands in")
 READ_OUTPUT = _owner("read the output of")
 READ_SPEC = _owner("read the environment of")
 PREEMPT = Need(Who.OPERATOR, "preempt", of_job=True)
 USE_SHELL = Need(Who.OPENER)
 """The right to use a command of `corral exec`. Only the user that started the command has this right. The
-handler checks it, and answers other callers that the command does not exist."""
+handler checks this right. Other callers get the answer that the command does not exist.
+"""
 
 OPERATORS = "Operators are root, the controller's own user, and [access] operators in scheduler.toml."
 ADMINS = "Admins are root and the controller's own user."
 
 HOST_FIELDS = ("identity", "python", "spool", "scratch_dir", "run_as_self")
-"""Host settings that decide which program runs as the SSH user, which key is used, and where root writes."""
+"""Host settings that decide about the program that runs as the SSH user, the SSH key, and the directories in
+which root writes.
+"""
 
 
 def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "") -> Refusal | None:
     """Return the refusal if the caller does not have the right `need` of a route, and None if the caller may
     use the route.
 
-    For a request about one job, `owner` is the job's user and `job` the job's label.
+    For a request about one job, `owner` is the job's user and `job` the job's display id (17 or 12_3).
     """
     if need.who in (Who.ANYONE, Who.OPENER) or caller.role is Role.ADMIN:
         return None

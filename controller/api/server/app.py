@@ -37,8 +37,9 @@ GRACE_S = 1.0
 
 
 async def serve(daemon: Daemon, reload: ConfigReload | None = None) -> Server:
-    """Start the API server and return it. Raise OSError if the server cannot listen on one of its
-    addresses."""
+    """Start the API server, and return the server. Raise OSError if the server cannot listen on one of its
+    addresses.
+    """
     server = Server(daemon, reload or ConfigReload(daemon))
     try:
         await server.open()
@@ -79,8 +80,9 @@ class Server:
         path = self._daemon.config.socket
         self._listen_on(path)
         private = Path(addresses.admin_socket(str(path)))
-        # Open the private socket, on which only root and the controller's user connect. If its path is too
-        # long for a unix socket, leave it out: root can use the other socket.
+        # Open the private socket, on which only root and the controller's user connect. If the path of the
+        # private socket is too long for a unix socket, leave the private socket out: root can use the other
+        # socket.
         if len(os.fsencode(private)) <= LONGEST:
             self._listen_on(private, private=True)
 
@@ -110,8 +112,8 @@ class Server:
             response = error_response(error)
             if not request.content.is_eof():
                 response.force_close()
-        # Count requests without a known route as "other". Otherwise each path that a client invents would add
-        # a line to /metrics.
+        # Count all requests to unknown paths under the name "other". Otherwise each path that a client
+        # invents would add a line to /metrics.
         method, path = request.get(ROUTE, ("other", "other"))
         self._daemon.counters.requests[method, path, response.status] += 1
         return response

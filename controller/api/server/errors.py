@@ -56,7 +56,7 @@ log = logging.getLogger("corral.api")
 
 
 class Rejected(Exception):
-    """Raised if a request is refused before it is passed to the engine."""
+    """Raised if a request is refused before the engine gets the request."""
 
     def __init__(
         self, refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None
@@ -76,7 +76,7 @@ def rejected(
     status: int | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Rejected:
-    """Return the exception for a refusal. `where` is the field of the request that caused it."""
+    """Return the exception for a refusal. `where` is the field of the request that caused the refusal."""
     return Rejected(Refusal(code, message, where, hint), status, headers)
 
 

@@ -29,8 +29,9 @@ from wire.api.nodes import NodeView
 BATCH = 500
 HEARTBEAT_S = 5.0
 SHARED = 8
-"""Number of latest commits whose encoded bytes are kept, so that each commit is encoded only once for all
-streams."""
+"""Number of latest commits with kept encoded bytes. All streams send the same bytes, so each commit is
+encoded only once.
+"""
 
 HEARTBEAT = b":\n\n"
 
@@ -83,8 +84,9 @@ class EventStreams:
         that other requests wait for at most one batch."""
 
     def subscribe(self, *, pulse: bool) -> Subscription:
-        """Return a subscription that receives each new commit until close() is called. With `pulse`, it also
-        receives the samples of the cluster's figures (load, power, queue length)."""
+        """Return a subscription that receives each new commit until close() is called. With `pulse`, the
+        subscription also receives the samples of the cluster's figures (load, power, queue length).
+        """
         subscription = self.daemon.subscribe(pulse=pulse)
         self._open.add(subscription)
         if self._closing:

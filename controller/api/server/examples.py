@@ -12,6 +12,7 @@ from wire.api.forecasts import CERTAIN, RESERVATION, JobEdit, Plan, PlanBlock, P
 from wire.api.jobs import (
     JobChange,
     JobsOrder,
+    KeepRequest,
     PreemptAction,
     ShellGiven,
     ShellOpened,
@@ -21,22 +22,16 @@ from wire.api.jobs import (
     Submitted,
 )
 from wire.api.nodes import HostKey, NodeAction, NodeDrain, NodeMarks, NodeRequest
+from wire.api.policy.queues import QueueDay, QueueList, QueueView
+from wire.api.policy.quotas import QuotaChange, QuotaView
+from wire.api.policy.rebalance import RebalanceRequest
+from wire.api.policy.reservations import ReservationView, ReserveRequest
+from wire.api.policy.scheduler import PassView, SchedulerView, SwitchView, TopologyView, Triggered
+from wire.api.policy.services import ScaleRequest
+from wire.api.policy.shares import ShareWeight
 from wire.api.problem import Problem
-from wire.api.rebalance import RebalanceRequest
 from wire.api.reports import UsageList, UsageView
-from wire.api.scheduler import PassView, SchedulerView, SwitchView, TopologyView, Triggered
-from wire.api.services import ScaleRequest
 from wire.api.store import Compacted, CompactRequest
-from wire.api.tenants import (
-    QueueDay,
-    QueueList,
-    QueueView,
-    QuotaChange,
-    QuotaView,
-    ReservationView,
-    ReserveRequest,
-    ShareWeight,
-)
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
@@ -72,6 +67,7 @@ _ALL: tuple[Any, ...] = (
     JobChange({"priority": 80}, extend_s=HOUR_S),
     JobsOrder("cancel", ("7_[0-9]", "user:ada")),
     PreemptAction(hold=True),
+    KeepRequest(4 * HOUR_S, "reading the profiles of the last run"),
     SignalRequest("USR1"),
     ShellRequest(("nvidia-smi",)),
     ShellOpened("a3f9c2d1"),

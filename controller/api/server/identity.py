@@ -145,8 +145,9 @@ def _uid_of(user: str) -> int | None:
 
 
 def read_token(path: Path) -> str:
-    """Return the API token in the file. If the file does not exist, create it with a new token and mode
-    0600."""
+    """Return the API token in the file. If the file does not exist, create the file with a new token and mode
+    0600.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:

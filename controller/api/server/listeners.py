@@ -30,10 +30,10 @@ class UnixSocket:
     """A listening unix socket. The kernel reports the uid of each client.
 
     Rights depend on the user, so every local user may connect to the file (0666). The directory limits
-    access: /run/corral has mode 0755. The runtime or state directory of a normal user has mode 0700, so that
-    only this user reaches a controller that runs as this user. With `private`, only root and the controller's
-    user may connect (0600). The kernel keeps a separate queue of connections for each socket, so many
-    connections by other users do not delay those on the private socket.
+    access: /run/corral has mode 0755. The runtime or state directory of a normal user has mode 0700. So only
+    this user reaches a controller of this user. With `private`, only root and the controller's user may
+    connect (0600). The kernel keeps a separate queue of connections for each socket. So many connections of
+    other users do not delay connections to the private socket.
     """
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
@@ -48,7 +48,8 @@ class UnixSocket:
             raise OSError(f"the socket {path} is not safe: {error}") from None
         _remove_stale(path)
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # Set the mode by umask: with chmod after bind, the file would have another mode for a short time.
+        # Set the umask before bind, so that the socket has the right mode from the start. With chmod after
+        # bind, it would have another mode for a short time.
         before = os.umask(0o177 if private else 0o111)
         try:
             self.line.bind(os.fspath(path))
@@ -77,8 +78,9 @@ def _cannot_listen(error: OSError, where: str) -> OSError:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket file at `path` if an earlier controller left it there when it was killed. Raise
-    OSError if a running controller listens on the socket."""
+    """Remove the socket file at `path` if an earlier, killed controller left the file there. Raise OSError if
+    a running controller listens on the socket.
+    """
     try:
         kind = path.lstat().st_mode
     except FileNotFoundError:
@@ -95,7 +97,7 @@ def _remove_stale(path: Path) -> None:
         except FileNotFoundError:
             return
         except (TimeoutError, BlockingIOError):
-            # The socket's queue of new connections is full, so a running controller listens on it.
+            # The socket's queue of new connections is full, so a running controller listens on the socket.
             pass
     raise OSError(errno.EADDRINUSE, "another controller listens on this socket", os.fspath(path))
 
@@ -114,8 +116,8 @@ def open_tcp(address: str) -> socket.socket:
 class Acceptor:
     """Accepts the connections of a listening socket, at most AT_ONCE in each iteration of the event loop.
 
-    asyncio's own servers accept up to 100 connections per iteration and build all objects for each of them.
-    When very many clients connect, this delays all requests.
+    asyncio's own servers accept up to 100 connections per iteration, and build all objects for each
+    connection. When very many clients connect, this delays all requests.
 
     1. In each iteration in which the socket is readable, accept up to AT_ONCE connections.
     2. Close a connection at once if too many refused connections are open already

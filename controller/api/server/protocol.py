@@ -23,11 +23,13 @@ STALLED_S = 30.0
 
 LINGER_S = 1.0
 """Seconds for which the server reads the rest of a refused request body. Many clients read the answer only
-after they have sent the whole body."""
+after sending the whole body.
+"""
 
 PATIENCE = 64
-"""The number of refused connections (those above the limit) that get an answer. Further connections are
-closed without an answer."""
+"""The number of refused connections that get an answer. Connections above the limit are refused. Further
+connections are closed without an answer.
+"""
 
 
 def connection_limit(wanted: int) -> int:
@@ -87,8 +89,8 @@ class ConnectionLimit:
         return full and not self._identity.privileged(uid)
 
     def note_token(self, connection: Connection) -> None:
-        """Record that a request with the API token has arrived on this TCP connection, so that no new
-        connection replaces it.
+        """Record that a request with the API token has arrived on this TCP connection. New connections then
+        cannot replace this connection.
         """
         self._without_token.pop(connection, None)
 

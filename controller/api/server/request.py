@@ -12,7 +12,7 @@ from aiohttp import web
 from controller.api.server.access import Caller, Need, Owner, Role, refusal
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.identity import Identity
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.node import Node
 from controller.core.model.inputs import Input, Refusal, Requester, no_such_job, no_such_node
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job
@@ -139,8 +139,9 @@ class Route:
     query: tuple[Parameter, ...] = ()
     status: int = 200
     refuses: tuple[int, ...] = ()
-    """The HTTP statuses of refusals that are special to this route. The OpenAPI document adds the statuses of
-    every route, and those that follow from its path and body."""
+    """The HTTP statuses of refusals that are special to this route. The OpenAPI document adds the statuses
+    that every route can have, and the statuses that follow from the path and body.
+    """
     slow: bool = False
     """True if the answer takes long, or waits for another host or process. Requests of slow routes have their
     own limits."""
@@ -164,7 +165,7 @@ class Route:
 
 @dataclass(slots=True)
 class Call:
-    """A request, with the objects that handlers need to answer it."""
+    """A request, with the objects that a handler needs for the answer."""
 
     daemon: Daemon
     reload: ConfigReload
@@ -203,8 +204,8 @@ class Call:
         return await self.find(self.path["job"])
 
     async def find(self, label: str) -> Job:
-        """Return the job with this label (17 or 12_3) from memory or the store. Raise Rejected if there is no
-        such job.
+        """Return the job with this display id (17 or 12_3) from memory or the store. Raise Rejected if there
+        is no such job.
         """
         job = self.daemon.state.find(label) or await self.stored(label)
         if job is None:
@@ -222,7 +223,7 @@ class Call:
         return [job for job in map(load_job, rows) if job.state.terminal]
 
     async def stored(self, label: str) -> Job | None:
-        """Return the job with this label (17 or 12_3) from the store, or None if the store has none."""
+        """Return the job with this display id (17 or 12_3) from the store, or None if the store has none."""
         head, bar, tail = label.partition("_")
         if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in (head, tail or "0")):
             return None
@@ -243,7 +244,8 @@ class Call:
 
     async def ask(self, given: Input) -> tuple[int, ...]:
         """Pass a command, such as Cancel, to the engine and return the job ids in the reply. Raise Rejected
-        if the engine refuses it."""
+        if the engine refuses the command.
+        """
         reply = await self.daemon.ask(given)
         if isinstance(reply, Refusal):
             raise Rejected(reply)

@@ -1,5 +1,6 @@
-"""Limits how many requests of one user run at a time, so that one user's requests do not delay those of other
-users."""
+"""Limits the number of requests of one user that run at a time, so that these requests do not delay requests
+of other users.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class RequestTurns:
     here.
 
     A request waits until fewer than AT_ONCE requests of its user run. Requests of a user begin in the order
-    in which they arrive. Slow requests (`Route.slow`) have their own limits.
+    of their arrival. Slow requests (`Route.slow`) have their own limits.
 
     Invariant: at most AT_ONCE requests of a user have begun and are unanswered, apart from slow requests.
     Cost: some microseconds for each request.

@@ -48,6 +48,7 @@ from controller.api.server.access import (
     CHECKPOINT,
     EXEC,
     HOLD,
+    KEEP,
     NOTIFY_ME,
     PREEMPT,
     READ_OUTPUT,
@@ -99,6 +100,7 @@ JOB_FILTER = (
     flag(
         "folded", "1: one row for each workload and array, in `groups` of the first page. Not with history."
     ),
+    flag("places", "1: places in the queue and expected starts, in `places` of the first page."),
 )
 JOB_TABLE = (
     replace(choice("column", "The columns of the table, in this order.", tuple(JOB_COLUMNS)), required=True),
@@ -186,6 +188,7 @@ ROUTES = (
     Route("POST", "/v1/jobs/{job}/signal", SIGNAL, jobs.signal, refuses=(409, 422)),
     Route("POST", "/v1/jobs/{job}/checkpoint", CHECKPOINT, jobs.checkpoint, refuses=(409,)),
     Route("POST", "/v1/jobs/{job}/hold", HOLD, jobs.hold, refuses=(409, 507)),
+    Route("POST", "/v1/jobs/{job}/keep", KEEP, jobs.keep, refuses=(409, 507)),
     Route("POST", "/v1/jobs/{job}/preempt", PREEMPT, jobs.preempt, refuses=(409, 507)),
     Route("POST", "/v1/jobs/{job}/requeue", REQUEUE, jobs.requeue, refuses=(409, 507)),
     Route("POST", "/v1/jobs/{job}/release", RELEASE, jobs.release, refuses=(409, 507)),
@@ -225,7 +228,7 @@ ROUTES = (
     Route(
         "POST",
         "/v1/scheduler/trigger",
-        operator("request scheduling passes"),
+        operator("request scheduling cycles"),
         scheduler.trigger,
         refuses=(507,),
         slow=True,

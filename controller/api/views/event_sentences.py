@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from controller.core.model.events.attempts import BATCH_ENDED
 from controller.core.model.events.nominations import WINDOW_CLOSED, move_cause
 from wire.cluster.mig import counted_models
 from wire.job.spec import gpus_text
@@ -42,9 +43,9 @@ def jobs_of(facts: Facts) -> Iterator[int]:
 
 
 def labelled(facts: Facts, labels: Mapping[int, str]) -> Facts:
-    """Return the fields of an event with each job id replaced by the job's label (17 or 12_3).
+    """Return the fields of an event with each internal job id replaced by the job's display id (17 or 12_3).
 
-    `labels` maps job ids to labels. A job id that is not in `labels` is not replaced.
+    `labels` maps internal ids to display ids. An id that is not in `labels` is not replaced.
     """
     found = dict(facts)
     for name in ("job", "for_job"):
@@ -138,7 +139,7 @@ def _members_exited(facts: Facts) -> str:
         nodes.setdefault(_how(facts_of_one), []).append(node)
     ends = sorted(
         nodes, key=lambda how: how == "exit code 0"
-    )  # List the nodes on which the job failed first.
+    )  # Put the nodes on which the job failed in front.
     parts = [f"on {', '.join(nodes[how])}: {how}" for how in ends]
     return f"job {facts['job']} ended {'; '.join(parts)}"
 
@@ -176,6 +177,7 @@ def _preemption_planned(facts: Facts) -> str:
         "fair": " (fair share)",
         "reclaim": " (reclaimed quota)",
         "window": f" ({WINDOW_CLOSED})",
+        "gang_gain": " (the last jobs on the nodes of a gang)",
     }.get(facts["strategy"], "")
     jobs = f"job{'s' * (len(facts['victims']) > 1)} {victims}"
     return f"job {facts['job']} preempts {jobs} on {nodes}{why}: {lost:.1f} GPU-hours lost"
@@ -208,6 +210,8 @@ def _move_undone(facts: Facts) -> str:
 
 def _job_shrunk(facts: Facts) -> str:
     nodes, lost = ", ".join(facts["nodes"]), facts["gpu_hours"]
+    if facts["by"] == BATCH_ENDED:
+        return f"job {facts['job']} releases {nodes}: its batch command has ended"
     return f"job {facts['job']} gives up {nodes} for {facts['by']}: {lost:.1f} GPU-hours lost"
 
 
@@ -263,7 +267,7 @@ def _gpu_fault(facts: Facts) -> str:
 
 
 def _share(facts: Facts) -> str:
-    """Return a sentence about the new weight and limits of a share. Events that older versions of Corral
+    """Return a sentence about the new weight and limits of a tenant. Events that older versions of Corral
     recorded contain only a weight.
     """
     changes = [] if facts["weight"] is None else [f"the weight {facts['weight']:g}"]
@@ -332,6 +336,10 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "StepsRecorded": lambda facts: f"job {facts['job']} has run {counted(len(facts['steps']), 'step')}",
     "IdleNoted": lambda facts: (
         f"the GPUs of job {facts['job']} have been idle for {duration(facts['at'] - facts['since'])}"
+    ),
+    "IdleKept": lambda facts: (
+        f"{facts['by']} keeps job {facts['job']} for {duration(facts['until'] - facts['at'])} although its "
+        f"GPUs are idle{_because(facts['why'])}"
     ),
     "IdleEnded": "the GPUs of job {job} are busy again",
     "AttemptExited": lambda facts: f"job {facts['job']} ended on {facts['node']}: {_how(facts)}",

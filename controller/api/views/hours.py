@@ -1,15 +1,16 @@
-"""Converts the tables [hours.NAME] that are in force to the object of wire.api that clients get."""
+"""Converts the tables [hours.NAME] in force to the object of wire.api for clients."""
 
 from __future__ import annotations
 
 from controller.core.model.job import NEVER
 from controller.core.state.state import State
-from wire.api.tenants import HoursInForce
+from wire.api.policy.shares import HoursInForce
 
 
 def hours_in_force(state: State, now: float) -> HoursInForce | None:
-    """Return which tables [hours.NAME] are in force, until when, and which tables follow. Return None if
-    scheduler.toml has no table [hours.NAME]."""
+    """Return the tables [hours.NAME] in force, the time until which they are in force, and the tables that
+    follow. Return None if scheduler.toml has no table [hours.NAME].
+    """
     timetable = state.quotas.rules.timetable
     if not timetable.tables:
         return None

@@ -6,17 +6,19 @@ from collections.abc import Iterable, Mapping
 
 from controller.core.model.job import Job
 from controller.core.state.state import State
-from controller.questions.workload_ends import Group
-from wire.api.jobs import JobGroup
+from controller.questions.expected_times import Group
+from wire.api.jobs import JobGroup, QueuePlace
 from wire.job.arrays import array_indices
 from wire.names import WHOLE_GPU, JobState
 
 
 def folded(
-    state: State, found: Iterable[Job], ends: Mapping[Group, float]
+    state: State, found: Iterable[Job], ends: Mapping[Group, float], places: Mapping[int, QueuePlace]
 ) -> tuple[list[JobGroup], list[Job]]:
-    """Return one row for each workload and array that contains any of these jobs, and the jobs that belong to
-    no workload or array. `ends` has the expected ends of workloads and arrays."""
+    """Return one row for each workload and array with any of these jobs, and the jobs outside of workloads
+    and arrays. `ends` has the expected ends of workloads and arrays, and `places` the places of waiting jobs
+    in the queue.
+    """
     groups: dict[Group, Job] = {}
     single = []
     for job in sorted(found, key=lambda job: job.id):
@@ -27,12 +29,12 @@ def folded(
         else:
             single.append(job)
     return [
-        (_of_workload if group[0] == "workload" else _of_array)(state, job, ends.get(group))
+        (_of_workload if group[0] == "workload" else _of_array)(state, job, ends.get(group), places)
         for group, job in groups.items()
     ], single
 
 
-def _of_array(state: State, first: Job, ends_at: float | None) -> JobGroup:
+def _of_array(state: State, first: Job, ends_at: float | None, places: Mapping[int, QueuePlace]) -> JobGroup:
     """Return the row of an array. Elements that are no longer in memory count as completed."""
     elements = [state.jobs[number] for number in state.arrays.get(first.array or 0, {}).values()]
     total = len(array_indices(first.spec.array or ""))
@@ -43,10 +45,13 @@ def _of_array(state: State, first: Job, ends_at: float | None) -> JobGroup:
         ended[JobState.FAILED],
         ended[JobState.CANCELLED],
         ends_at,
+        places,
     )
 
 
-def _of_workload(state: State, first: Job, ends_at: float | None) -> JobGroup:
+def _of_workload(
+    state: State, first: Job, ends_at: float | None, places: Mapping[int, QueuePlace]
+) -> JobGroup:
     workload = state.workloads.by_id[first.workload or 0]
     tasks = workload.tasks.values()
     jobs = [state.jobs[number] for task in tasks for number in task.ids() if number in state.jobs]
@@ -56,6 +61,7 @@ def _of_workload(state: State, first: Job, ends_at: float | None) -> JobGroup:
         sum(task.failed for task in tasks),
         sum(task.cancelled for task in tasks),
         ends_at,
+        places,
     )
 
 
@@ -70,7 +76,10 @@ def _group(
     failed: int,
     cancelled: int,
     ends_at: float | None,
+    places: Mapping[int, QueuePlace],
 ) -> JobGroup:
+    found = [places[job.id] for job in jobs if job.id in places]
+    next_up = min(found, key=lambda each: each.place, default=None)
     waiting = sum(job.state in (JobState.QUEUED, JobState.PREEMPTED) for job in jobs)
     return JobGroup(
         id=first.id,
@@ -90,4 +99,6 @@ def _group(
         cancelled=cancelled,
         gpus=sum(job.gpu_milli for job in jobs if job.running) / WHOLE_GPU,
         ends_at=ends_at,
+        place=None if next_up is None else next_up.place,
+        starts_at=None if next_up is None else next_up.starts_at,
     )

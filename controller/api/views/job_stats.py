@@ -157,8 +157,7 @@ def _percent(used: float, asked: float | None) -> float | None:
 
 
 def _rounded_mib(mib: float) -> int:
-    """Return the amount in MiB, rounded up to a multiple of 128 MiB if it is below 2 GiB, and to whole GiB
-    otherwise."""
+    """Return the amount in MiB, rounded up: below 2 GiB to a multiple of 128 MiB, otherwise to whole GiB."""
     step = 128 if mib < 2_048 else 1_024
     return math.ceil(mib / step) * step
 

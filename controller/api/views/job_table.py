@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from controller.api.views.resources import held_view, nodes_asked
+from controller.api.views.resources import held_view, nodes_asked, shown_gpus
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.model.job import NEVER, Job
@@ -14,7 +14,7 @@ from wire.codec import encode
 from wire.job.affinity import Operator
 from wire.job.start_conditions import OnNodeLost
 from wire.job.steps import Step
-from wire.names import WHOLE_GPU, JobState, Reason
+from wire.names import JobState, Reason
 
 
 class Source(NamedTuple):
@@ -47,11 +47,10 @@ def _expected_start(_: Source, job: Job) -> float | None:
 
 def _held(source: Source, job: Job) -> list[Any]:
     found = []
-    for member in job.members.values():
-        if not member.leaving:
-            held = held_view(source.engine.state, member.allocation)
-            gpus = [[gpu.index, gpu.milli] for gpu in held.gpus]
-            found.append([held.node, held.cpu_milli, held.memory_mib, gpus])
+    for member in job.shown_members:
+        held = held_view(source.engine.state, member.allocation)
+        gpus = [[gpu.index, gpu.milli] for gpu in held.gpus]
+        found.append([held.node, held.cpu_milli, held.memory_mib, gpus])
     return found
 
 
@@ -70,11 +69,7 @@ def _gpu_request(_: Source, job: Job) -> str:
 
 
 def _nodes(source: Source, job: Job) -> int:
-    return sum(not member.leaving for member in job.members.values()) or nodes_asked(source.engine, job)
-
-
-def _gpus(_: Source, job: Job) -> float:
-    return job.gpu_milli / WHOLE_GPU if job.members else job.spec.gpus
+    return len(job.shown_members) or nodes_asked(source.engine, job)
 
 
 def _use(_: Source, job: Job) -> list[float] | None:
@@ -103,8 +98,8 @@ def _cpu_s(source: Source, job: Job) -> list[float]:
 def _max_rss_mib(source: Source, job: Job) -> list[int]:
     so_far = source.use_of(job)
     return [
-        _host_use(so_far, node).peak_mib if member.ended_at is None else member.max_rss_mib
-        for node, member in job.members.items()
+        _host_use(so_far, member.allocation.node).peak_mib if member.ended_at is None else member.max_rss_mib
+        for member in job.shown_members
     ]
 
 
@@ -129,6 +124,7 @@ COLUMNS: Mapping[str, Read] = {
     "user": lambda _, job: job.user,
     "project": lambda _, job: job.spec.project,
     "queue": lambda _, job: job.spec.queue,
+    "qos": lambda source, job: source.engine.state.quotas.rules.qos(job.spec.queue),
     "state": lambda _, job: job.state.value,
     "reason": lambda source, job: reason_of(source.engine.state, job).value,
     "detail": lambda _, job: job.detail,
@@ -153,7 +149,7 @@ COLUMNS: Mapping[str, Read] = {
     "nodes": _nodes,
     "cpu_milli": lambda _, job: job.spec.cpu_milli,
     "memory_mib": lambda _, job: job.spec.memory_mib,
-    "gpus": _gpus,
+    "gpus": lambda _, job: shown_gpus(job),
     "tasks_per_node": lambda _, job: job.spec.tasks_per_node,
     "cpu_s": _cpu_s,
     "max_rss_mib": _max_rss_mib,

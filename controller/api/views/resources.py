@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controller.core.cluster.network_tree import NetworkTopology
+from controller.core.cluster.node import Node, TimedDrain
 from controller.core.cluster.node_table import ABSENT
-from controller.core.cluster.nodes import Node, TimedDrain
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.lifecycle.failure_classes import rule_of
@@ -35,7 +35,7 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_M
     `so_far` is the use up to now of each running gang member, by node.
     """
     spec = job.spec
-    members = [member for member in job.members.values() if not member.leaving]
+    members = job.shown_members
     return JobView(
         id=job.id,
         label=job.label,
@@ -48,7 +48,7 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_M
         reason=reason_of(engine.state, job),
         detail=job.detail,
         priority=job.priority,
-        gpus=job.gpu_milli / WHOLE_GPU if members else spec.gpus,
+        gpus=shown_gpus(job),
         nodes=len(members) or nodes_asked(engine, job),
         cpu_milli=spec.cpu_milli,
         memory_mib=spec.memory_mib,
@@ -72,6 +72,7 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_M
         failure=failure_view(engine, job.failure) if job.state.terminal else None,
         last=None if job.last is None else _last_attempt(engine, job.last),
         idle_since=job.idle_since,
+        kept_until=job.kept_until,
         service="" if job.replica is None else job.replica.service,
         workload=job.workload,
         task=job.task,
@@ -81,6 +82,16 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_M
             if member.ended_at is None and not engine.state.nodes.by_name[member.allocation.node].up
         ),
     )
+
+
+def shown_gpus(job: Job) -> float:
+    """Return the number of GPUs of the job: the GPUs that it holds or held at its end. For a job without a
+    start, return the GPUs of its request.
+    """
+    if not job.members:
+        return job.spec.gpus
+    members = job.shown_members
+    return sum(hold.milli for member in members for hold in member.allocation.gpus) / WHOLE_GPU
 
 
 def _gpu_hours(job: Job) -> float:
@@ -124,8 +135,9 @@ def _last_attempt(engine: Engine, last: job_model.LastAttempt) -> LastAttempt:
 
 
 def _host_use(job: Job, so_far: Mapping[str, AttemptUse]) -> HostUse | None:
-    """Return the CPU time of the job's last attempt, added over all nodes, and its memory on the node where
-    it used the most; None if there are no measurements."""
+    """Return the CPU time of the job's last attempt on all nodes together, and its memory on the node with
+    the most. Return None without measurements.
+    """
     uses = [
         HostUse(each.cpu_s, 0, each.memory_mib or each.max_rss_mib)
         if each.ended_at is not None
@@ -191,7 +203,7 @@ def _share(held: GpuHold, gpu: GpuFacts | None) -> GpuShare:
 
 
 def public_spec(spec: JobSpec) -> JobSpec:
-    """Return the job's spec without its environment and arguments, because they may contain secrets."""
+    """Return the job's spec without its environment and arguments, because these may contain secrets."""
     return replace(spec, env={}, command=spec.command[:1], checkpoint_command=spec.checkpoint_command[:1])
 
 
@@ -295,8 +307,8 @@ def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:
 
 
 def _idle_since(state: State, jobs: Sequence[int], unused_since: float | None) -> float | None:
-    """Return the Unix time since which running jobs have held the GPU without using it; None if a job uses
-    the GPU or no job holds it.
+    """Return the Unix time since which running jobs have held the GPU unused. Return None if a job uses the
+    GPU or no job holds the GPU.
 
     `jobs` are the jobs that hold the GPU. `unused_since` is None if the GPU is in use.
     """

@@ -14,7 +14,7 @@ from wire.workload.spec import array_text
 
 def workload_view(state: State, workload: Workload, ends_at: float | None, *, labels: bool) -> WorkloadView:
     """Return the API's view of a workload. `ends_at` is its expected end. With `labels`, each task has the
-    labels of its jobs.
+    display ids of its jobs.
     """
     replaced = set(workload.replaced)
     tasks = tuple(
@@ -68,7 +68,9 @@ def _task_view(name: str, task: Task, jobs: list[Job], labels: bool) -> TaskView
 
 
 def _labels(jobs: Iterable[Job]) -> list[str]:
-    """Return the labels of jobs. All elements of one array have one common label, such as 12_[0-9]."""
+    """Return the display ids of jobs. All elements of one array have one common display id, such
+    as 12_[0-9].
+    """
     arrays: dict[int, list[int]] = {}
     found: dict[str, None] = {}
     for job in jobs:

@@ -1,4 +1,4 @@
-"""[[failures.rules]]: classes of failed jobs that a site adds to those of Corral."""
+"""[[failures.rules]]: classes of failed jobs that a site defines in addition to Corral's classes."""
 
 from __future__ import annotations
 

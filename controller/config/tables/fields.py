@@ -74,7 +74,8 @@ class WeightedPlugin(WithOptions):
 
 
 def _absolute(text: str) -> str:
-    # Refuse a relative path, because the working directory of a daemon depends on how it was started.
+    # Refuse a relative path, because it would depend on the working directory from which the daemon was
+    # started.
     if text and not Path(text).expanduser().is_absolute():
         raise ValueError(f"{text!r} is not an absolute path; start it with / or ~/")
     return text

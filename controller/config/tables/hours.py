@@ -1,4 +1,4 @@
-"""[hours.NAME]: quotas and weights of shares for some hours of the week."""
+"""[hours.NAME]: quotas and weights of tenants for some hours of the week."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from controller.config.tables.queues import Window
 
 
 class HoursSection(Section):
-    """Quotas and weights that replace those of [quota] and [fair_share] during the hours of the table."""
+    """Quotas and weights that replace the values of [quota] and [fair_share] during the hours of
+    the table.
+    """
 
     hours: Annotated[list[Window], Field(min_length=1)]
     weights: dict[Name, Weight] = {}

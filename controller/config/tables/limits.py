@@ -41,7 +41,7 @@ class LimitSection(Section):
 
 
 class OperatorLimits(LimitSection):
-    """The greatest values that operators may request, even when they change the jobs of other users."""
+    """The greatest values that operators may request, also in edits of other users' jobs."""
 
     priority: Priority | None = HIGHEST_PRIORITY
     not_preemptible: bool | None = True

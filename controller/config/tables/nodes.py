@@ -121,6 +121,7 @@ class GpusSection(Section):
     idle_after_s: float = Field(1_800.0, ge=0, le=31_536_000)
     idle: Literal["flag", "requeue", "cancel"] = "flag"
     idle_grace_s: float = Field(600.0, ge=0, le=31_536_000)
+    idle_keep_most_s: float = Field(43_200.0, ge=0, le=31_536_000)
     rules: GpuRulesSection = GpuRulesSection()
     xid: Annotated[
         dict[str, Literal["ignore", "blame", "suspect", "cordon", "reset", "reboot"]], AfterValidator(_xids)

@@ -1,5 +1,6 @@
-"""[notify]: the sinks (mail servers, webhooks, chats) that get notifications, and the rules that choose which
-sink gets which notification."""
+"""[notify]: the sinks (mail servers, webhooks, chats) of notifications, and the rules that choose a sink for
+each notification.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +124,7 @@ class SinkSection(Section):
 
 
 class NotifyRuleSection(Section):
-    """One rule: which notices are sent, to which sink, and to which recipients."""
+    """One rule: the notices that are sent, their sink, and their recipients."""
 
     when: Annotated[list[Annotated[str, AfterValidator(_word)]], Field(min_length=1)]
     sink: Name

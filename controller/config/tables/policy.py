@@ -18,6 +18,7 @@ from controller.config.tables.fields import (
     WithOptions,
 )
 from controller.config.tables.strategies import STRATEGIES, Strategy, with_strategy
+from controller.core.fairshare.share_tree import HALF_LIFE_S
 from wire.job.licences import MAX_PER_LICENCE, NAME
 
 
@@ -58,7 +59,7 @@ class FairShareSection(Section):
     """Sets how the use of resources is counted, and the weights and limits of organisations, projects and
     users: [fair_share]."""
 
-    half_life_s: float = Field(86_400.0, ge=60, le=315_360_000)
+    half_life_s: float = Field(HALF_LIFE_S, ge=60, le=315_360_000)
     window_s: float | None = Field(None, ge=60, le=315_360_000)
     billing: dict[Resource, Billing] = {"gpu": 1.0}
     charge: Literal["sum", "dominant"] = "sum"
@@ -122,8 +123,9 @@ class SchedulerSection(Section):
 
     @property
     def beat_s(self) -> float:
-        """Return the seconds between two pings to an agent. This is at most a sixth of the lease, which is
-        the time that jobs may run without a message from the controller."""
+        """Return the seconds between two pings to an agent. This is at most a sixth of the lease: the time
+        that jobs may run without a message from the controller.
+        """
         return min(self.heartbeat_s, self.lease_s / 6)
 
     @model_validator(mode="before")
@@ -143,8 +145,8 @@ class BackfillSection(Section):
 
 
 class OvercommitSection(Section):
-    """The factors by which the CPUs and the memory of a node are multiplied to get the amounts that jobs may
-    hold. With a factor above 1, jobs may hold more than the node has.
+    """The factors for overcommit. Jobs may hold the CPUs and the memory of a node times these factors. With a
+    factor above 1, jobs may hold more than the node has.
     """
 
     cpu: float = Field(1.0, ge=0.1, le=100)
@@ -161,8 +163,9 @@ class QuotaSection(WithOptions):
 
 
 class PreemptionSection(Section):
-    """Sets which waiting jobs may preempt other jobs, and which running jobs are protected. Preemption is off
-    by default."""
+    """Sets the waiting jobs that may preempt other jobs, and the running jobs that are protected. Preemption
+    is off by default.
+    """
 
     strategies: list[Plugin] = []
     grace_s: float = Field(60.0, ge=0, le=86_400)
@@ -172,6 +175,7 @@ class PreemptionSection(Section):
     rate: int = Field(100, ge=1, le=100_000)
     window_s: float = Field(3_600.0, gt=0, le=31_536_000)
     spare_ending_s: float = Field(300.0, ge=0, le=86_400)
+    gang_gain: float = Field(0.0, ge=0, le=1_000_000)
 
 
 class RebalanceSection(Section):

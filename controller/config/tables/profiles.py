@@ -13,7 +13,9 @@ from controller.config.tables.strategies import Strategy, with_strategy
 from wire.job.affinity import Operator, Term, parse_term, term_problems
 
 _TOGETHER = ("order", "then")
-"""Two keys that belong together: a profile that sets `order` does not get `then` from [scheduler]."""
+"""Two keys that belong together. A scheduler profile with the key `order` does not get `then` from
+[scheduler].
+"""
 _POLICY = (
     *_TOGETHER,
     "backfill",
@@ -33,7 +35,7 @@ def _term(text: str) -> str:
 
 
 class ProfilePreemption(Section):
-    """The keys of [preemption] for which a profile has other values."""
+    """The keys of [preemption] for which a scheduler profile has other values."""
 
     strategies: list[Plugin] | None = None
     grace_s: float | None = Field(None, ge=0, le=86_400)
@@ -43,15 +45,18 @@ class ProfilePreemption(Section):
     rate: int | None = Field(None, ge=1, le=100_000)
     window_s: float | None = Field(None, gt=0, le=31_536_000)
     spare_ending_s: float | None = Field(None, ge=0, le=86_400)
+    gang_gain: float | None = Field(None, ge=0, le=1_000_000)
 
     @property
     def keys_set(self) -> dict[str, Any]:
-        """Return the keys that the file sets in the profile's preemption table, with their values."""
+        """Return the keys that the file sets in the scheduler profile's preemption table, with
+        their values.
+        """
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
 class ProfileSection(Section):
-    """One scheduler profile: which jobs and nodes belong to it, and the keys that differ from [scheduler]."""
+    """One scheduler profile: its jobs, its nodes, and the keys that differ from [scheduler]."""
 
     queues: list[Name] = []
     projects: list[Name] = []
@@ -77,7 +82,7 @@ class ProfileSection(Section):
 
     @property
     def policy(self) -> dict[str, Any]:
-        """Return the scheduling settings of the profile. They replace the keys of the same names in
+        """Return the scheduling settings of the scheduler profile. They replace the keys of the same names in
         [scheduler].
         """
         values = {name: value for name in _POLICY if (value := getattr(self, name)) is not None}
@@ -87,7 +92,7 @@ class ProfileSection(Section):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """Return the conditions on labels that a node must meet to belong to the profile."""
+        """Return the conditions on labels that a node must meet to belong to the scheduler profile."""
         named = (Term("node", Operator.IN, tuple(self.nodes)),) if self.nodes else ()
         labels = (Term(key, Operator.IN, (value,)) for key, value in self.select.items())
         return (*named, *labels, *map(parse_term, self.affinity))

@@ -51,6 +51,7 @@ class QueueSection(SizesSection):
     keep_free_hours: list[Window] = []
     wait_target_s: float | None = Field(None, gt=0, le=315_360_000)
     select: dict[str, str] = {}
+    qos: Name | None = None
 
     @model_validator(mode="after")
     def _limits_agree(self) -> Self:

@@ -73,8 +73,9 @@ class QuestionsSection(Section):
 
 
 class AccessSection(Section):
-    """Sets which users are operators, and which actions other users may take. Root and the user of the
-    controller may do everything."""
+    """Sets the users that are operators, and the actions that other users may take. Root and the user of the
+    controller may do everything.
+    """
 
     operators: list[Name] = []
     others: Literal["submit", "view"] = "submit"
@@ -82,7 +83,7 @@ class AccessSection(Section):
 
 
 class PluginsSection(Section):
-    """The plugin files that are loaded, and the hook and metrics plugins that are used."""
+    """The plugin files to load, and the hook and metrics plugins to use."""
 
     files: list[Name] = []
     hooks: list[Plugin] = []

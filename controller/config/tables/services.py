@@ -1,4 +1,4 @@
-"""[services.NAME]: a service, which is a number of jobs (replicas) that must run at all times."""
+"""[services.NAME]: a service. A service is a number of jobs (replicas) that must run at all times."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class HealthSection(Section):
 
 
 class ServiceSection(Section):
-    """One service: the request and the number of its replicas, and rules for restarting them."""
+    """One service: the request of each replica, the number of replicas, and the rules for restarting
+    replicas.
+    """
 
     user: Name
     command: Annotated[list[str], Field(min_length=1)]

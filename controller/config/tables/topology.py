@@ -31,8 +31,9 @@ class DatasetsSection(Section):
 
 
 class SwitchSection(Section):
-    """One network switch: the nodes that are connected to it, or the switches below it. A switch with nodes
-    may be written as the host list of these nodes alone."""
+    """One network switch: the nodes at this switch, or the switches below this switch. A switch with nodes
+    may be written as the host list of these nodes alone.
+    """
 
     nodes: Hostlist = ""
     switches: Hostlist = ""

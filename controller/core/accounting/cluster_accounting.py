@@ -1,35 +1,36 @@
 """Counts the GPU-hours of a cluster while it runs: use, demand, entitlement, idle GPUs and lost work.
 
-Algorithm. The controller and the simulator call `advance` before an input and `observe` after it.
-1. For each event about a job, `observe` counts again the GPUs that the job holds or requests. It also updates
-   the sums of GPU-seconds of the job's tenant (a user in a project). A waiting job counts only if it may
-   start: it is not held, and no gate (dependency, begin time, array throttle) is closed.
+Algorithm. The controller and the simulator call `advance` before an input and `observe` after the input.
+1. For each event about a job, `observe` counts again the GPUs that the job holds or requests. `observe` also
+   updates the sums of GPU-seconds of the job's tenant (a user in a project). A waiting job counts only if it
+   may start. A job may not start while it is held, or while a gate (dependency, begin time, array limit) is
+   closed.
 2. `advance` closes the steps that have ended. A step is a period of `step_s` seconds. A sample is the number
    of idle GPUs by cause (idle_causes.py). Nothing has changed since the last input, so one sample is valid
    for all these steps. If no GPU is idle in this sample, GPUs may still have been idle earlier in the step.
-   Their causes are taken from the last sample with idle GPUs.
+   The causes of this idle time are taken from the last sample with idle GPUs.
 3. For each closed step, divide the capacity between the tenants by max-min fairness (max_min.py), with their
-   weights and their mean demands in the step. The capacity is all GPUs except the idle GPUs that take no new
-   jobs (such as those of drained nodes).
+   weights and their mean demands in the step. The capacity is the number of all GPUs without the idle GPUs
+   that take no new jobs, such as idle GPUs of drained nodes.
 4. Add the GPU-hours used, demanded, entitled and idle to the hour of the step (hours.py).
 
-Jobs of the priority SCAVENGER count neither as use nor as demand, and are entitled to nothing, because they
-only use what all other jobs leave.
+Jobs of the priority SCAVENGER count neither as use nor as demand and have no entitlement, because they only
+use GPUs that other jobs leave idle.
 
 Invariant: the figures never influence a decision. The same inputs at the same times give the same figures.
 Cost: O(1) for an event, O(tenants) for a step, and one sample of idle GPUs for a step. Time in which nothing
 happens costs one step for each hour.
 
 Example: 8 GPUs, two projects of weight 1. Project a holds all GPUs for an hour, while b waits for 4. For this
-hour the figures of a are 8 GPU-hours used and 4 entitled; those of b are 0 used and 4 entitled.
+hour, a has 8 GPU-hours used and 4 entitled, and b has 0 used and 4 entitled.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from controller.core.accounting.hours import HOUR_S, KEPT_DAYS, Period, Periods, Tenant
 from controller.core.accounting.idle_causes import CLOSED, IdleCause, IdleSampler
@@ -38,6 +39,7 @@ from controller.core.accounting.wait_histogram import bin_of
 from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.engine import Engine
 from controller.core.fairshare.share_tree import SharePath
+from controller.core.model.dataclass import dataclass
 from controller.core.model.events.attempts import (
     JobEnded,
     JobPlaced,
@@ -80,6 +82,8 @@ _WITHOUT_USE = {
     StopRequested,
 }
 """Frequent events that change neither a job's GPUs nor its amount of unsaved work."""
+_NOTED = (JobPlaced, JobPreempted, JobRequeued, JobEnded)
+"""Events that change the figures of waits, ended jobs and lost work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class _JobUse:
     unsaved_since: float
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _TenantUse:
     """The GPUs that a tenant holds and waits for now, and the GPU-seconds of both since the last closed
     step.
@@ -105,11 +109,11 @@ class _TenantUse:
     since: float
     held: float = 0.0
     scavenged: float = 0.0
-    demand: defaultdict[GpuModels, float] = field(default_factory=lambda: defaultdict(float))
+    demand: defaultdict[GpuModels, float] = dataclasses.field(default_factory=lambda: defaultdict(float))
     """The number of GPUs of running and waiting jobs, by the GPU models that these jobs accept."""
     held_s: float = 0.0
     scavenged_s: float = 0.0
-    demand_s: defaultdict[GpuModels, float] = field(default_factory=lambda: defaultdict(float))
+    demand_s: defaultdict[GpuModels, float] = dataclasses.field(default_factory=lambda: defaultdict(float))
     jobs: int = 0
 
     def integrate(self, until: float) -> None:
@@ -124,7 +128,9 @@ class _TenantUse:
             self.demand_s[models] += gpus * seconds
 
     def change(self, use: _JobUse, sign: int) -> None:
-        """Add the GPUs of a job to the tenant's present GPUs (`sign` 1), or subtract them (`sign` -1)."""
+        """Change the tenant's present number of GPUs: add the GPUs of a job (`sign` 1), or subtract them
+        (`sign` -1).
+        """
         self.jobs += sign
         if use.scavenges:
             self.scavenged += sign * use.held
@@ -132,8 +138,8 @@ class _TenantUse:
         self.held += sign * use.held
         self.demand[use.models] += sign * (use.held + use.wanted)
         if not self.jobs:
-            # Without jobs all sums are zero. Set them to zero, because floating-point sums of parts of GPUs
-            # can leave small errors.
+            # Set the sums to exactly zero when no job runs, because sums of parts of GPUs can leave small
+            # rounding errors.
             self.held = self.scavenged = 0.0
             self.demand.clear()
 
@@ -144,13 +150,14 @@ class ClusterAccounting:
     def __init__(
         self, step_s: float = STEP_S, kept_days: int = KEPT_DAYS, starts_at: float = -math.inf
     ) -> None:
-        """`step_s` is the length of a step in seconds. It is rounded down to a divisor of an hour. GPU-hours
-        before the time `starts_at` are not counted.
+        """Begin with empty figures at the time `starts_at`. `step_s` is the length of a step in seconds.
+        `step_s` is rounded down to a divisor of an hour. GPU-hours before the time `starts_at` are not
+        counted.
         """
         self.periods = Periods(kept_days)
         self.last_input_at = starts_at
         self._starts_at = starts_at
-        # The length must divide an hour, so that all figures of a step belong to one hour.
+        # The length of a step must divide an hour, so that each step lies within one hour.
         self._step_s = max(each for each in range(1, HOUR_S + 1) if not HOUR_S % each and each <= step_s)
         self._settled_at: float | None = None
         """The end of the last closed step; None before the first input."""
@@ -173,8 +180,8 @@ class ClusterAccounting:
             self._recount(state, job.id, 0.0)
 
     def advance(self, engine: Engine, now: float) -> None:
-        """Add up the figures of all steps that end at `now` or before. Call this method before the state
-        changes at `now`.
+        """Add up the figures of all time intervals that end at `now` or before. Call this method before the
+        state changes at `now`.
         """
         if now < self._starts_at:
             return
@@ -203,7 +210,8 @@ class ClusterAccounting:
         for event in happened:
             if isinstance(event, JobEvent) and type(event) not in _WITHOUT_USE:
                 jobs[event.job] = None
-                self._note(state, event)
+                if isinstance(event, _NOTED):
+                    self._note(state, event)
         for job in jobs:
             self._recount(state, job, now)
 
@@ -219,8 +227,8 @@ class ClusterAccounting:
         return rows
 
     def _note(self, state: State, event: JobEvent) -> None:
-        """Record the figures of one event. These are the wait of a job that starts for the first time, the
-        end of a job in its queue, and the GPU-hours of unsaved work that an attempt lost.
+        """Record the figures of one event. The figures are the wait of a job until its first start, the end
+        of a job in its queue, and the GPU-hours of unsaved work that an attempt lost.
         """
         job = state.jobs.get(event.job)
         if job is not None:
@@ -264,15 +272,15 @@ class ClusterAccounting:
             self.periods.at(at).lost[cause] += gpu_hours
 
     def _recount(self, state: State, job_id: int, now: float) -> None:
-        """Update the sums of the job's tenant after a change of the job. Count the GPUs that the job holds,
-        or that it requests if it waits.
+        """Update the sums of the job's tenant after a change of the job. Count the GPUs of the job: the GPUs
+        that it holds, or the GPUs that it requests while it waits.
         """
         job = state.jobs.get(job_id)
         use = None if job is None or job.state.terminal else _use_of(state, job)
         before = self._uses.pop(job_id, None)
         if use is not None:
             self._uses[job_id] = use
-        if use == before:
+        if _same_gpus(before, use):
             return
         for each, sign in ((before, -1), (use, 1)):
             if each is not None:
@@ -298,8 +306,8 @@ class ClusterAccounting:
             demands[state.shares.path(*tenant)] = {
                 models: gpu_s / seconds for models, gpu_s in use.demand_s.items()
             }
-        # The idle GPU-hours of the whole step are known, but their causes are known only for its end. Scale
-        # the sample of the causes, so that used and idle GPU-hours add up to all GPU-hours of the cluster.
+        # The idle GPU-hours are known for the whole step, but the causes are known only for the end of the
+        # step. Scale the causes, so that used and idle GPU-hours add up to all GPU-hours of the cluster.
         scale = max(0.0, unused) / seconds / (sum(idle.values()) or 1.0)
         for cause, gpus in idle.items():
             period.idle[cause.value] += scale * gpus * seconds / HOUR_S
@@ -336,7 +344,7 @@ class _Limits:
         self._gpus_of: dict[GpuModels, float] = {}
 
     def weight(self, path: SharePath) -> float:
-        """Return the weight of a share."""
+        """Return the weight of a tenant."""
         share = self._state.shares.accounts.get(path)
         return 1.0 if share is None else share.weight
 
@@ -356,8 +364,8 @@ class _Limits:
         return found
 
     def most(self, path: SharePath) -> float:
-        """Return how many GPUs the quota of a share allows; infinity without a quota. The share belongs to a
-        project, or to a user within a project.
+        """Return how many GPUs the quota of a tenant allows; infinity without a quota. The tenant belongs to
+        a project, or to a user within a project.
         """
         shares, quotas = self._state.shares, self._state.quotas
         if quotas.unlimited or path[-1] in shares.sharing.organisations:
@@ -366,6 +374,19 @@ class _Limits:
         bounds = quotas.limits_of(("user" if is_user else "project", path[-1]))
         hard = dict(bounds.hard).get(GPU)
         return math.inf if hard is None else (hard + bounds.lent.get(GPU, 0)) / WHOLE_GPU
+
+
+def _same_gpus(before: _JobUse | None, use: _JobUse | None) -> bool:
+    """Return whether the sums of the tenant stay the same if `use` replaces `before`."""
+    if before is None or use is None:
+        return before is use
+    return (
+        before.held == use.held
+        and before.wanted == use.wanted
+        and before.tenant == use.tenant
+        and before.scavenges == use.scavenges
+        and before.models == use.models
+    )
 
 
 def _tenant(job: Job) -> Tenant:
@@ -377,8 +398,8 @@ def _scavenges(job: Job) -> bool:
 
 
 def _use_of(state: State, job: Job) -> _JobUse | None:
-    """Return the GPUs that a job holds or waits for. Return None if the job needs no GPU, or if it waits and
-    may not start yet.
+    """Return the GPUs that a job holds or waits for. Return None if the job needs no GPU, or if the job waits
+    and may not start yet.
     """
     held = wanted = 0.0
     if job.state is JobState.QUEUED:

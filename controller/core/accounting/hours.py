@@ -179,7 +179,7 @@ class Periods:
     """The kept periods: the last KEPT_HOURS hours, and the last `kept_days` days before these hours.
 
     Memory: at most (KEPT_HOURS + kept_days) x TENANTS figures, because a period has figures only for tenants
-    with jobs in it.
+    with jobs in this period.
     """
 
     def __init__(self, kept_days: int = KEPT_DAYS) -> None:
@@ -187,10 +187,12 @@ class Periods:
         self._hours: dict[int, Period] = {}
         self._days: dict[int, Period] = {}
         self._changed: dict[str, None] = {}
-        """The names of the notes (database rows of periods) that have changed since they were last stored."""
+        """The names of the notes (database rows of periods) that have changed since the last commit."""
 
     def at(self, time: float) -> Period:
-        """Return the hour that contains `time`, created on first use. The caller adds figures to it."""
+        """Return the hour that contains `time`, created on first use. The caller adds figures to
+        this hour.
+        """
         hour = int(time // HOUR_S)
         found = self._hours.get(hour)
         if found is None:

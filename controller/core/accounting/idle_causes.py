@@ -4,24 +4,26 @@ A sample is the number of idle GPUs at one moment, by cause. Algorithm of a samp
 1. For an idle GPU that takes no new jobs, the cause is the obstacle to new jobs. It is a node that is down or
    drained, maintenance, a reservation for some users, or a GPU out of service. The cause of a GPU kept for a
    nominated job is "victims are ending".
-2. If no job may start, all other idle GPUs have one cause. It is "held or not yet due" if jobs wait for a
-   release, a dependency or a time; otherwise it is "no job waits".
-3. Group the waiting jobs that fit on the idle GPUs by kind (same request, user, project, queue and priority).
-   Within a kind the job with the shortest time limit comes first, because it fits before a reservation most
-   easily.
-4. Count idle GPUs for the jobs that could start now without a delay of any reservation. Only a quota, a share
-   limit or the order of the queue keeps these jobs from starting. The report calls these GPUs waste.
+2. If no job may start, all other idle GPUs have one cause. The cause is "held or not yet due" if jobs wait
+   for a release, a dependency or a time. Otherwise the cause is "no job waits".
+3. Put the waiting jobs that fit on the idle GPUs into groups (same request, user, project, queue and
+   priority). Within a group, the job with the shortest time limit comes first, because a short job fits
+   before a reservation most easily.
+4. Count idle GPUs for the jobs that could start now without a delay of any reservation. Only a quota, a
+   fair-share limit or the order of the queue keeps these jobs from starting. The report calls these GPUs
+   waste.
 5. Count idle GPUs for the other jobs that fit. The cause is the blocker that `corral explain` names.
 6. The cause of the remaining GPUs is "too scattered" if a waiting job may use their node, otherwise
    "unsuitable for the jobs that wait".
 
 Invariant: the sum over all causes is the number of idle GPUs. Cost: O(nodes + LANES x JOBS), and one search
-for the blocker of a job for each kind that fits. No filter is called for a request whose ranking is up to
-date after the scheduling pass.
+for the blocker of a job for each group that fits. No filter is called for a request whose ranking is up to
+date after the scheduling cycle.
 
 Example: 6 GPUs are idle, and a gang is first in the queue with a reservation in 10 h. A job of 4 GPUs and 2 h
 waits for its project's quota, and jobs of 1 GPU and 24 h would delay the gang. Then 4 GPUs are idle because
-of the quota; they are waste. The other 2 are idle because of the reservation; they are no waste.
+of the quota, and count as waste. The other 2 GPUs are idle because of the reservation, and do not count as
+waste.
 """
 
 from __future__ import annotations
@@ -93,8 +95,8 @@ entitled.
 
 @dataclass(frozen=True, slots=True)
 class _FirstGpu:
-    """A picker (it chooses GPUs on a node) that takes the first suitable GPU. Other pickers cache values to
-    compare GPUs, and a sample must not change cached values.
+    """A picker (it chooses GPUs on a node) that always takes the first suitable GPU. Other pickers cache
+    values to compare GPUs, and a sample must not change cached values.
     """
 
     name: ClassVar[str] = "first"
@@ -107,12 +109,13 @@ class IdleSampler:
     """Counts the idle GPUs by cause. The algorithm is in the docstring of this module.
 
     Invariant: a sample does not change later decisions of the engine. Therefore the sampler finds nodes with
-    its own placers, which use no scores. After the sample it restores the EASY reservation of each profile.
+    its own placers, which use no scores. After the sample it restores the EASY reservation of each scheduler
+    profile.
     """
 
     def __init__(self) -> None:
         self._placers: dict[str, tuple[Cycle, Placer]] = {}
-        """The placer without scores for each profile, by the profile's Cycle."""
+        """The placer without scores for each scheduler profile, by the profile's Cycle."""
 
     def sample(self, engine: Engine, now: float) -> dict[IdleCause, float]:
         """Return the number of idle GPUs by cause."""
@@ -132,20 +135,20 @@ class IdleSampler:
         GPUs by row of the node table.
         """
         state = engine.state
-        kinds, usable = _kinds_that_fit(engine, free)
-        # Count the GPUs for jobs that could start now without a delay of others (step 4 in the docstring of
+        groups, usable = _groups_that_fit(engine, free)
+        # Count the GPUs for jobs that could start now without delaying other jobs (step 4 in the docstring of
         # this module).
-        for kind in kinds:
-            while kind.jobs and (cause := self._waste(engine, kind.jobs[-1], now)) and kind.take(free):
-                kind.jobs.pop()
-                idle[cause] += kind.gpus
+        for group in groups:
+            while group.jobs and (cause := self._waste(engine, group.jobs[-1], now)) and group.take(free):
+                group.jobs.pop()
+                idle[cause] += group.gpus
         # Count the GPUs for jobs that fit but may not start for another reason (step 5).
-        for kind in kinds:
-            if kind.jobs and kind.nodes_for(free):
-                cause = self._blocker(engine, kind.jobs[-1], now)
-                while kind.jobs and kind.take(free):
-                    kind.jobs.pop()
-                    idle[cause] += kind.gpus
+        for group in groups:
+            if group.jobs and group.nodes_for(free):
+                cause = self._blocker(engine, group.jobs[-1], now)
+                while group.jobs and group.take(free):
+                    group.jobs.pop()
+                    idle[cause] += group.gpus
         # Count the GPUs that no waiting job can use now (steps 2 and 6).
         for row, gpus in free.items():
             left = IdleCause.SCATTERED if usable[row] else IdleCause.UNSUITABLE
@@ -159,8 +162,8 @@ class IdleSampler:
         return known[1]
 
     def _waste(self, engine: Engine, job: Job, now: float) -> IdleCause | None:
-        """Return the cause if only a limit or the order of the queue keeps the job from starting on the idle
-        GPUs now. Return None if the start would delay another job or needs other nodes.
+        """Return the cause if only a limit or the order of the queue keeps the job from starting now on the
+        idle GPUs. Return None if the start would delay another job or needs other nodes.
 
         The cause ORDER means the order of the queue. All other returned causes are limits.
         """
@@ -173,7 +176,7 @@ class IdleSampler:
         return _limit_on(cycle, job, now) or IdleCause.ORDER
 
     def _blocker(self, engine: Engine, job: Job, now: float) -> IdleCause:
-        """Return the cause that keeps a job from starting although it fits on the idle GPUs. The causes are
+        """Return the cause that keeps a job from starting on idle GPUs on which the job fits. The causes are
         checked in the order in which `corral explain` names them.
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
@@ -191,7 +194,7 @@ class IdleSampler:
 def _limit_on(cycle: Cycle, job: Job, now: float) -> IdleCause | None:
     """Return the limit that keeps the job from starting, or None.
 
-    1. QUOTA: a quota or share limit, or a quota that is reserved for an earlier job in the queue.
+    1. QUOTA: a quota or fair-share limit, or a quota that is reserved for an earlier job in the queue.
     2. KEPT_FREE: free GPUs are kept for another queue.
     """
     state = cycle.state
@@ -257,7 +260,7 @@ def _without_jobs(state: State) -> IdleCause:
 
 
 @dataclass(slots=True)
-class _Kind:
+class _EqualJobs:
     """Waiting jobs with the same request, user, project, queue and priority, the shortest time limit last."""
 
     jobs: list[Job]
@@ -273,8 +276,8 @@ class _Kind:
         return self.nodes * self.per_node
 
     def nodes_for(self, free: dict[int, float]) -> list[int]:
-        """Return the nodes for one job, as rows of the node table. Prefer the nodes with the fewest idle GPUs
-        among those with enough. Return an empty list if the job does not fit.
+        """Return the nodes for one job, as rows of the node table. Among the nodes with enough idle GPUs,
+        prefer the nodes with the fewest. Return an empty list if the job does not fit.
         """
         fit = [row for row, gpus in free.items() if gpus >= self.per_node and self.rows[row]]
         return sorted(fit, key=free.__getitem__)[: self.nodes] if len(fit) >= self.nodes else []
@@ -289,12 +292,12 @@ class _Kind:
         return bool(rows)
 
 
-def _kinds_that_fit(engine: Engine, free: dict[int, float]) -> tuple[list[_Kind], Bools]:
-    """Return (kinds, usable). `kinds` has the kinds of waiting jobs that fit on the idle GPUs. `usable` has,
-    for each row of the node table, whether a waiting job could use the node if all its resources were free.
+def _groups_that_fit(engine: Engine, free: dict[int, float]) -> tuple[list[_EqualJobs], Bools]:
+    """Return (groups, usable). `groups` has the groups of waiting jobs that fit on the idle GPUs. `usable`
+    has True for each row of the node table if a waiting job could use the node with all its resources free.
     """
     state, most = engine.state, max(free.values())
-    columns, kinds = state.nodes.columns, []
+    columns, groups = state.nodes.columns, []
     usable = np.zeros_like(columns.open)
     heads = [(head, lane) for lane in state.queue if (head := lane.head()) is not None]
     for head, lane in sorted(heads, key=itemgetter(0))[:LANES]:
@@ -304,7 +307,7 @@ def _kinds_that_fit(engine: Engine, free: dict[int, float]) -> tuple[list[_Kind]
             continue
         usable |= placer.possible(shape.part)
         if lane.fit.blocked_at == state.nodes.room_version and lane.fit.why is Reason.RESOURCES:
-            # In the last scheduling pass, the request did not fit on the free resources.
+            # In the last scheduling cycle, the request did not fit on the free resources.
             continue
         per_node = gpu_needs_of(shape.part, columns).max_milli / WHOLE_GPU
         ranking = placer.ranking(shape.part)
@@ -313,8 +316,8 @@ def _kinds_that_fit(engine: Engine, free: dict[int, float]) -> tuple[list[_Kind]
         found: defaultdict[tuple[object, ...], list[Job]] = defaultdict(list)
         for job in (state.jobs[number] for _, number in islice(lane, JOBS)):
             found[job.user, job.spec.project, job.spec.queue, job.priority].append(job)
-        kinds += [
-            _Kind(sorted(jobs, key=lambda job: -job.limit), ranking.fits, shape.nodes, per_node)
+        groups += [
+            _EqualJobs(sorted(jobs, key=lambda job: -job.limit), ranking.fits, shape.nodes, per_node)
             for jobs in found.values()
         ]
-    return [kind for kind in kinds if kind.nodes_for(free)], usable
+    return [group for group in groups if group.nodes_for(free)], usable

@@ -1,4 +1,4 @@
-"""Divides GPUs by weighted max-min fairness, either between tenants or from the top of the share tree
+"""Divides GPUs by weighted max-min fairness, either between tenants or from the top of the fair-share tree
 down.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from controller.core.fairshare.share_tree import SharePath
 
 GpuModels = tuple[str, ...]
-"""The GPU models that a job accepts; empty if it accepts any."""
+"""The GPU models that a job accepts; empty if the job accepts any model."""
 Demand = Mapping[GpuModels, float]
-"""The number of GPUs that a tenant's jobs demand, by the GPU models that they accept."""
+"""The number of GPUs that a tenant's jobs demand, by accepted GPU models."""
 
 
 def max_min(capacity: float, demands: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
@@ -42,17 +42,18 @@ def entitled_parts(
     gpus_of: Callable[[GpuModels], float],
     most: Callable[[SharePath], float],
 ) -> dict[SharePath, float]:
-    """Return the number of GPUs to which each user is entitled, by the path of the user's share in the tree.
+    """Return the number of GPUs to which each user is entitled, by the path of the user in the fair-share
+    tree.
 
     Algorithm
-    1. Add up the demands of all users below a share. Jobs that require a GPU model demand at most the GPUs of
-       this model (`gpus_of`), and a share demands at most what its quota allows (`most`).
+    1. Add up the demands of all users below a tenant. Jobs that require a GPU model demand at most all GPUs
+       of this model (`gpus_of`), and a tenant demands at most its quota (`most`).
     2. Divide the capacity between the organisations and projects at the top of the tree by max-min fairness.
-    3. Divide the part of each share between the shares below it in the same way.
+    3. Divide the part of each tenant between the tenants below it in the same way.
 
-    Invariant: no share gets more than its demand, and the parts add up to the capacity or to all demands,
-    whichever is less. Cost: O(shares x depth). `max_min` needs one more round for each group of shares whose
-    demand is met.
+    Invariant: no tenant gets more than its demand, and the parts add up to the capacity or to all demands,
+    whichever is less. Cost: O(tenants x depth). `max_min` needs one more round for each group of tenants
+    whose demand is met.
 
     Example: 8 GPUs, projects a and b with weight 1. Users ann and bob of a demand 8 GPUs each, and eve of b
     demands 2. Project b gets 2, a gets 6, and each of ann and bob 3.

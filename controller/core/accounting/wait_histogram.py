@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 SHORTEST_S = 1.0
-"""All shorter waits are counted in bin 0, and `quantile` returns 0 for them. Unit: seconds."""
+"""All shorter waits are counted in bin 0, for which `quantile` returns 0. Unit: seconds."""
 FACTOR = 1.25
 """The upper bound of a bin divided by its lower bound. A quantile is wrong by at most 12 %."""
 

@@ -1,3 +1,3 @@
-"""The scheduling pass. It starts jobs in queue order, reserves resources for the first job that must wait,
+"""The scheduling cycle. It starts jobs in queue order, reserves resources for the first job that must wait,
 and backfills (starts later jobs that delay no reservation).
 """

@@ -22,9 +22,10 @@ class BackfillCandidates:
     1. `advance` goes to the next job of the lane. It skips the whole lane if the request fits on too few
        nodes.
     2. `take_placement` looks for nodes. If the job ends before the reserved start of the first waiting job,
-       all nodes are tried; otherwise only nodes that the reservation does not need.
-    3. If a job that would still run at the reserved start finds no nodes, other jobs of the lane that would
-       still run then are skipped. They have the same request, so they would find no nodes either.
+       try all nodes. Otherwise try only the nodes that the reservation does not need.
+    3. Suppose a job still runs at the reserved start and finds no nodes. Then skip the other jobs of the lane
+       that would still run at that time. All jobs of the lane have the same request, so the skipped jobs
+       would find no nodes either.
 
     Example: the reservation starts in 1 h. The lane has jobs of 1 GPU with limits of 3 h, 2 h and 30 min. The
     first job finds no GPU that the reservation can spare. The second job is skipped, and the third job
@@ -60,21 +61,22 @@ class BackfillCandidates:
         self._outlasts = False
         """True if the current job may still run when the first waiting job starts."""
         self._long_fail = False
-        """True if the search failed for a job of the lane that would still run at the reserved start of the
-        first waiting job.
+        """True if the search has failed for a job of this lane that would still run at the reserved start of
+        the first waiting job.
         """
         self._too_long_s: float | None = None
         """A run time in seconds. A job that runs this long or longer would delay a reservation of another
-        profile or of quota. None: this is not known yet.
+        scheduler profile or of quota. None: this is not known yet.
         """
-        head = lane.head() if cycle.rationed else None
-        self._rationed = head is not None and cycle.state.tenant(cycle.state.jobs[head[1]]) in cycle.rationed
-        """True if the jobs of the lane are tried after all others, because their user has got more than its
-        part (rationing.py).
+        rationed = cycle.queue.rationed
+        head = lane.head() if rationed else None
+        self._rationed = head is not None and cycle.state.tenant(cycle.state.jobs[head[1]]) in rationed
+        """True if the jobs of the lane are tried after all other jobs, because their user has used more than
+        its part of the project (rationing.py).
         """
         if not cycle.backfill.in_queue_order:
-            key = cycle.backfill.candidate_key
-            entries = sorted(entries, key=lambda entry: (key(self._runtime(entry)), entry))
+            key, jobs, hold_s = cycle.backfill.candidate_key, cycle.state.jobs, cycle.hold_s_at(now)
+            entries = sorted(entries, key=lambda entry: (key(hold_s(jobs[entry[1]])), entry))
         self._entries: Iterator[QueueEntry] = iter(entries)
 
     @property
@@ -83,7 +85,7 @@ class BackfillCandidates:
         return self._entry[1]
 
     def _runtime(self, entry: QueueEntry) -> float:
-        return self._cycle.hold_s(self._cycle.state.jobs[entry[1]], self._now)
+        return self._cycle.hold_s_at(self._now)(self._cycle.state.jobs[entry[1]])
 
     def advance(self) -> tuple[float, QueueEntry] | None:
         """Make the next job of this lane (list of jobs with one request) the current job. Skip jobs that
@@ -92,18 +94,18 @@ class BackfillCandidates:
         if self._block_if_full():
             return None
         cycle, jobs = self._cycle, self._cycle.state.jobs
-        ends_by = None
+        ends_by, hold_s = None, cycle.hold_s_at(self._now)
         first = 0 if cycle.head is None else cycle.head[1]
         for entry in self._entries:
             if entry[1] == first:
                 continue
             if ends_by is None:
                 ends_by = cycle.easy.use(self._now)
-            runtime = cycle.hold_s(jobs[entry[1]], self._now)
+            runtime = hold_s(jobs[entry[1]])
             if self._too_long_s is not None and runtime >= self._too_long_s:
                 continue
-            # Add the run time to the present time, as in the computation of `ends_by`. Do not subtract times
-            # instead: the rounding would differ.
+            # Add the run time to the present time, as the computation of `ends_by` does. Subtracting times
+            # instead would round differently.
             self._outlasts = self._now + runtime > ends_by
             if not (self._outlasts and self._long_fail):
                 self._entry = entry
@@ -112,7 +114,7 @@ class BackfillCandidates:
 
     def _block_if_full(self) -> bool:
         """Return True if the request of the lane (list of jobs with one request) fits on too few nodes now.
-        In this case, also block the lane, so that passes skip its jobs until resources become free.
+        In this case, also block the lane, so that cycles skip its jobs until resources become free.
         """
         if self._lane.fit.blocked_at == self._gains or self._shape is None:
             return True
@@ -138,8 +140,8 @@ class BackfillCandidates:
         return backfill.candidate_key(self._runtime(self._entry)), position
 
     def take_placement(self) -> Placement | None:
-        """Return a placement with which the current job can start now. Return None if the job fits on no
-        nodes that it may use, or if it is over a quota or share limit.
+        """Return a placement with which the current job can start now. Return None if the job fits on none of
+        the nodes that the job may use, or if the job is over a quota or fair-share limit.
 
         A job with a placement may still run at the reserved start of the first waiting job. This reservation
         can then spare less for later candidates, and the method records this.
@@ -153,11 +155,7 @@ class BackfillCandidates:
             placement = cycle.find_or_block(
                 self._lane, number, self._now, for_deadlines=cycle.guards_deadlines
             )
-            shared, job = cycle.search.shared, cycle.state.jobs[number]
-            # A reservation of another job may leave this job no nodes. Then skip the jobs of the lane that
-            # run longer, because they find no nodes either. Do not do this for deadlines, operators'
-            # reservations and quotas of GPU models, because they can treat the jobs of a lane differently.
-            if placement is None and shared is not None and shared.find(job, None, self._now) is None:
+            if placement is None and self._reserved_everywhere(number):
                 self._too_long_s = self._runtime(self._entry)
             return placement
         if shape is None or not easy.lends(wanted):
@@ -169,20 +167,35 @@ class BackfillCandidates:
             easy.take(cycle.placer, shape.part, placement)
             easy.take_licences(wanted)
             return placement
-        # Do not skip the longer jobs of the lane if an operator's reservation kept this job from some nodes,
+        # An operator's reservation kept this job from some nodes. Do not skip the longer jobs of the lane,
         # because the reservation may admit the users of those jobs.
         self._long_fail = barred is None
         if barred is not None and cycle.placer.fits(self._lane.ask):
             cycle.keep_out(number, self._now)
         return None
 
-    def _shut_if_over(self) -> bool:
-        """Return whether the current job may not start because of a limit, or because it would use quota that
-        is reserved for another job.
+    def _reserved_everywhere(self, number: int) -> bool:
+        """Return whether reservations of other jobs alone leave no nodes to a job that found no placement.
+        Then the jobs of the lane that run longer find no nodes either.
 
-        If the job is over a limit, also skip the other jobs with the same request, unless the limit concerns
-        only this job. If the job would use reserved quota, also skip the jobs with the same request that run
-        at least as long.
+        Return False if deadlines, operators' reservations or quotas of GPU models may be the cause, because
+        they can treat the jobs of a lane differently.
+        """
+        cycle = self._cycle
+        shared, job = cycle.search.shared, cycle.state.jobs[number]
+        if shared is None:
+            return False
+        if cycle.barred(job, self._now, for_deadlines=cycle.guards_deadlines) is None:
+            return True  # The search has just found that reservations leave no nodes.
+        return shared.find(job, None, self._now) is None
+
+    def _shut_if_over(self) -> bool:
+        """Return whether the current job may not start, either because of a limit or because the quota is
+        reserved for another job.
+
+        If the current job is over a limit, also skip the other jobs with the same request, unless the limit
+        concerns only this job. If the job would use reserved quota, also skip the jobs with the same request
+        that run at least as long.
         """
         over = self._cycle.shut_if_over(self._lane, self._entry[1], self._now)
         if isinstance(over, QuotaReserved):

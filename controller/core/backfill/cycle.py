@@ -1,4 +1,4 @@
-"""The scheduling pass of one profile: starts jobs in queue order, then backfills."""
+"""The scheduling cycle of one scheduler profile: starts jobs in queue order, then backfills."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.core.backfill.shared_reservations import GuaranteedStart, Shared
 from controller.core.backfill.short_starts import start_short_jobs, with_short_limit
 from controller.core.backfill.start_limits import StartLimit, StartLimits
 from controller.core.backfill.start_search import StartSearch
-from controller.core.fairshare.share_tree import SharePath
+from controller.core.cluster.node_table import Bools
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.events.attempts import JobGrew, JobPlaced, PredictionOutlived
@@ -49,24 +49,28 @@ CycleEvent = (
     | MoveUndone
 )
 Apply = Callable[[CycleEvent], None]
-"""Records an event and applies it to the state. The rest of the pass works with the changed state."""
+"""Records an event, and applies the event to the state. The rest of the cycle works with the
+changed state.
+"""
 
 
 class Cycle:
-    """Runs the scheduling passes of one profile, and caches results so that the next pass is cheap.
+    """Runs the scheduling cycles of one scheduler profile, and caches results so that the next cycle is
+    cheap.
 
     A profile is a scheduling policy for some of the jobs. A lane is a list of waiting jobs with the same
     resource request (`queue.Lane`).
 
-    Validity of the cache. A job that did not fit cannot fit until one of these numbers changes:
-    `Nodes.room_version` (resources became free), `Nodes.layout_version` (nodes were added, removed or
-    changed), the versions of operators' reservations, quotas and shares, and the edition of the reservation
-    table that profiles share. `_seen` has these numbers at the time of the last pass that tried all lanes.
-    While the numbers and the first waiting job stay the same, a pass tries only jobs that were submitted
-    after that pass. `again_at` is the next time at which a job may start although none of these numbers has
+    Validity of the cache: a job that did not fit cannot fit until one of these numbers changes. The numbers
+    are `Nodes.room_version` (resources became free), `Nodes.layout_version` (nodes were added, removed or
+    changed), the versions of operators' reservations, quotas and fair-share weights, and the edition of the
+    reservation table that profiles share. `_seen` has these numbers at the time of the last cycle that tried
+    all lanes. While neither the numbers nor the first waiting job change, a cycle tries only jobs that were
+    submitted later. `again_at` is the next time at which a job may start although none of these numbers has
     changed.
 
-    Cost: O(lanes) for a pass that tries all lanes and starts no job, O(new jobs) for a pass without changes.
+    Cost: O(lanes) for a cycle that tries all lanes and starts no job, O(new jobs) for a cycle without
+    changes.
     """
 
     def __init__(
@@ -89,44 +93,38 @@ class Cycle:
         self.lifts_deadlines = pipeline.deadlines is DeadlinePolicy.LIFT
         """True if a job that must start now to meet its deadline is tried before all other jobs."""
         self.head: QueueEntry | None = None
-        """The first job that could not start in the last full pass; None with conservative backfill."""
+        """The first job that could not start in the last full cycle; None with conservative backfill."""
         self._own_reservations = QueueReservations(state, placer, self.runtime)
         self.easy = FirstReservation(self)
         self.position_of: PositionKey | None = None
-        """Computes the queue position of an entry in this pass. None if the entries themselves are
-        compared.
+        """Computes the queue position of an entry in this cycle. None if the entries themselves are compared.
         """
         self._seen: tuple[int, ...] = ()
         self.partial_start_at = NEVER
-        """The next time at which a gang may start on fewer nodes, because its wait for all its nodes (the
-        assembly time) ends.
+        """The next time at which the wait of a gang for all its nodes (the assembly time) ends. From then on
+        the gang may start on fewer nodes.
         """
         self._now = 0.0
         self._conservative = ConservativePass(self)
-        self.rationed: frozenset[SharePath] = frozenset()
-        """The users who have got more than their part (rationing.py), as found in the last full pass.
-        Backfill tries their jobs after all others.
-        """
-        self._compares_shares = compares_shares(self.queue.moving)
 
     @property
     def shared(self) -> SharedReservations | None:
-        """The reservations on nodes that this profile shares with other profiles. None if it shares no
-        nodes.
+        """The reservations on nodes that this scheduler profile shares with other profiles. None if this
+        profile shares no nodes.
         """
         return self.search.shared
 
     @property
     def scavengers(self) -> Scavengers | None:
-        """The scavengers (jobs of the lowest priority) that may run on reserved GPUs until they are
-        preempted. None if there are none.
+        """The scavengers (jobs of the lowest priority), which may run on reserved GPUs until other jobs
+        preempt them. None if there are none.
         """
         return None if self.shared is None else self.shared.scavengers
 
     @property
     def reservations(self) -> QueueReservations:
-        """The backfill reservations of this profile that name particular nodes. With EASY backfill there are
-        such reservations only if other profiles use the same nodes.
+        """The backfill reservations of this scheduler profile that name particular nodes. With EASY backfill
+        there are such reservations only if other profiles use the same nodes.
         """
         return self._own_reservations if self.shared is None else self.shared.reservations
 
@@ -136,22 +134,22 @@ class Cycle:
         urgent_at = self.deadline_guard.again_at(self._now) if self.lifts_deadlines else NEVER
         return min(self.preemption.retry_at, self.limits.again_at, self.partial_start_at, urgent_at)
 
-    # The steps of one scheduling pass
+    # The steps of one scheduling cycle
 
     def run(self, now: float, apply: Apply, *, overran: bool = False) -> None:
-        """Run one pass over the queue.
+        """Run one cycle over the queue.
 
         1. Start jobs whose preemption victims have ended. Cancel nominations that jobs can no longer use.
         2. Start waiting jobs in queue order until one does not fit. Look for victims (jobs to preempt) if
            this job may preempt others.
-        3. Make a reservation for the job that does not fit. On nodes that profiles share, jobs_to_reserve.py
-           may choose further jobs for reservations.
+        3. Make a reservation for the job that does not fit. On nodes that scheduler profiles share,
+           jobs_to_reserve.py may choose further jobs for reservations.
         4. Backfill: start later jobs that do not delay the reserved start.
         5. Start jobs that fit only with a shorter time limit (short_starts.py). If no job waits, grow elastic
            jobs.
 
         With conservative backfill every waiting job has a reservation. Steps 2 to 4 are then replaced by one
-        step: start the jobs whose reserved start has come. If nothing has changed since the last pass, steps
+        step: start the jobs whose reserved start has come. If nothing has changed since the last cycle, steps
         2 and 3 are skipped, and step 4 tries only new jobs.
 
         `overran` is True if a job has run longer than predicted. All reservations are then computed again.
@@ -162,8 +160,8 @@ class Cycle:
         """
         state, queue = self.state, self.queue
         self._now = now
-        # Compute the deadline reservations again in this pass, because jobs may have started or ended since
-        # the last pass.
+        # Compute the deadline reservations again in this cycle, because jobs may have started or ended since
+        # the last cycle.
         self.deadline_guard.reserved = None
         if state.claims:
             # Start jobs whose victims have ended (step 1 of `run`).
@@ -172,9 +170,7 @@ class Cycle:
         fresh = list(queue.new_jobs)
         queue.new_jobs.clear()
         if queue.lanes:
-            gangs_first = state.gang_after_s is not None and bool(queue.gang_lanes)
-            moves = queue.moving is not None or state.orders_by_limits or gangs_first
-            self.position_of = position_key(state, queue, now) if moves else None
+            self._sort_by(now)
             if self.backfill.reserves is Reserves.ALL_JOBS:
                 self._conservative.run(now, apply, due=due)
             elif due or self.head is None or not self._only_new_jobs_matter(self.head, fresh):
@@ -195,6 +191,13 @@ class Cycle:
         if state.elastic and not len(state.queue if self.search.shared else queue):
             grow_elastic_jobs(state, self.placer, self.limits, queue, now, apply)
 
+    def _sort_by(self, now: float) -> None:
+        """Set `position_of` for this cycle."""
+        state, queue = self.state, self.queue
+        gangs_first = state.gang_after_s is not None and bool(queue.gang_lanes)
+        moves = queue.moving is not None or state.orders_by_limits or gangs_first
+        self.position_of = position_key(state, queue, now) if moves else None
+
     def _take_due(self, now: float) -> bool:
         """Return whether a time has come at which a waiting job may start only because time has passed. For
         example, old GPU time no longer counts for a quota on GPU-hours.
@@ -211,15 +214,15 @@ class Cycle:
         return due or (self.lifts_deadlines and bool(self.deadline_guard.urgent(now)))
 
     def _only_new_jobs_matter(self, head: QueueEntry, fresh: list[int]) -> bool:
-        """Return whether this pass may skip all jobs except the new ones in `fresh`.
+        """Return whether this cycle may skip all jobs except the new ones in `fresh`.
 
-        There are two conditions. Since the last pass, nothing has changed that could let an older job start.
-        No new job comes before `head`, the entry of the first waiting job in that pass.
+        The result is True under two conditions. Since the last cycle, nothing has changed that could let an
+        older job start. No new job comes before `head`, the entry of the first waiting job in that cycle.
         """
         queue = self.queue
         if (
             head[1] not in queue
-            or head[1] in fresh  # An edit of the first job may have made it fit.
+            or head[1] in fresh  # The first job was edited and may fit now.
             or queue.entry(head[1]) != head
             or self._seen != self.versions()
         ):
@@ -233,8 +236,8 @@ class Cycle:
         return all(self.position_of(first) >= position for first in heads)
 
     def versions(self) -> tuple[int, ...]:
-        """Version numbers of nodes, quotas, shares and reservations. While all of them stay the same, a job
-        that did not fit cannot start.
+        """Version numbers of nodes, quotas, shares and reservations. While all these numbers stay the same, a
+        job that did not fit cannot start.
         """
         state = self.state
         limits = state.quotas.version, state.shares.version
@@ -248,7 +251,7 @@ class Cycle:
         )
 
     def position(self, entry: QueueEntry) -> QueueEntry:
-        """Return the sort key, in this pass, of a waiting job with the queue entry (rank, id).
+        """Return the sort key, in this cycle, of a waiting job with the queue entry (rank, id).
 
         The key may depend on time or on the usage of tenants.
         """
@@ -263,21 +266,27 @@ class Cycle:
             self.quota_reservations.clear()
         self.queue.pending_reasons.clear()
         self.queue.lane_pending_reasons.clear()
+        if (
+            compares_shares(self.queue.moving)
+            and (rationed := rationed_users(self, now)) != self.queue.rationed
+        ):
+            self.queue.rationed = rationed
+            self._sort_by(now)  # The order may depend on these users.
         if self.lifts_deadlines:
             self._start_urgent(now, apply)
         # Start jobs in queue order (step 2 of `run`).
         self._start_in_order(now, apply)
         shared = self.search.shared
         # Reserve nodes for the first waiting job (step 3 of `run`), and for further jobs on nodes that the
-        # first job cannot use. Do this here only if other profiles use the same nodes. Otherwise `easy`
-        # computes the reservation when backfill first needs it.
+        # first job cannot use. Do this here only if other scheduler profiles use the same nodes. Otherwise
+        # `easy` computes the reservation when backfill first needs it.
         if shared is not None:
             shared.reserve(jobs_to_reserve(self, now), now)
         if self.head is not None:
-            # Store the versions only if a job waits. Without a waiting job the next pass has nothing to skip.
+            # Store the versions only if a job waits. Without a waiting job there is nothing that the next
+            # cycle could skip.
             self._seen = self.versions()
         if self.head is not None or (self.state.limited and self.quota_reservations):
-            self.rationed = rationed_users(self, now) if self._compares_shares else frozenset()
             # Backfill (step 4 of `run`).
             self._start_behind(self._block_full_lanes(now), now, apply)
         if self.scavengers is not None:
@@ -287,8 +296,8 @@ class Cycle:
                 apply(warning)
 
     def _start_urgent(self, now: float, apply: Apply) -> None:
-        """Start the waiting jobs that would miss their deadlines if they started later. Call this before any
-        other job is started in the pass.
+        """Start the waiting jobs that must start now to meet their deadlines. Call this before any other job
+        is started in the cycle.
         """
         for number in self.deadline_guard.urgent(now):
             lane = self.queue.lane(number)
@@ -302,14 +311,14 @@ class Cycle:
         """Start jobs in queue order until a job neither fits nor can preempt others.
 
         1. A heap has the first job of each lane (list of jobs with the same request), sorted by queue
-           position. During a pass a job can only move back in the queue. So its position is computed again
-           when it reaches the top of the heap.
-        2. A job over a quota or share limit starts on fewer nodes if this is allowed. Otherwise it is
-           skipped, usually with its whole lane, and quota is reserved for it (quota_reservations.py). A job
-           that would delay a reservation of quota is also skipped with its lane. Backfill later tries the
-           shorter jobs of this lane.
-        3. With `deadlines = "lift"`, the start of a job could take the last nodes that another job needs to
-           meet its deadline. The other job is then tried first.
+           position. During a cycle a job can only move back in the queue. So the position of a job is
+           computed again when the job reaches the top of the heap.
+        2. A job over a quota or fair-share limit starts on fewer nodes if this is allowed. Otherwise the job
+           is skipped, usually with its whole lane, and quota is reserved for the job (quota_reservations.py).
+           A job that would delay a reservation of quota is also skipped with its lane. Backfill later tries
+           the shorter jobs of this lane.
+        3. With `deadlines = "lift"`: if the job would take the last nodes that another job needs to meet its
+           deadline, the other job is tried first.
         4. If a job does not fit, fewer nodes are tried, then preemption. If both fail, the job is `head`, the
            first waiting job, and the loop ends.
         """
@@ -323,13 +332,13 @@ class Cycle:
         while heads:
             position, head, lane = heads[0]
             number = head[1]
-            # This job was already started or nominated before its turn, because of its deadline.
+            # Skip this job: it was started or nominated earlier in this cycle because of its deadline.
             if self.lifts_deadlines and number not in self.queue:
                 self._next_in_lane(heads, head)
                 continue
             if position_of is not None and (moved_to := position_of(head)) > position:
-                # Jobs of the same tenant have started in this pass, so this job is now further back in the
-                # queue.
+                # Put the job back into the heap: jobs of the same tenant have started in this cycle, so the
+                # job is now further back in the queue.
                 heapq.heapreplace(heads, (moved_to, head, lane))
                 continue
             if self.state.limited and (over := self.shut_if_over(lane, number, now)) is not None:
@@ -380,7 +389,7 @@ class Cycle:
     def _turn_of(self, number: int, now: float) -> int:
         """Return the id of the job to try now: `number`, or the id of a job with a deadline.
 
-        If a start of job `number` would take the last nodes that another job needs to meet its deadline, the
+        Suppose job `number` would take the last nodes that another job needs to meet its deadline. Then the
         other job is tried first.
         """
         while True:
@@ -396,15 +405,15 @@ class Cycle:
 
     def _block_full_lanes(self, now: float) -> list[BackfillCandidates]:
         """Block the lanes whose jobs fit on too few nodes now. Return the candidates (jobs to backfill) of
-        the other lanes.
+        the lanes that are not blocked.
 
         A lane is a list of waiting jobs with the same request. A blocked lane is skipped until resources
         become free.
         """
         nodes = self.state.nodes
         gains, changes = nodes.room_version, nodes.change_count
-        # Keep `part` and `fitting` for the next lane, because the requests of two lanes often differ only in
-        # their number of nodes.
+        # Keep `part` and `fitting` for the next lane, because two lanes often differ only in their number of
+        # nodes.
         part, fitting = None, 0
         found = []
         for lane in self.queue:
@@ -421,7 +430,7 @@ class Cycle:
         return found
 
     def _start_behind(self, lanes: Iterable[BackfillCandidates], now: float, apply: Apply) -> None:
-        """Start waiting jobs that delay no reservation, in the order that the backfill plugin defines."""
+        """Start waiting jobs that delay no reservation, in the order of the backfill plugin."""
         if not self.backfill.starts_behind:
             return
         waiting = [(key, number, lane) for number, lane in enumerate(lanes) if (key := lane.advance())]
@@ -443,12 +452,12 @@ class Cycle:
     # Helpers of steps 2 to 4 of `run`
 
     def shut_if_over(self, lane: Lane, number: int, now: float) -> StartLimit | QuotaReserved | None:
-        """Return why the job may not start; None if nothing prevents the start. Possible reasons are a quota
-        or share limit, the start hours of its queue, the used-up budget of its project, and a reservation of
-        quota that it would delay.
+        """Return why the job may not start; None if nothing prevents the start. Possible reasons: a quota or
+        fair-share limit, the start hours of the queue, a used-up budget of the project, and a quota that is
+        reserved for another job.
 
-        Also record the reason for the whole lane (list of jobs with the same request), because it usually
-        keeps all of these jobs from starting.
+        Also record the reason for the whole lane (list of jobs with the same request), because all jobs of
+        the lane usually wait for the same reason.
         """
         job = self.state.jobs[number]
         over = self.limits.over(job, now) or self.quota_delay(job, now)
@@ -466,18 +475,19 @@ class Cycle:
         """Return a placement with which the job can start now; None if there is none.
 
         If too few nodes or licences are free, skip the whole lane (list of jobs with the same request) until
-        more become free. If the job fits only on nodes that are kept for others, record this as its pending
-        reason.
+        nodes or licences become free. If the job fits only on nodes that are kept for others, record this as
+        its pending reason.
 
         If `for_deadlines` is True, resources that another waiting job needs to meet its deadline also count
         as kept for others.
         """
-        job, barred, shared = self.state.jobs[number], None, self.search.shared
-        if self.state.bars_nodes or (for_deadlines and self.guards_deadlines):
-            barred = self.search.barred(job, now, for_deadlines=for_deadlines)
+        job, shared = self.state.jobs[number], self.search.shared
+        barred = self.barred(job, now, for_deadlines=for_deadlines)
         placement = self.placer.find(job.ask, barred) if shared is None else shared.find(job, barred, now)
         if placement is None and shared is not None and shared.further and self.placer.fits(lane.ask):
             placement = shared.find_before(job, self._further_behind(number), barred, now)
+        if placement is None and shared is not None and self.placer.fits(lane.ask):
+            placement = self.search.find_overruling(job, barred, now)
         excluded = barred is not None or shared is not None
         if placement is None and excluded and self.placer.fits(lane.ask):
             self.keep_out(number, now)
@@ -488,9 +498,18 @@ class Cycle:
             return None
         return placement
 
+    def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
+        """Return an array that is True for each node on which the job may not start (see StartSearch.barred).
+        Return None if there is no such node.
+        """
+        if self.state.bars_nodes or (for_deadlines and self.guards_deadlines):
+            return self.search.barred(job, now, for_deadlines=for_deadlines)
+        return None
+
     def _further_behind(self, number: int) -> list[int]:
         """Return the jobs behind job `number` in the queue that have a further reservation
-        (jobs_to_reserve.py). A start of job `number` may delay them, because it comes before them.
+        (jobs_to_reserve.py). A start of job `number` may delay these jobs, because job `number` comes before
+        them in the queue.
         """
         further = [] if self.search.shared is None else self.search.shared.further
         entries = [self.queue.entry(each) for each in further if each in self.queue]
@@ -498,7 +517,7 @@ class Cycle:
         return [entry[1] for entry in entries if self.position(entry) > own]
 
     def keep_out(self, number: int, now: float) -> None:
-        """Set the pending reason of a job that fits on free nodes but may not use them.
+        """Set the pending reason of a job that fits on free nodes but may not use these nodes.
 
         For example, an operator has reserved the nodes for other users.
         """
@@ -519,7 +538,7 @@ class Cycle:
 
     def plan_preemption(self, job: Job, now: float) -> PreemptionPlanned | None:
         """Return a preemption that lets the job start after its victims have ended; None if there is none."""
-        if not self.placer.pipeline.strategies or self.state.licences.insufficient(job.ask.licences):
+        if not self.preemption.active or self.state.licences.insufficient(job.ask.licences):
             # Preemption cannot help a job that lacks licences, because the search for victims does not
             # consider licences.
             return None
@@ -529,7 +548,7 @@ class Cycle:
         self, number: int, placement: Placement, now: float, apply: Apply, short: ShortLimit | None = None
     ) -> None:
         """Update the deadline reservations, then start the job with a JobPlaced event. `short` is the time
-        limit of the attempt, if it is shorter than the job requests.
+        limit of the attempt, if this limit is shorter than the limit of the job.
         """
         if self.search.shared is not None:
             self.search.shared.reservations.forget(number)
@@ -551,8 +570,9 @@ class Cycle:
     def runtime(self, job: Job) -> float:
         """Return the assumed run time of a waiting job in seconds.
 
-        If the profile uses predictions, this is the prediction. Otherwise it is the time limit plus the
-        grace. For a job without a time limit it is the prediction or `[jobs] default_time_limit_s`.
+        If the scheduler profile uses predictions, this is the prediction. Otherwise the run time is the time
+        limit plus the grace. For a job without a time limit, the run time is the prediction or `[jobs]
+        default_time_limit_s`.
         """
         rules, span = self.estimating, job.span
         if not rules.predicted and span != NEVER:
@@ -560,21 +580,27 @@ class Cycle:
         planned = self.state.estimates.planned(job, rules)
         return span if planned is None else planned
 
-    def hold_s(self, job: Job, now: float) -> float:
-        """Return for how many seconds a start of the job now would keep its resources from other jobs."""
-        runtime = self.runtime(job)
-        return runtime if self.scavengers is None else self.scavengers.hold_s(job, now, runtime)
+    def hold_s_at(self, now: float) -> Callable[[Job], float]:
+        """Return a function that returns for how many seconds a start of a job now would keep its resources
+        from other jobs.
+        """
+        scavengers = self.scavengers
+        if scavengers is None:
+            return self.runtime
+        return lambda job: scavengers.hold_s(job, now, self.runtime(job))
 
     def first_reservation(self, now: float) -> GuaranteedStart | None:
-        """Return the start that is guaranteed to the first waiting job; None if it has no reservation."""
+        """Return the start that is guaranteed to the first waiting job. Return None if this job has no
+        reservation.
+        """
         if self.shared is None:
             return self.easy.reservation(now)
         return None if self.head is None else self.shared.reservation_of(self.head[1])
 
     def share(self, shared: SharedReservations | None) -> None:
-        """Keep this profile's reservations in the table that several profiles share.
+        """Keep this scheduler profile's reservations in the table that several profiles share.
 
-        If `shared` is None, keep them in a table of this profile alone.
+        If `shared` is None, keep the reservations in a table of this profile alone.
         """
         if shared is not self.shared:
             self.reservations.forget_all()
@@ -582,8 +608,8 @@ class Cycle:
             self.head = None
 
     def resume(self, other: Cycle) -> None:
-        """Copy the backfill reservations from `other`, the `Cycle` of the same profile for another copy of
-        the cluster state. This is faster than computing them again.
+        """Copy the backfill reservations from `other`, the `Cycle` of the same scheduler profile for another
+        copy of the cluster state. Copying the reservations is faster than computing them again.
         """
         self.reservations.resume(other.reservations)
         self.easy.resume(other.easy)

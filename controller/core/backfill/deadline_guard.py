@@ -17,8 +17,8 @@ from controller.core.queue.queue import Queue
 from controller.core.state.state import State
 
 GUARDED_MOST = 16
-"""Resources are reserved for at most this many waiting jobs with a deadline: those with the earliest latest
-starts.
+"""The number of waiting jobs with a deadline for which resources are reserved: the jobs with the earliest
+latest starts.
 """
 MARGIN_S = 10.0
 """A job becomes urgent this many seconds before its latest start, because a start takes some time."""
@@ -28,18 +28,18 @@ class DeadlineGuard:
     """Keeps other jobs off the resources that jobs with a deadline need at their latest start.
 
     1. Take the GUARDED_MOST waiting jobs with the earliest latest starts. Skip jobs that are over a quota.
-    2. Reserve resources for each of them at its latest start. All running jobs are assumed to end at their
-       time limits, and no other job is assumed to start. A job that does not fit under these assumptions will
-       probably miss its deadline (`warnings`).
-    3. A job may not use the resources of such a reservation if the job would still run at the reserved start
-       and its own latest start is later. A job without a deadline has no latest start and counts as later.
+    2. Reserve resources for each of these jobs at its latest start. All running jobs are assumed to end at
+       their time limits, and no other job is assumed to start. A job that does not fit under these
+       assumptions will probably miss its deadline (`warnings`).
+    3. Another job may not use the reserved resources if it would still run at the reserved start, and if its
+       own latest start is later. A job without a deadline has no latest start and counts as later.
 
     The latest start of a job is its deadline minus its time limit. The reservations are made once in each
-    scheduling pass, on first use. `take` updates them when the pass starts a job. Cost: that of GUARDED_MOST
-    EASY reservations, and nothing while no waiting job has a deadline.
+    scheduling cycle, on first use. When the cycle starts a job, `take` updates the reservations. Cost: that
+    of GUARDED_MOST EASY reservations, and nothing while no waiting job has a deadline.
 
     Example: job 7 must start by 12:00 and needs a whole node, which is free now. A job of one hour may start
-    on this node until 11:00. A job without a time limit may not start on it.
+    on this node until 11:00. A job without a time limit may not start on this node.
     """
 
     def __init__(self, state: State, placer: Placer, limits: StartLimits, queue: Queue) -> None:
@@ -48,11 +48,12 @@ class DeadlineGuard:
         self._limits = limits
         self._placer = placer
         self.reserved: list[EasyReservation] | None = None
-        """The deadline reservations, the earliest latest start first. None until the pass first needs
-        them.
+        """The deadline reservations, the earliest latest start first. None until the cycle needs the
+        reservations for the first time.
+
         """
         self._doubted: dict[int, bool] = {}
-        """For each job, True if it will probably miss its deadline."""
+        """For each job with a deadline, True if the job will probably miss its deadline."""
 
     def urgent(self, now: float) -> list[int]:
         """Return the ids of the jobs whose latest start is at most MARGIN_S seconds away, sorted by latest
@@ -70,25 +71,24 @@ class DeadlineGuard:
         return dated[at][0] - MARGIN_S if at < len(dated) else NEVER
 
     def against(self, job: Job, now: float) -> list[EasyReservation]:
-        """Return the deadline reservations of other jobs with which this job would overlap in time if it
-        started now. The job may then use only resources that these reservations do not need.
+        """Return the deadline reservations that this job would overlap in time if the job started now. Leave
+        out the reservation of the job itself. The job may then use only resources that the returned
+        reservations do not need.
 
         A reservation that starts after the latest start of this job is left out, because this job is more
         urgent.
         """
         if not self._queue.by_latest_start:
             return []
-        latest = job.latest_start, job.id
+        latest, span = (job.latest_start, job.id), self._state.assumed_span(job)
         return [
             each
             for each in self._reservations(now)
-            if now + job.span > each.starts_at
-            and latest > (each.starts_at, each.job)
-            and each.job in self._queue
+            if now + span > each.starts_at and latest > (each.starts_at, each.job) and each.job in self._queue
         ]
 
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
-        """Return an array that is True for each node that the job may not use. Return None if it may use all
+        """Return which nodes (True by row number) the job may not use. Return None if the job may use all
         nodes.
 
         The job may not use the nodes in `barred`. It also may not take resources of a node that a deadline
@@ -120,8 +120,8 @@ class DeadlineGuard:
             reserved.take_licences(job.ask.licences)
 
     def warnings(self, now: float) -> Iterator[DeadlineAtRisk]:
-        """Yield an event for each waiting job whose outlook has changed. The job will now probably miss its
-        deadline, or it can now meet the deadline.
+        """Yield an event for each waiting job whose outlook has changed. The event says that the job will now
+        probably miss its deadline, or that it can now meet its deadline.
         """
         if self._queue.by_latest_start:
             self._reservations(now)
@@ -137,7 +137,7 @@ class DeadlineGuard:
             for latest, number in self._queue.by_latest_start[:GUARDED_MOST]:
                 job = self._state.jobs[number]
                 if self._limits.over(job, now) is not None:
-                    continue  # A job over a quota may not start even if it fits.
+                    continue  # Skip a job over a quota, because it may not start even if it fits.
                 reserved = deadline_reservation(self._state, self._placer, job, max(latest, now))
                 self._doubted[number] = reserved is None
                 if reserved is not None:
@@ -146,8 +146,8 @@ class DeadlineGuard:
 
 
 def deadline_reservation(state: State, placer: Placer, job: Job, at: float) -> EasyReservation | None:
-    """Return a reservation of the resources that the job needs if it starts at the time `at`. Return None if
-    it does not fit then.
+    """Return a reservation of the resources that the job needs when it starts at the time `at`. Return None
+    if the job does not fit at that time.
 
     Running jobs are assumed to end at their time limits. No other job is assumed to start before `at`.
     """

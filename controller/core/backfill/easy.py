@@ -26,15 +26,15 @@ class EasyReservation:
     """The start that EASY backfill guarantees to the first waiting job.
 
     Algorithm
-    1. Take the nodes on which the job would fit if they were empty. Begin with the resources that are free on
-       them now.
+    1. Take the nodes on which the job would fit if the nodes were empty. Begin with the resources that are
+       free on these nodes now.
     2. Go through the running jobs in the order of their planned ends. After each end, add the job's resources
        to the free resources of its nodes.
-    3. Stop at the first time when the job fits on `shape.nodes` nodes, enough licences are free and no
-       operator's reservation bars the nodes. This time is `starts_at`.
-    4. `spare` is the number of nodes where the job fits at this time (`_fitting`) minus the number that it
-       needs. Backfilled jobs that still run at `starts_at` may make at most `spare` of these nodes too full
-       for the job (`take`).
+    3. Stop at the first time when three conditions hold: the job fits on `shape.nodes` nodes, enough licences
+       are free, and no operator's reservation bars the nodes. This time is `starts_at`.
+    4. `spare` is the number of nodes where the job fits at `starts_at` (`_fitting`), minus the number of
+       nodes that the job needs. Backfilled jobs that still run at `starts_at` may fill at most `spare` of
+       these nodes so far that the job no longer fits there (`take`).
 
     Invariant: after any backfill, the job still fits on at least `shape.nodes` nodes at `starts_at`. Cost:
     O(running jobs + nodes) to build, and O(nodes of the candidate) for each backfill candidate.
@@ -42,7 +42,7 @@ class EasyReservation:
     Example: four 8-GPU nodes are full. Two jobs of one node each end at 10:00 and 11:00, and job 7 wants two
     whole nodes. `starts_at` is 11:00 and `spare` is 0. A one-GPU job with a limit of 30 minutes may start on
     a node that frees a GPU at 10:15. With a limit of two hours it may not start, because it would still hold
-    this node at 11:00.
+    that GPU at 11:00.
 
     Free resources are lists and not numpy arrays, because candidates read single nodes. Reading one element
     of an array takes ten times as long as reading one of a list.
@@ -51,7 +51,7 @@ class EasyReservation:
     def __init__(self, state: State, placer: Placer, shape: Shape, job: int) -> None:
         asked = state.jobs[job]
         self._barring = state.reservations.excluding(asked.user, asked.spec.project)
-        self._span_s = asked.span
+        self._span_s = state.assumed_span(asked)
         columns, part = state.nodes.columns, shape.part
         self.job = job
         self.starts_at = 0.0
@@ -75,8 +75,9 @@ class EasyReservation:
         """The free count of each licence that the job needs, at `starts_at`."""
         self._affinity = self._expected_affinity(part)
         if self._affinity is not None:
-            # `placer.ranking` leaves out nodes on which the job would break an affinity term now. Add those
-            # of these nodes that have enough free resources. The term may no longer be broken at `starts_at`.
+            # `placer.ranking` leaves out nodes on which the job would break an affinity term now. Add the
+            # nodes among them that have enough free resources, because the conflicting job may have ended by
+            # `starts_at`.
             self._fitting = {row for row, may in enumerate(self._possible) if may and self._holds(row)}
         self._with_affinity: set[int] | None = None
         self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}
@@ -85,7 +86,8 @@ class EasyReservation:
         """Return a copy of the affinity index (labels and terms of jobs by node). Preemption victims that are
         ending are removed from the copy.
 
-        Return None if no affinity term concerns the request, neither its own terms nor those of other jobs.
+        Return None if no affinity term concerns the request, neither a term of the request nor a term of
+        another job.
         """
         jobs, nodes = self._state.jobs, self._state.nodes
         if not part.social or not nodes.job_affinity.affects(part):
@@ -159,8 +161,8 @@ class EasyReservation:
             at = max(moment, now)
             suited = self._usable() - self._barred_at(at)
             self.spare = self._count_spare(suited)
-            # The job does not fit on the resources that are free now. It can start at `now` only if running
-            # jobs are past their time limits, because these jobs are expected to end at once.
+            # The job does not fit on the resources that are free now. Its start can still be `now`, because
+            # running jobs past their time limits are expected to end at once.
             if (at > now or overdue) and self.spare >= 0 and self.lends():
                 self._fitting = suited
                 self._drop_small_domains()
@@ -183,8 +185,8 @@ class EasyReservation:
         return self.spare >= 0 and self.lends()
 
     def _end(self, job: Job) -> None:
-        """Add the resources and licences of a running job to the free ones, because the search has passed the
-        end of this job.
+        """Add the resources and licences of a running job to the free resources, because the search has
+        passed the end of this job.
         """
         returned = self._state.released_by(job)
         (self._release if self._plain else self._release_all)(returned)
@@ -193,8 +195,8 @@ class EasyReservation:
             self._leaves(self._affinity, job.ask.part, returned)
 
     def _barred_at(self, moment: float) -> set[int]:
-        """Return the row numbers of the nodes that the job may not use if it starts at `moment`, because of
-        operators' reservations.
+        """Return the row numbers of the nodes that operators' reservations bar for the job if it starts at
+        `moment`.
         """
         reservations, nodes = self._state.reservations, self._state.nodes
         until = moment + self._span_s
@@ -237,8 +239,8 @@ class EasyReservation:
     def _release(self, allocations: list[Allocation]) -> None:
         """Add the allocations of a running job to the free resources.
 
-        The method is used if the waiting job needs only CPU and memory. It calls no other function, because
-        it must be fast: each new reservation calls it for every running job.
+        The method is used if the waiting job needs only CPU and memory. The method calls no other function,
+        because each new reservation calls the method for every running job.
         """
         by_name, possible, fitting = self._state.nodes.by_name, self._possible, self._fitting
         cpu, memory, part = self._cpu, self._memory, self._shape.part
@@ -282,8 +284,8 @@ class EasyReservation:
         return self._needs.met_by(self._gpus[row], self._models[row], row)
 
     def blocks(self, placer: Placer, part: PerNodeRequest, row: int) -> bool:
-        """Return whether a job with the request `part` would make the node `row` too full for the waiting
-        job, if it still ran there at the reserved start.
+        """Return whether a job with the request `part` would take the room of the waiting job on the node
+        `row`. The job is assumed to run there at the reserved start.
         """
         if row not in self._fitting:
             return False
@@ -303,8 +305,8 @@ class EasyReservation:
         return not fits
 
     def blocked_by(self, placer: Placer, part: PerNodeRequest, rows: list[int]) -> set[int]:
-        """Return the nodes of `rows` that a job with the request `part` would make too full for the waiting
-        job, if it still ran there at the reserved start.
+        """Return the nodes of `rows` on which a job with the request `part` would take the room of the
+        waiting job. The job is assumed to run there at the reserved start.
         """
         fitting = self._fitting
         if not self._plain:
@@ -314,11 +316,11 @@ class EasyReservation:
         return {row for row in rows if row in fitting and (cpu[row] < cpu_milli or memory[row] < memory_mib)}
 
     def kept_from(self, part: PerNodeRequest, barred: Bools | None) -> Bools | None:
-        """Return an array that is True for each node that a job with the request `part` may not use. Return
-        None if it may use all nodes.
+        """Return which nodes (True by row number) a job with the request `part` may not use. Return None if
+        the job may use all nodes.
 
-        The job may not use the nodes in `barred`. It also may not use a node on which an affinity term
-        forbids that this job and the waiting job run together.
+        The job may not use the nodes in `barred`. The job also may not use a node if an affinity term forbids
+        the job to run there together with the waiting job.
         """
         wanted = self._shape.part
         if not part.social or not wanted.social:
@@ -335,8 +337,7 @@ class EasyReservation:
         return broken if barred is None else barred | broken
 
     def take(self, placer: Placer, part: PerNodeRequest, placement: Placement) -> None:
-        """Record that a backfilled job will still hold this placement at the reserved start of the waiting
-        job.
+        """Record that a backfilled job will still hold `placement` at the reserved start of the waiting job.
 
         Call this before the JobPlaced event is applied, because GPUs are chosen from the GPUs that are free
         now.
@@ -353,7 +354,8 @@ class EasyReservation:
 def earliest_reservation(
     state: State, placer: Placer, ask: ResourceRequest, job: int, now: float
 ) -> EasyReservation | None:
-    """Return the start guaranteed to a job that cannot start now; None if it does not fit on an idle cluster.
+    """Return the start that EASY backfill guarantees to a job that cannot start now. Return None if the job
+    does not fit on an idle cluster.
 
     A job with `--min-nodes` first waits for all its nodes (the assembly time), and then accepts fewer nodes.
     It has two possible starts: on all nodes, and on the fewest nodes after the assembly time. The earlier
@@ -420,10 +422,10 @@ def find_beside_reservation(
     chosen: list[int] = []
     blocked, spare = easy.blocked_by(placer, shape.part, ranking.rows), easy.spare
     if ranking.count - len(blocked) + spare < shape.nodes:
-        return None  # Return before `in_order`, which is slow because it sorts all nodes.
+        return None  # Return before `in_order` is called, because it sorts all nodes and is slow.
     if placer.nearness_of(shape) is not None:
-        # Prefer nodes near each other that the first waiting job does not need. If there are too few, ignore
-        # nearness, because a job must not wait for near nodes.
+        # Prefer nodes that are near each other and that the first waiting job does not need. If there are too
+        # few such nodes, ignore nearness, because a job must not wait for near nodes.
         unneeded = ~ranking.fits
         unneeded[list(blocked)] = True
         found = placer.best_rows(shape, shape.nodes, either_mask(barred, unneeded))

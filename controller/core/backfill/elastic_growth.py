@@ -25,10 +25,10 @@ def grow_elastic_jobs(
 ) -> None:
     """Add free nodes to the elastic jobs of this queue, in the order of job ids.
 
-    1. Skip a job that has all its nodes, is ending, is losing a node, or must run in one topology domain.
+    1. Skip a job that has all its nodes, is ending, loses a node, or must run in one topology domain.
     2. Take the best nodes for the job, as many as the job lacks. Leave out nodes on which this attempt has
        already run. With [topology], nodes near the job's other nodes come first.
-    3. Drop the worst of these nodes until the job is within quotas and share limits with the remaining ones.
+    3. Drop the worst of these nodes until the job is within quotas and fair-share limits with its new nodes.
 
     Example: job 7 wants 4 nodes and runs on 2. Three nodes are free, and the project's GPU quota allows one
     more node. Job 7 grows to 3 nodes.

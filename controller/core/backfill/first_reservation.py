@@ -1,5 +1,5 @@
-"""The EASY reservation of the first waiting job of one profile. It is computed on first use and kept until
-the end of the pass.
+"""The EASY reservation of the first waiting job of one scheduler profile. It is computed on first use and
+kept until the end of the cycle.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FirstReservation:
     """Computes the EASY reservation of the first waiting job (`Cycle.head`), and the latest start of this
     job.
 
-    A profile that shares nodes with other profiles has no EASY reservation: see SharedReservations.
+    A scheduler profile that shares nodes with other profiles has no EASY reservation: see SharedReservations.
     """
 
     def __init__(self, cycle: Cycle) -> None:
@@ -33,23 +33,23 @@ class FirstReservation:
         None.
         """
         self._used = False
-        """True if a pass has used `_easy` for a decision. Otherwise the reserved start is not recorded as an
+        """True if a cycle has used `_easy` for a decision. Otherwise the reserved start is not recorded as an
         estimate.
         """
         self._latest = (0, NEVER)
-        """(id of the first waiting job, latest start that is guaranteed to it). The latest start includes
-        `max_delay_s`.
+        """The id of the first waiting job, and the latest start that is guaranteed to this job. The latest
+        start includes `max_delay_s`.
         """
 
     def clear(self) -> None:
-        """Drop the reservation, because the next pass finds the first waiting job again."""
+        """Drop the reservation, because the next cycle finds the first waiting job again."""
         self._easy, self._known, self._used = None, False, False
 
     def reservation(self, now: float) -> EasyReservation | None:
         """Return the EASY reservation of the first waiting job, computed on first use.
 
-        Return None if no job waits, if the backfill plugin makes no reservation, or if other profiles use the
-        same nodes.
+        Return None if no job waits, if the backfill plugin makes no reservation, or if other scheduler
+        profiles use the same nodes.
         """
         cycle = self._cycle
         if cycle.shared is not None or cycle.head is None:
@@ -64,8 +64,8 @@ class FirstReservation:
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Let a query compute the EASY reservation within a `with` block. At the end of the block the earlier
-        result is restored, because a later pass may compute the reservation for another time.
+        """Let a query compute the EASY reservation within a `with` block. At the end of the block, restore
+        the earlier result, because a later cycle may compute the reservation for another time.
         """
         before = self._easy, self._known
         try:
@@ -74,12 +74,13 @@ class FirstReservation:
             self._easy, self._known = before
 
     def use(self, now: float) -> float:
-        """Return the time by which a backfilled job must end if it uses nodes that the first waiting job
+        """Return the time by which a backfilled job must end in order to use nodes that the first waiting job
         needs.
 
         Backfilled jobs may delay the first waiting job by at most `max_delay_s` seconds in total. Therefore
-        the first call for this job fixes its latest start, and later passes do not extend it. A pass that
-        calls this method records the reserved start as a start estimate at its end.
+        the first call for a waiting job fixes the latest start of this job, and later cycles do not move the
+        latest start. A cycle that calls this method records the reserved start as a start estimate at its
+        end.
         """
         self._used = True
         easy = self.reservation(now)
@@ -89,7 +90,7 @@ class FirstReservation:
         return ends_by
 
     def backfill_ends_by(self, easy: EasyReservation | None) -> float:
-        """Return the time by which a backfilled job must end if it uses nodes that `easy` needs.
+        """Return the time by which a backfilled job must end in order to use nodes that `easy` needs.
 
         `easy` is the reservation of the first waiting job. Return NEVER if there is no reservation.
         """
@@ -103,14 +104,14 @@ class FirstReservation:
 
     def record(self, now: float, apply: Callable[[StartEstimated], None]) -> None:
         """Record the start that is guaranteed to the first waiting job as a StartEstimated event, once for
-        each job. Do nothing if no decision of the pass has used the reservation.
+        each job. Do nothing if no decision of the cycle has used the reservation.
         """
         easy, state = self._easy, self._cycle.state
         if not self._used or easy is None or easy.starts_at == NEVER or easy.job not in state.queue:
             return
         if any(each.kind == PROMISE for each in state.jobs[easy.job].foreseen):
             return
-        # Do not record a start that depends on the end of a job without a time limit, because this end is
+        # Do not record a start that depends on the end of a job without a time limit, because that end is
         # only assumed.
         if not state.assumes_ends(easy.starts_at):
             apply(StartEstimated(easy.job, now, PROMISE, easy.starts_at))

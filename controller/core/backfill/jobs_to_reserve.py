@@ -1,4 +1,4 @@
-"""Chooses the waiting jobs that get a backfill reservation on nodes that several profiles share."""
+"""Chooses the waiting jobs that get a backfill reservation on nodes that several scheduler profiles share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 
 
 def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
-    """Return the waiting jobs of the profile that get a reservation in this pass, the first waiting job
-    first. The value is the set of nodes on which the job may reserve its start; None means all nodes.
+    """Return the waiting jobs of the scheduler profile that get a reservation in this cycle, the first
+    waiting job first. The value is the set of nodes on which the job may reserve its start; None means all
+    nodes.
 
     Algorithm
-    1. The first waiting job gets a reservation on any nodes.
+    1. The first waiting job gets a reservation on any nodes. A job gets no reservation if no time is known at
+       which it can start. The next waiting job then takes its place. Example: the job needs drained nodes, or
+       all GPUs of a node on which a service runs.
     2. The reservation of this job protects no node that the job can never use. On the unprotected nodes, the
        next waiting job in queue order gets a reservation. Leave out jobs that a quota or another limit keeps
        from starting. Also leave out scavengers (preemption/scavengers.py).
@@ -38,17 +41,18 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
     scavengers = cycle.scavengers
     if scavengers is not None and scavengers.yields(jobs[head[1]]):
         return {}  # All waiting jobs are scavengers, because scavengers come last.
-    found: dict[int, RowSet | None] = {head[1]: None}
-    shape = placer.shape(jobs[head[1]].ask)
-    if shape is None:
-        return found
-    left = rows_where(placer.nodes.columns.open) & ~rows_where(placer.possible_nodes(shape.part))
+    shared, left = cycle.shared, rows_where(placer.nodes.columns.open)
+    found: dict[int, RowSet | None] = {}
+    if shared is None or shared.can_reserve(jobs[head[1]], None, now):
+        found[head[1]] = None
+        shape = placer.shape(jobs[head[1]].ask)
+        left &= 0 if shape is None else ~rows_where(placer.possible_nodes(shape.part))
     if not left:
         return found
     heads = [(cycle.position(entry), lane) for lane in queue if (entry := lane.head()) is not None]
     for (_, number), lane in sorted(heads, key=lambda each: each[0]):
         shape = placer.shape(lane.ask)
-        if shape is None or number in found:
+        if shape is None or number == head[1]:
             continue
         suited = rows_where(placer.possible_nodes(shape.part))
         if (suited & left).bit_count() < (lane.ask.least or shape.nodes):
@@ -56,9 +60,10 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
         job = jobs[number]
         if scavengers is not None and scavengers.yields(job):
             break
-        if _limited(cycle, job, now):
+        rows = left if found else None
+        if _limited(cycle, job, now) or (shared is not None and not shared.can_reserve(job, rows, now)):
             continue
-        found[number] = left
+        found[number] = rows
         left &= ~suited
         if not left:
             break

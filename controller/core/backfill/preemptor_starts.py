@@ -1,4 +1,4 @@
-"""Preemption in a pass: starts jobs whose victims have ended, and preempts scavengers for waiting jobs."""
+"""Preemption in a cycle: starts jobs whose victims have ended, and preempts scavengers for waiting jobs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle import Apply, Cycle
 
 MOST_JOBS = 16
-"""One pass looks for scavengers to preempt for at most this many jobs."""
+"""One cycle looks for scavengers to preempt for at most this many jobs."""
 
 
 def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
-    """Start the nominated jobs of one profile whose preemption victims have ended.
+    """Start the nominated jobs of one scheduler profile whose preemption victims have ended.
 
-    1. Take the nominated jobs whose nodes have changed since the last pass.
+    1. Take the nominated jobs whose nodes have changed since the last cycle.
     2. Withdraw the nomination of a job that may no longer use the nodes, for example because of a quota. If
        the job was being moved to these nodes, undo the move.
     3. Start a job if all its victims have left.
@@ -31,8 +31,8 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
     touched = _take_touched_claimants(cycle)
     for job in touched:
         if not job.claim:
-            # This job has lost its nomination earlier in this loop. Another job, whose move was undone, got
-            # its old nodes back.
+            # Skip this job, because it lost its nomination earlier in this loop: the move of another job was
+            # undone, and that job got its old nodes back.
             continue
         over = None if job.unended else cycle.limits.over(job, now)
         useless = str(over) if over else preemption.claim_problem(job) or cycle.search.blocked_claim(job, now)
@@ -40,8 +40,8 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
             for event in undo_move(state, cycle.placer, job, useless, now):
                 apply(event)
             if job.claim:
-                # The undone move has nominated the job to its old nodes. They may be free already, so check
-                # the job again at the end of this loop.
+                # The undone move has nominated the job for its old nodes. These nodes may be free already, so
+                # check the job again at the end of this loop.
                 touched.append(job)
         elif useless:
             apply(PreemptionDropped(job.id, now, useless))
@@ -50,14 +50,13 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
 
 
 def _take_touched_claimants(cycle: Cycle) -> list[Job]:
-    """Return the nominated jobs of this profile with a change since the last call: one of the nodes that are
-    kept for them has changed.
+    """Return the nominated jobs of this scheduler profile whose nominated nodes have changed since the last
+    call.
     """
     state = cycle.state
     stirred, claims = state.nodes.claims_to_check, state.claims
     if state.reservations:
-        # Check all nominations, because an operator's reservation that begins soon may bar nodes. No event
-        # reports this.
+        # Check all nominations, because no event reports that an operator's reservation will soon bar nodes.
         stirred.update(claims)
     found = [state.jobs[job] for job in sorted(stirred) if job in claims]
     mine = [job for job in found if state.queue_of(job) is cycle.queue]
@@ -73,7 +72,7 @@ def preempt_scavengers(cycle: Cycle, lanes: Iterable[Lane], now: float, apply: A
        over a limit, and jobs that would not fit even if the scavengers left their nodes.
     2. If no reservation is delayed, keep nodes for the job from which scavengers are preempted (nomination).
 
-    Without step 2, a scavenger on a free GPU would keep the GPU from each later job until the first waiting
+    Without step 2, a scavenger on a free GPU would keep that GPU from all later jobs until the first waiting
     job can use it. Cost: O(running scavengers) if no running scavenger may be preempted. Otherwise O(lanes),
     and a search for victims for at most MOST_JOBS jobs.
     """

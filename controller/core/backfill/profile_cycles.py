@@ -1,4 +1,6 @@
-"""Runs the scheduling passes of all profiles, one after the other in the order of scheduler.toml."""
+"""Runs the scheduling cycles of all scheduler profiles, one after the other in the order of
+scheduler.toml.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,21 @@ from controller.core.preemption.scavengers import Scavengers
 from controller.core.state.state import State
 
 PASSES_MOST = 4
-"""The most passes of each profile in one call of `run`."""
+"""The most scheduling cycles of each scheduler profile in one call of `run`."""
 
 
 class ProfileCycles:
-    """Has one `Cycle` (a scheduler) for each profile. The default profile is last. Without profiles there is
-    only one `Cycle`.
+    """Has one `Cycle` (a scheduler) for each scheduler profile. The default profile is last. Without profiles
+    there is only one `Cycle`.
 
     A profile is a scheduling policy for some of the jobs on some of the nodes. `run` does this:
 
     1. Record longer predictions for jobs that have run longer than predicted.
     2. If nodes have changed, find the profiles that use the same nodes or licences. These profiles keep their
        reservations in one table.
-    3. Run one scheduling pass of each profile.
-    4. Repeat step 3 while a pass makes other starts possible, but at most PASSES_MOST times. Other starts
-       become possible when the pass drops or moves a reservation in this table, or when `Nodes.room_version`
+    3. Run one scheduling cycle of each profile.
+    4. Repeat step 3 while a cycle makes other starts possible, but at most PASSES_MOST times. Other starts
+       become possible when the cycle drops or moves a reservation in this table, or when `Nodes.room_version`
        grows. For example, this version grows when a job with labels starts, because jobs with affinity to
        this job may then fit.
     """
@@ -48,7 +50,7 @@ class ProfileCycles:
             for each in pipeline.profiles
         } or {"": self._cycle(pipeline, "")}
         self.last = next(reversed(self.cycles.values()))
-        """The `Cycle` of the default profile."""
+        """The `Cycle` of the default scheduler profile."""
         self._table = ReservationTable(state)
         if state.scavengers_last:
             self._table.scavengers = Scavengers(state, self.guards_of)
@@ -66,23 +68,24 @@ class ProfileCycles:
         return Cycle(self._state, Placer(self._state.nodes, pipeline), name, self.guards_of)
 
     def of(self, job: Job) -> Cycle:
-        """Return the `Cycle` of the job's profile, which schedules the job."""
+        """Return the `Cycle` of the job's scheduler profile, which schedules the job."""
         return self.named(job.profile)
 
     def named(self, profile: str) -> Cycle:
-        """Return the `Cycle` of the profile with this name.
+        """Return the `Cycle` of the scheduler profile with this name.
 
         If no profile has this name, return the `Cycle` of the default profile.
         """
         return self.cycles.get(profile, self.last)
 
     def placer_of(self, job: Job) -> Placer:
-        """Return the placer of the job's profile, which chooses nodes and GPUs for the job."""
+        """Return the placer of the job's scheduler profile, which chooses nodes and GPUs for the job."""
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
         """Return the guards of a running job: the limits that protect it from preemption. They come from the
-        job's own profile and queue. They do not depend on the job that would preempt it.
+        job's own scheduler profile and queue. The limits do not depend on the job that wants to preempt the
+        running job.
         """
         profile = self._profiles.get(job.profile)
         guards = self.guards if profile is None else profile.policy.guards
@@ -90,15 +93,17 @@ class ProfileCycles:
         return guards if rule is None else guards_in_queue(guards, rule)
 
     def run(self, now: float, apply: Apply) -> None:
-        """Run the passes of all profiles. `apply` applies each event to the state before the next
+        """Run the cycles of all scheduler profiles. `apply` applies each event to the state before the next
         decision.
+
         """
         # Record longer predictions (step 1 of the class docstring).
         outlived = self._outlived_predictions(now) if self._replaces_limits else []
         for event in outlived:
             apply(event)
         if self._shared:
-            # Find the profiles that use the same nodes or licences (step 2 in the docstring of this class).
+            # Find the scheduler profiles that use the same nodes or licences (step 2 in the docstring of this
+            # class).
             self._share_tables()
             for shared in self._shared.values():
                 shared.reservations.forget_gone()
@@ -106,7 +111,7 @@ class ProfileCycles:
         for _ in range(PASSES_MOST):
             edition, room = self._table.edition, self._state.nodes.room_version
             for cycle in self.cycles.values():
-                # Run one scheduling pass for each profile (step 3 in the docstring of this class).
+                # Run one scheduling cycle for each scheduler profile (step 3 in the docstring of this class).
                 cycle.run(now, apply, overran=bool(outlived))
             if (not self._shared or self._table.edition == edition) and (
                 self._state.nodes.room_version == room
@@ -128,8 +133,8 @@ class ProfileCycles:
         return found
 
     def _share_tables(self) -> None:
-        """If nodes have changed, find the profiles that use the same nodes or licences as another profile,
-        and let them keep their reservations in one table.
+        """Let scheduler profiles that use the same nodes or licences keep their reservations in one table. Do
+        this only if nodes have changed.
         """
         columns = self._state.nodes.columns
         if self._layout == self._state.nodes.layout_version:
@@ -138,12 +143,12 @@ class ProfileCycles:
         rows = {name: profile.rows(columns) for name, profile in self._profiles.items()}
         for name, cycle in self.cycles.items():
             shares = any((rows[name] & rows[other]).any() for other in rows if other != name)
-            licences = bool(self._state.licences.total)  # All profiles share all licences.
+            licences = bool(self._state.licences.total)  # All scheduler profiles share all licences.
             cycle.share(self._shared[name] if shares or licences else None)
 
     def resume(self, other: ProfileCycles) -> None:
-        """Copy the backfill reservations of all profiles from `other`, which belongs to another copy of the
-        cluster state. This is faster than computing them again.
+        """Copy the backfill reservations of all scheduler profiles from `other`, which belongs to another
+        copy of the cluster state. Copying the reservations is faster than computing them again.
         """
         if self._shared:
             self._share_tables()
@@ -156,7 +161,8 @@ class ProfileCycles:
         """
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
-        self._state.nodes.room_version += 1  # The next pass then tries all waiting jobs again.
+        # Increase the version, so that the next cycle tries all waiting jobs again.
+        self._state.nodes.room_version += 1
 
     def forget(self, job: int) -> None:
         """Drop the reservation of a waiting job whose request has changed."""
@@ -164,7 +170,7 @@ class ProfileCycles:
             cycle.reservations.forget(job)
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record that a running job has changed: waiting jobs may now be able to preempt the job, or its
+        """Record that a running job has changed. Waiting jobs may now be able to preempt this job, or its
         preemption may now lose more or less work.
 
         `preemptible_at` is the time from which more waiting jobs than before may preempt the job. It is NEVER

@@ -24,8 +24,8 @@ from wire.names import Reason
 from wire.text import duration
 
 KINDS = (CPU, MEMORY, GPU, RUNNING)
-"""The resources whose use falls when a job ends, besides the GPUs of single models. GPU time is not among
-them: its use falls as time passes, so none of it is reserved.
+"""The resources whose use falls when a job ends, besides the GPUs of single models. GPU time is missing,
+because its use falls as time passes. Therefore no GPU time is reserved.
 """
 Limit = tuple[TenantKey, int, bool]
 """(tenant, resource, shared) of a limit. The last value is True for the limit on what all projects together
@@ -42,7 +42,7 @@ class QuotaReserved:
     key: TenantKey
     kind: int
     model: str
-    """The GPU model that the quota limits; empty if it limits another resource."""
+    """The GPU model that the quota limits; empty if the quota limits another resource."""
     wait_s: float
     """Seconds until the reserved start of this job."""
     reason: ClassVar[Reason] = Reason.QUOTA
@@ -56,9 +56,10 @@ class QuotaReserved:
 
 @dataclass(slots=True)
 class QuotaReservation:
-    """The quota reserved for a waiting job: the job, and the time from which the limit allows it to start.
+    """The quota that is reserved for a waiting job: the id of the job, and the time from which the limit
+    allows the start of the job.
 
-    `spare` is the part of the quota that stays unused when the job has started at that time.
+    `spare` is the part of the quota that is still unused after the job has started.
     """
 
     job: int
@@ -75,20 +76,20 @@ class QuotaReservations:
     in place of the nodes.
 
     Algorithm
-    1. In a pass that tries all jobs, `reserve` is called for each job over a limit, in queue order. The first
-       job of each limit gets the reservation.
-    2. Go through the running jobs of the tenant in the order of their planned ends, until the amounts that
-       they free are enough. The last of these ends is `starts_at`. `spare` is the amount that is free at
-       `starts_at` and not needed.
-    3. `delay_of`: a later job of the tenant may start if it ends by `starts_at`, or if it needs no more than
-       `spare`. When a job starts, `take` subtracts from `spare` the amount that it still holds at
+    1. In a cycle that tries all jobs, `reserve` is called for each job over a limit, in queue order. The
+       first job of each limit gets the reservation.
+    2. Go through the running jobs of the tenant in the order of their planned ends, until the ended jobs free
+       enough. The last of these ends is `starts_at`. `spare` is the amount that is free at `starts_at` and
+       not needed.
+    3. `delay_of`: a later job of the tenant may start if it ends by `starts_at`, or if it needs at most
+       `spare`. When a job starts, `take` subtracts from `spare` the amount that the job still holds at
        `starts_at`.
     4. If the ends of all running jobs do not free enough, there is no reservation.
 
     A project that borrows is limited by the unused quota of all projects together. Only jobs that borrow
     count for a reservation of this limit, because every project may use its own quota at any time.
 
-    Cost: O(running jobs) in a pass with a job over a limit, otherwise nothing.
+    Cost: O(running jobs) in a cycle with a job over a limit, otherwise nothing.
 
     Example: project `vision` may hold 16 GPUs and holds 15: job 1 has 8 until 10:00, job 2 has 7 until 11:00.
     Job 3 needs 16 GPUs, so it can start at 11:00, and nothing is spare. At 9:00 a 1-GPU job with a time limit
@@ -100,19 +101,19 @@ class QuotaReservations:
         self._limits = limits
         self._by_limit: dict[Limit, QuotaReservation] = {}
         self._ends: dict[TenantKey, list[tuple[float, Amount]]] | None = None
-        """For each tenant, the planned end of each running job and the amounts that it frees. None: not
+        """For each tenant, the planned end of each running job, and the amounts that the job frees. None: not
         computed yet.
         """
         self._version = -1
-        """The value of `Quotas.version` when the reservations were made. When the version changes, they are
-        no longer valid.
+        """The value of `Quotas.version` when the reservations were made. When the version changes, the
+        reservations are no longer valid.
         """
 
     def __bool__(self) -> bool:
         return bool(self._by_limit)
 
     def clear(self) -> None:
-        """Drop all reservations. Call this at the beginning of a pass that tries all jobs."""
+        """Drop all reservations. Call this at the beginning of a cycle that tries all jobs."""
         self._by_limit.clear()
         self._ends = None
         self._version = self._state.quotas.version

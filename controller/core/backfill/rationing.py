@@ -1,5 +1,5 @@
-"""Finds the users whose jobs backfill tries last. They have used more than their part of their project's use,
-and another user of the project has used less than its part.
+"""Finds the users whose jobs backfill tries last. Such a user has used more than its part of the project's
+use, while another user of the project has used less than its part.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 ABOVE = 1.05
 """A factor. A user's part is the fraction of its project's use to which the user's weight entitles it. A user
-is above its part if it has used this many times as much.
+is above its part if the user has used the part times this factor.
 """
 
 
 def rationed_users(cycle: Cycle, now: float) -> frozenset[SharePath]:
-    """Return the users, as paths in the share tree, whose jobs backfill tries after all other jobs.
+    """Return the users, as paths in the fair-share tree, whose jobs backfill tries after all other jobs.
 
     Algorithm
-    1. Take the projects that have used more than their shares. All other projects are left out, because they
-       would get even less if some of their users came last.
+    1. Take the projects that have used more than their shares. All other projects are left out: they would
+       get even less if some of their users came last.
     2. Divide the use of each of these projects into parts, by the weights of its users with jobs
        (`ShareTree.part_of_project`).
     3. Return the users above their parts if another user of the same project waits and is below its part.
@@ -33,8 +33,8 @@ def rationed_users(cycle: Cycle, now: float) -> frozenset[SharePath]:
     Cost: O(lanes).
 
     Example: users ann and bob of one project have used 300 and 100 GPU-hours. Jobs of one GPU of ann wait,
-    and a job of four GPUs of bob. A GPU that becomes free goes to jobs of other projects first. It goes to
-    ann only if none of those jobs fits.
+    and a job of four GPUs of bob. A GPU that becomes free goes to jobs of other projects first. The GPU goes
+    to ann only if no job of another project fits.
     """
     state = cycle.state
     waiting: dict[SharePath, set[SharePath]] = {}

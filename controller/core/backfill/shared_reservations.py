@@ -1,4 +1,4 @@
-"""Backfill reservations of one profile on nodes that other profiles also use."""
+"""Backfill reservations of one scheduler profile on nodes that other profiles also use."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wire.names import WHOLE_GPU
 
 
 class GuaranteedStart(Protocol):
-    """A waiting job, and the latest time at which it starts. All kinds of backfill reservations have this
-    interface.
+    """The start that a reservation guarantees: a waiting job, and the latest time at which the job starts.
+    All kinds of backfill reservations have this interface.
     """
 
     @property
@@ -34,7 +34,7 @@ class GuaranteedStart(Protocol):
 
 
 class SharedReservations:
-    """The reservations of one profile in a table that several profiles share.
+    """The reservations of one scheduler profile in a table that several profiles share.
 
     EASY backfill keeps a number of nodes free, but no particular nodes. Two profiles that share nodes could
     both count on the same nodes. Therefore this class reserves particular nodes and GPUs. A job starts only
@@ -55,29 +55,33 @@ class SharedReservations:
 
     @property
     def scavengers(self) -> Scavengers | None:
-        """The scavengers (jobs of the lowest priority) that may run on reserved GPUs until they are
-        preempted. None if there are none.
+        """The scavengers (jobs of the lowest priority), which may run on reserved GPUs until other jobs
+        preempt them. None if there are none.
         """
         return self._table.scavengers
 
     @property
     def edition(self) -> int:
-        """A counter that grows when a reservation in the shared table is dropped or moved. After this, other
-        jobs may be able to start.
+        """Return a counter that grows when a reservation in the shared table is dropped or moved. After this,
+        other jobs may be able to start.
         """
         return self._table.edition
 
     def reservation_of(self, job: int) -> BackfillReservation | None:
-        """Return the reservation of a job of this profile; None if it has none."""
+        """Return the reservation of a job of this scheduler profile, or None."""
         return self.reservations.by_job.get(job)
 
+    def can_reserve(self, job: Job, rows: RowSet | None, now: float) -> bool:
+        """Return whether the job has a reservation on nodes of `rows`, or could get one (None: all nodes)."""
+        return self.reservations.can_reserve(job, rows, now)
+
     def due(self, now: float) -> bool:
-        """Return whether the reserved start of a job of this profile has come."""
+        """Return whether the reserved start of a job of this scheduler profile has come."""
         return any(each.starts_at <= now for each in self.reservations.by_job.values())
 
     def reserve(self, jobs: Mapping[int, RowSet | None], now: float) -> None:
         """Reserve the earliest start for each of `jobs`, in this order. Drop all other reservations of the
-        profile.
+        scheduler profile.
 
         The value of a job is the set of nodes on which the job may reserve its start; None means all nodes.
         """
@@ -109,8 +113,9 @@ class SharedReservations:
     def find_before(
         self, job: Job, later: Iterable[int], barred: Bools | None, now: float
     ) -> Placement | None:
-        """Return the best placement of the job that delays no reservation, except those of the jobs in
-        `later`. If there is such a placement, drop the reservations of `later`, so that they are made again.
+        """Return the best placement of the job that delays no reservation. The reservations of the jobs in
+        `later` may be delayed. If a placement exists, drop the reservations of `later`, so that they are made
+        again.
         """
         later = [each for each in later if each in self.reservations.by_job]
         if not later:
@@ -124,9 +129,33 @@ class SharedReservations:
                 self.reservations.forget(each)
         return placement
 
+    def find_overruling(
+        self, job: Job, overruled: Callable[[int], bool], barred: Bools | None, now: float
+    ) -> Placement | None:
+        """Return the best placement of the job that delays no reservation of any scheduler profile.
+        Reservations of jobs for which `overruled` returns True may be delayed. If a placement exists, drop
+        the reservations that may be delayed.
+        """
+        found = [
+            (queue, number)
+            for queue in self._table.queues
+            for number in queue.by_job
+            if number != job.id and overruled(number)
+        ]
+        if not found:
+            return None
+        with ExitStack() as stack:
+            for queue, number in found:
+                stack.enter_context(queue.without(number, now))
+            placement = self.find(job, barred, now)
+        if placement is not None:
+            for queue, number in found:
+                queue.forget(number)
+        return placement
+
     def delayed_by(self, job: Job, barred: Bools | None, now: float) -> BackfillReservation | None:
-        """Return the first reservation of another job of this profile that keeps the job from starting now.
-        Return None if there is none.
+        """Return the first reservation of another job of this scheduler profile that keeps the job from
+        starting now. Return None if there is none.
         """
         for number, reserved in sorted(self.reservations.by_job.items(), key=lambda each: each[1].starts_at):
             if number != job.id:
@@ -141,8 +170,8 @@ class SharedReservations:
             return not self.reservations.leaves_licences(job, now)
 
     def barred(self, job: Job, now: float) -> Bools | None:
-        """Return an array that is True for each node on which a start of the job now would delay the reserved
-        start of another job. Return None if there is no such node.
+        """Return which nodes (True by row number) the job may not use, because its start there now would
+        delay the reserved start of another job. Return None if there is no such node.
         """
         shape = self._placer.shape(job.ask)
         if shape is None:
@@ -154,8 +183,8 @@ class SharedReservations:
             return self._table.barred(shape.part, runtime, now)
 
     def unreserved_gpus(self, duration: float, now: float) -> dict[int, int]:
-        """Return for each node with a reservation, by row number, how many wholly free GPUs no reservation
-        needs within `duration` seconds.
+        """Return the number of wholly free GPUs that no reservation needs within `duration` seconds, by row
+        number of the node. Nodes without a reservation are left out.
         """
         found = self._table.free_beside_all(duration, now)
         return {row: sum(milli == WHOLE_GPU for milli in free.gpus) for row, free in found.items()}
@@ -169,7 +198,7 @@ class SharedReservations:
     def reserved_before(
         self, job: Job, until: float, now: float, overruled: Callable[[int], bool]
     ) -> Bools | None:
-        """Return an array that is True for each node on which a reservation of another job starts before
+        """Return which nodes (True by row number) have a reservation of another job that starts before
         `until`. Return None if there is no such node. A reservation does not count if `overruled` returns
         True for its waiting job.
         """

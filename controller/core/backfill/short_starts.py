@@ -1,4 +1,4 @@
-"""Starts waiting jobs with a shorter time limit than they request, if they allow it (`--time-min`)."""
+"""Starts waiting jobs with a shorter time limit than `--time`, if they have `--time-min`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle import Apply, Cycle
 
 MOST_JOBS = 64
-"""The most jobs that one pass tries to start with a shorter time limit."""
+"""The most jobs that one cycle tries to start with a shorter time limit."""
 MOST_LIMITS = 16
-"""The most time limits that are tried for one job in one pass."""
+"""The most time limits that are tried for one job in one cycle."""
 STEP_S = 1.0
 """Shorter time limits are multiples of this number of seconds."""
 
@@ -29,18 +29,18 @@ STEP_S = 1.0
 def start_short_jobs(cycle: Cycle, now: float, apply: Apply) -> None:
     """Start waiting jobs that can start now only with a shorter time limit, in queue order.
 
-    Before this, the pass has tried all jobs with their own time limits. Steps for each job that still waits
+    Before this, the cycle has tried all jobs with their own time limits. Steps for each job that still waits
     and has a least time limit:
     1. Collect the times at which nodes are needed for another start, a reservation or a drain
-       (`moments_needed`). A job that ends before such a time delays none of them.
+       (`moments_needed`). A job that ends before such a time delays no start, reservation or drain.
     2. For each time, the latest first, compute the limit with which the job and its grace end at this time.
        Skip limits below the least time limit.
-    3. Start the job with the first of these limits for which it finds nodes and exceeds no quota or share
-       limit.
+    3. Start the job with the first of these limits for which nodes are free and no quota or fair-share limit
+       is exceeded.
 
-    Invariant: the rules for a start are those of the other steps of the pass. They are applied to a copy of
-    the job that has the shorter limit, so no reservation is delayed. Cost: at most MOST_JOBS * MOST_LIMITS
-    searches for nodes.
+    Invariant: a short start obeys the same rules as the other steps of the cycle. The rules are applied to a
+    copy of the job with the shorter limit, so no reservation is delayed. Cost: at most MOST_JOBS *
+    MOST_LIMITS searches for nodes.
 
     Example: job 7 requests 8 h and accepts 1 h. The first waiting job needs all nodes in 3 h. With a grace of
     10 s, job 7 starts with a limit of 2 h 59 min 50 s.
@@ -49,8 +49,9 @@ def start_short_jobs(cycle: Cycle, now: float, apply: Apply) -> None:
     if cycle.backfill.reserves is Reserves.ALL_JOBS and (
         cycle.reservations.refused or (state.releases and state.releases[0][0] <= now)
     ):
-        # This job could not start at its reserved time, for example because a member of a gang is about to
-        # end. At present it has no reservation, so a short job could take its nodes.
+        # The job could not start at its reserved time, for example because a gang member is about to end.
+        # Start no short jobs now, because they could take the nodes of this job, which has no reservation at
+        # present.
         return
     state.shortenable = {number for number in state.shortenable if number in state.queue}
     mine = (cycle.queue.entry(number) for number in state.shortenable if number in cycle.queue)
@@ -110,8 +111,8 @@ def _find(cycle: Cycle, job: Job, now: float) -> Placement | None:
 
 
 def moments_needed(cycle: Cycle, job: Job, now: float) -> Iterator[tuple[float, str]]:
-    """Yield the times at which nodes that the job might use are needed for something else, each with its
-    cause. The causes are reserved starts of other jobs, operators' reservations, drains, and the latest
+    """Yield each time at which another start, reservation or drain needs nodes that the job might use, with
+    the cause. The causes are reserved starts of other jobs, operators' reservations, drains, and the latest
     starts of jobs with deadlines.
     """
     state = cycle.state

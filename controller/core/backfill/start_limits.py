@@ -1,4 +1,4 @@
-"""Checks quotas, share limits and the start hours of queues before a job starts."""
+"""Checks quotas, fair-share limits and the start hours of queues before a job starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from controller.core.backfill.shared_reservations import SharedReservations
 from controller.core.cluster.gpus.gpu_requirements import milli_by_model
-from controller.core.fairshare.share_tree import ShareAtLimit
+from controller.core.fairshare.share_tree import TenantAtLimit
 from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer, quota_need
@@ -19,7 +19,7 @@ from controller.core.quota.week_hours import HoursClosed
 from controller.core.state.state import State
 from wire.names import Reason
 
-StartLimit = LimitExceeded | ShareAtLimit | HoursClosed | BudgetSpent | GpusKept
+StartLimit = LimitExceeded | TenantAtLimit | HoursClosed | BudgetSpent | GpusKept
 """A limit that can keep a job from starting."""
 
 
@@ -28,31 +28,33 @@ def _all_gpus(_duration: float, _now: float) -> dict[int, int]:
 
 
 class StartLimits:
-    """Checks the quotas, share limits and start hours of queues of one profile before each start.
+    """Checks the quotas, fair-share limits and start hours of queues of one scheduler profile before each
+    start.
 
-    The resources of the job are added to the resources of running jobs, and to those of jobs whose preemption
-    victims are still ending. Two limits can be met later without any event: GPU time within a time window
-    falls as time passes, and queues start jobs only at some hours. `again_at` is the next time at which a job
-    may start for one of these reasons. If no limit is set (`State.limited` is False), callers skip the check.
+    The job's resources are added to the resources of running jobs and of jobs whose preemption victims are
+    still ending. A job over a limit can become allowed without any event in two cases: GPU time within a time
+    window falls as time passes, and queues start jobs only at some hours. `again_at` is the next time at
+    which a job may start for one of these reasons. If no limit is set (`State.limited` is False), callers
+    skip the check.
     """
 
     def __init__(self, state: State, placer: Placer, shared: SharedReservations | None = None) -> None:
         self._state = state
         self._placer = placer
         self.shared = shared
-        """The reservations on nodes that the profile shares with other profiles. None if it shares no
-        nodes.
+        """The reservations on nodes that the scheduler profile shares with other profiles. None if this
+        profile shares no nodes.
         """
         self._kept_gpus = KeptGpus(state.quotas.rules.queues)
         self.again_at = NEVER
-        """The next time at which a job may start that is now over a limit on past usage, or outside the hours
-        of its queue.
+        """The next time at which a job may start that is now over a limit on past usage, or outside the start
+        hours of its queue.
         """
 
     def over(self, job: Job, now: float, nodes: int | None = None) -> StartLimit | None:
         """Return the hard limit that a start of the job now would exceed. Return None if there is none.
 
-        `nodes` is the number of nodes on which the job would start, if it is less than the job requests.
+        `nodes` is the number of nodes on which the job would start, if that is less than `--nodes`.
         """
         stopped = self._stopped(job, now)
         if stopped is not None or self._state.quotas.unlimited:
@@ -76,13 +78,14 @@ class StartLimits:
         counts = range(shape.nodes, least - 1, -1)
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
-    def _stopped(self, job: Job, now: float) -> ShareAtLimit | HoursClosed | BudgetSpent | GpusKept | None:
-        """Return what keeps the job from starting: a reached share limit, the start hours of its queue, or
-        the used-up budget of its project. Return None if nothing does.
+    def _stopped(self, job: Job, now: float) -> TenantAtLimit | HoursClosed | BudgetSpent | GpusKept | None:
+        """Return the limit that keeps the job from starting: a reached fair-share limit, the start hours of
+        its queue, or the used-up budget of its project. Return None if no limit does.
         """
         state = self._state
         if job.claim and job.reason is Reason.MOVING:
-            # A job that is being moved has already started, so start hours and budgets do not apply to it.
+            # Start hours and budgets do not apply to a job that is being moved, because it has already
+            # started.
             return self._at_share_limit(job, now)
         closed = state.quotas.closed(job.spec.queue, now)
         if closed is not None:
@@ -114,7 +117,7 @@ class StartLimits:
         )
         return None if kept is None else replace(kept, withheld=self._placer.fits(job.ask))
 
-    def _at_share_limit(self, job: Job, now: float) -> ShareAtLimit | None:
+    def _at_share_limit(self, job: Job, now: float) -> TenantAtLimit | None:
         state = self._state
         stopped = state.shares.at_hard_limit(state.tenant(job), now) if state.shares.hard else None
         if stopped is not None:
@@ -122,7 +125,7 @@ class StartLimits:
         return stopped
 
     def may_grow(self, job: Job, allocations: Iterable[Allocation], now: float) -> bool:
-        """Return whether a running job stays within the limits if it gets these allocations in addition."""
+        """Return whether a running job stays within the limits if the job also gets these allocations."""
         if self._at_share_limit(job, now) is not None or self._state.budgets.spent(job.spec.project, now):
             return False
         if self._state.quotas.unlimited:
@@ -132,8 +135,8 @@ class StartLimits:
         return self._state.quotas.over_hard(job.user, job.spec, need, now, self._claimed(None)) is None
 
     def claims(self, now: float) -> Claims:
-        """Return an empty set of claims. Claims are the amounts by which jobs that have not started yet will
-        use up the limits.
+        """Return an empty set of claims. Claims are the amounts that waiting jobs will use of the limits when
+        they start.
         """
         return Claims(self, now, self._claimed(None))
 
@@ -166,9 +169,9 @@ class StartLimits:
         return next(iter(full.values())) if full and len(full) == len(needs) else None
 
     def need(self, job: Job, nodes: int | None = None) -> Amount:
-        """Return the amounts by which the job increases the quota usage of its tenants when it runs.
+        """Return the amounts by which the quota usage of the job's tenants grows when the job runs.
 
-        `nodes` is the number of nodes on which the job runs, if it is less than the job requests.
+        `nodes` is the number of nodes on which the job runs, if that is less than `--nodes`.
         """
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts, nodes)
 
@@ -178,7 +181,7 @@ class StartLimits:
         """
         claimed: dict[TenantKey, list[int]] = {}
         for each in self._state.claims:
-            # Skip a job that is being moved to other nodes, because the resources that it holds now are
+            # Skip a job that is being moved to other nodes, because the resources that the job holds now are
             # already counted.
             if (job is None or each != job.id) and not self._state.jobs[each].unended:
                 other = self._state.jobs[each]
@@ -197,10 +200,10 @@ class StartLimits:
 
 
 class Claims:
-    """The amounts by which waiting jobs will use up the limits when they start. The amounts of nominated jobs
+    """The amounts that waiting jobs will use of the limits when they start. The amounts of nominated jobs
     (jobs with nodes kept for them) are included.
 
-    A later job is within the limits only if it exceeds none even when all these jobs have started.
+    A later job is within the limits only if it exceeds no limit after all jobs with claims have started.
     """
 
     def __init__(self, limits: StartLimits, now: float, claimed: dict[TenantKey, list[int]]) -> None:
@@ -209,11 +212,11 @@ class Claims:
         self._claimed = claimed
 
     def claim(self, job: Job) -> tuple[bool, int | None, bool]:
-        """Claim the amounts that the job needs, if it exceeds no limit.
+        """Claim the amounts that the job needs, if the job exceeds no limit.
 
-        Return three values.
-        1. Whether the job is within the limits.
-        2. The greatest number of nodes on which it is within the limits. None means all nodes that it
+        Return three values:
+        1. True if the job is within the limits.
+        2. The greatest number of nodes that the limits allow the job. None means all nodes that the job
            requests.
         3. False if the exceeded limit also keeps the later jobs of its tenant with the same request from
            starting.
@@ -229,12 +232,12 @@ class Claims:
         return True, most, True
 
     def add(self, job: Job, most: int | None) -> None:
-        """Claim the amounts that the job needs on at most `most` nodes. None means all nodes that it
+        """Claim the amounts that the job needs on at most `most` nodes. None means all nodes that the job
         requests.
         """
         self._limits._add(self._claimed, job, most)
 
     def breaks(self, job: Job) -> StartLimit | None:
-        """Return the limit that the job would exceed if it started in addition to all jobs with claims."""
+        """Return the limit that the job would exceed if all jobs with claims had started."""
         stopped = self._limits._stopped(job, self._now)
         return stopped or self._limits._over(job, self._now, self._claimed)

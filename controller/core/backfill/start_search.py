@@ -1,8 +1,10 @@
 """Finds nodes on which a waiting job may start. The start must not delay reservations, jobs with deadlines or
-jobs of other profiles.
+jobs of other scheduler profiles.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from controller.core.backfill.deadline_guard import DeadlineGuard
 from controller.core.backfill.shared_reservations import SharedReservations
@@ -18,15 +20,15 @@ from wire.names import Reason
 
 
 class StartSearch:
-    """Finds nodes on which a waiting job may start now, or the reason why it may not. It does not change the
-    state.
+    """Finds nodes on which a waiting job may start now, or the reason why the job may not start. The search
+    does not change the state.
 
     A job may not start on a node if one of these rules forbids the start. The rules are checked in this
     order.
     1. An operator's reservation bars the job from the node.
     2. Another waiting job has a deadline and needs the node's resources before this job would end. Only
-       callers that pass `for_deadlines=True` apply this rule.
-    3. On nodes shared with other profiles: the free resources are reserved for another job.
+       callers that cycle `for_deadlines=True` apply this rule.
+    3. On nodes shared with other scheduler profiles: the free resources are reserved for another job.
     """
 
     def __init__(self, state: State, placer: Placer, limits: StartLimits, guard: DeadlineGuard) -> None:
@@ -37,16 +39,16 @@ class StartSearch:
         self.guards_deadlines = placer.pipeline.deadlines is not DeadlinePolicy.NONE
         """True if backfilled jobs must leave free the resources that jobs with a deadline need."""
         self.shared: SharedReservations | None = None
-        """The reservations on nodes that this profile shares with other profiles. None if it shares no
-        nodes.
+        """The reservations on nodes that this scheduler profile shares with other profiles. None if this
+        profile shares no nodes.
         """
 
     def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
-        """Return an array that is True for each node on which the job may not start. Return None if it may
+        """Return which nodes (True by row number) the job may not use for a start. Return None if the job may
         start on all nodes.
 
         The job may not start on nodes that operators have reserved for other users. If `for_deadlines` is
-        True, it also may not start on nodes that another waiting job needs to meet its deadline.
+        True, the job also may not start on nodes that another waiting job needs to meet its deadline.
         """
         barred = self._state.barred_nodes(job, now)
         shape = self._placer.shape(job.ask) if for_deadlines and self.guards_deadlines else None
@@ -55,8 +57,8 @@ class StartSearch:
     def find(self, job: Job, now: float) -> Placement | None:
         """Return the best placement on as many nodes as the job requests. Return None if there is none.
 
-        The placement uses no node that an operator's reservation bars, and no resources that are reserved for
-        other jobs. It may use resources that another job needs to meet its deadline.
+        The placement uses no node that an operator's reservation bars, and no resources that backfill has
+        reserved for other jobs. It may use resources that another job needs to meet its deadline.
         """
         barred = self._state.barred_nodes(job, now)
         if self.shared is None:
@@ -66,8 +68,9 @@ class StartSearch:
     def find_fewer(self, job: Job, now: float) -> Placement | None:
         """Return a placement on fewer nodes than the job requests, or None.
 
-        The placement has as many free nodes as quotas and share limits allow. Return None if the job has no
-        `--min-nodes`, if it still waits for all its nodes (the assembly time), or if too few nodes are free.
+        The placement has as many free nodes as quotas and fair-share limits allow. Return None if the job has
+        no `--min-nodes`, if its wait for all nodes (the assembly time) is not over, or if too few nodes are
+        free.
         """
         if (
             job.ask.least is None
@@ -84,7 +87,7 @@ class StartSearch:
         return self._placer.find_fewer(job.ask, barred, most)
 
     def why_kept_out(self, job: Job, now: float) -> Reason:
-        """Return the pending reason of a job that fits on free nodes but may not start there."""
+        """Return the pending reason of a job that fits on free nodes but may not use these nodes."""
         full = self._state.nodes_at_model_quota(job)
         if full is not None and self._placer.find(job.ask, full) is None:
             return Reason.QUOTA
@@ -99,21 +102,41 @@ class StartSearch:
         return Reason.PROMISED
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """Return an array that is True for each node with a backfill reservation of another job that begins
-        before this job would end. This job may not preempt jobs on these nodes, because it would delay the
-        other job. Return None if there is no such node.
+        """Return which nodes (True by row number) have a backfill reservation of another job that begins
+        before the end of this job. On these nodes, this job may not preempt other jobs, because its start
+        would delay the reserved start. Return None if there is no such node.
 
         A reservation does not count if this job could preempt the other job after the start of the other job.
-        If it counted, an urgent job would wait for a gang that it may stop as soon as the gang has started.
+        Otherwise an urgent job would wait for a gang, although the urgent job may preempt the gang right
+        after its start.
 
         This job is assumed to start when the preempted jobs have used up their grace time.
         """
         if self.shared is None:
             return None
-        pipeline, jobs, rules = self._placer.pipeline, self._state.jobs, self._state.quotas.rules
+        until = now + self._placer.pipeline.guards.grace_s + job.span
+        return self.shared.reserved_before(job, until, now, self._overruled_by(job))
+
+    def find_overruling(self, job: Job, barred: Bools | None, now: float) -> Placement | None:
+        """Return the best placement of the job that delays no reservation, except reservations of jobs that
+        this job could preempt after their start. Drop the delayed reservations, so that they are made again.
+        Return None if no placement or no such reservation exists.
+
+        Example: a gang has reserved two idle nodes, and waits for a third one. A job with a higher priority,
+        which may preempt the gang, starts on the idle nodes at once.
+        """
+        if self.shared is None or not self._placer.pipeline.strategies:
+            return None
+        return self.shared.find_overruling(job, self._overruled_by(job), barred, now)
+
+    def _overruled_by(self, job: Job) -> Callable[[int], bool]:
+        """Return a function that tells whether `job` could preempt another waiting job after the start of the
+        other job.
+        """
+        jobs, rules = self._state.jobs, self._state.quotas.rules
         reaches = [
             (strategy, reach)
-            for strategy in pipeline.strategies
+            for strategy in self._placer.pipeline.strategies
             # A reclaim strategy compares the resources that tenants hold, and a waiting job holds none.
             if not isinstance(strategy, ReclaimStrategy) and (reach := strategy.reach(job)) is not None
         ]
@@ -129,8 +152,7 @@ class StartSearch:
                 and any(strategy.standing(other) <= reach for strategy, reach in reaches)
             )
 
-        until = now + pipeline.guards.grace_s + job.span
-        return self.shared.reserved_before(job, until, now, overruled)
+        return overruled
 
     def blocked_claim(self, job: Job, now: float) -> str:
         """Return why a job may not start on the nodes that its preemption victims have left. Return an empty

@@ -1,4 +1,6 @@
-"""The data sets that jobs have read on each node, so that later jobs can run where their data is cached."""
+"""Records the data sets that jobs have read on each node, so that later jobs can run where their data is
+cached.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from dataclasses import dataclass
 MOST_DATASETS = 1_000
 """The most data sets that are stored. When there are more, the one with the oldest last use is dropped."""
 MOMENTS = 64
-"""In one retention time, the levels (estimates of what is cached) are computed again this many times."""
+"""The number of times in one retention time at which the levels (estimates of cached data) are computed
+again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetPolicy:
-    """The settings of the table [datasets]: for how long, and for how many nodes, reads of a data set are
-    stored.
+    """The settings of the table [datasets]: the time and the number of nodes for which reads of a data set
+    are stored.
     """
 
     retention_s: float = 259_200.0
@@ -30,21 +34,21 @@ DEFAULT_DATASETS = DatasetPolicy()
 
 
 class DatasetReads:
-    """For each data set, the nodes on which jobs have read it, with the time of the last use on each node.
+    """For each data set, the nodes on which jobs have read the data set, with the time of the last use on
+    each node.
 
-    The level of a data set on a node is an estimate, from 0 to 1, of how much of the data set is still cached
-    on the node. It is 1 at the last use, and falls in equal steps to 0 at the end of the retention.
+    The level of a data set on a node is an estimate from 0 to 1: the part of the data set that the node still
+    has in its cache. It is 1 at the last use, and falls in equal steps to 0 at the end of the retention.
 
     Algorithm
     1. `note`: at the end of a job on a node, store the time for each of its data sets. Delete the nodes whose
-       last use is longer ago than the retention. If more nodes than `DatasetPolicy.nodes` remain, delete
-       those with the oldest last use.
-    2. `advance`: the engine calls this method before each scheduling pass. It rounds the present time down to
-       a multiple of retention / MOMENTS seconds, and levels are computed for the rounded time. Levels
+       last use is longer ago than the retention. If more nodes than `DatasetPolicy.nodes` remain, delete the
+       nodes with the oldest last use.
+    2. `advance`: the engine calls this method before each scheduling cycle. It rounds the present time down
+       to a multiple of retention / MOMENTS seconds, and levels are computed for the rounded time. Levels
        therefore change only once in this interval, and cached scores of nodes stay valid within the interval.
 
-    Invariant: the content depends only on the events so far, so it is the same after a restart and in a
-    replay.
+    Invariant: the content depends only on the events so far, so a restart or a replay gives the same content.
     Cost: O(data sets of the job) for `note`, O(1) for `advance`, O(nodes of the data set) for `levels`.
 
     Example: the retention is 64 h. A job that reads `imagenet` ended on gpu01 at 10:00. At 26:00 the level of
@@ -60,14 +64,14 @@ class DatasetReads:
         self.changed: dict[str, None] = {}
         """The data sets whose database rows must be written again."""
         self.version = 0
-        """A number that increases with every change of a level (estimate of how much of a data set is cached
-        on a node).
+        """A number that increases with every change of a level (estimate of the part of a data set that a
+        node has cached).
         """
         self._moment = -math.inf
         self._levels: dict[str, Mapping[str, float]] = {}
 
     def note(self, datasets: Iterable[str], node: str, ran_s: float, at: float) -> None:
-        """Record that a job that reads these data sets ended on a node after `ran_s` seconds."""
+        """Record that a job with these data sets ended on a node after `ran_s` seconds."""
         policy = self.policy
         if not policy.retention_s or ran_s < policy.least_run_s:
             return

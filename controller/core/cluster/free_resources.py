@@ -1,5 +1,5 @@
 """The free resources of one node as plain numbers. `row_trial` writes these numbers to the node table for a
-short time, so that filters can check a node as it will be at a later time.
+short time. Filters can then check a node as it will be at a later time.
 
 The free part of each GPU is an element of a list and not of a numpy array, because backfill reads single
 elements very often. Reading one element of an array takes ten times as long as reading one of a list.
@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from operator import ge
 
 from controller.core.cluster.gpus.gpu_requirements import GpuNeeds
+from controller.core.cluster.node import Node
 from controller.core.cluster.node_table import ABSENT, NodeTable
-from controller.core.cluster.nodes import Node, Nodes
+from controller.core.cluster.nodes import Nodes
 from controller.core.model.allocation import Allocation
 from controller.core.model.request import PerNodeRequest
 
@@ -32,7 +33,7 @@ class FreeResources:
     scratch_mib: int = 0
 
     def add(self, node: Node, allocation: Allocation, sign: int) -> None:
-        """Add the resources of an allocation (sign 1) or subtract them (sign -1)."""
+        """Add (sign 1) or subtract (sign -1) the resources of an allocation."""
         self.cpu_milli += sign * allocation.cpu_milli
         self.memory_mib += sign * allocation.memory_mib
         self.scratch_mib += sign * allocation.scratch_mib
@@ -88,8 +89,8 @@ def free_on(nodes: Nodes, row: int) -> FreeResources:
 
 @contextmanager
 def row_trial(columns: NodeTable, row: int, free: FreeResources) -> Iterator[None]:
-    """Write the free resources `free` of one node to the node table for the duration of a `with` block, so
-    that filters can check the node as if these resources were free.
+    """Write the free resources `free` of one node to the node table for the duration of a `with` block.
+    Filters then check the node as if these resources were free.
 
     The old values are restored at the end of the block, even after an exception. During the block, no other
     code may read or write the row.

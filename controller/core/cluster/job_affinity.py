@@ -23,16 +23,16 @@ class JobAffinityIndex:
     """Counts running jobs by label and node, and their anti-affinity terms by node.
 
     A term is like a pod affinity term of Kubernetes. It names a label of other jobs, a topology (a node label
-    whose values are the domains) and a number of domains. `domains=None` means anti-affinity, 1 means "in the
-    same domain as those jobs", n > 1 means "spread over n domains". `version` increases with each change.
+    whose values are the domains) and a number of domains. `domains=None` means anti-affinity. 1 means "in a
+    domain where such a job runs", n > 1 means "spread over n domains". `version` increases with each change.
     Cached results for all nodes are then invalid, because a job affects all nodes of its domain.
 
     Anti-affinity of a running job excludes only jobs of the same user. Otherwise a user could keep the jobs
     of other users off a rack or a zone with one small job. The terms of a waiting job restrict only this job,
-    so they apply to running jobs of all users.
+    so these terms apply to running jobs of all users.
 
     Example: a job with the label app=db runs on n1 in rack r1. The affinity term "app=db on rack" allows only
-    the nodes of r1; the same term as anti-affinity allows only nodes outside r1.
+    the nodes of r1. The same term as anti-affinity allows only nodes outside r1.
     """
 
     def __init__(self) -> None:
@@ -59,8 +59,9 @@ class JobAffinityIndex:
         return self._running, self._anti_affinity
 
     def nodes_allowed(self, part: PerNodeRequest, columns: NodeTable) -> Bools:
-        """Return an array that is True for each node where the request may run. There the required affinity
-        terms of the request are met, and the anti-affinity of no running job forbids the request.
+        """Return an array that is True for each node where the request may run. On such a node, the required
+        affinity terms of the request are met, and no running job has an anti-affinity term against the
+        request.
         """
         mask = np.ones(columns.height, dtype=np.bool_)
         for term in part.company:
@@ -78,10 +79,10 @@ class JobAffinityIndex:
         return other
 
     def affects(self, part: PerNodeRequest) -> bool:
-        """Return whether a required affinity term of the request, or the anti-affinity of a running job,
-        limits the nodes for the request.
+        """Return whether affinity limits the nodes for the request: a required term of the request, or the
+        anti-affinity of a running job.
 
-        The anti-affinity of a running job limits them if the job has the same user and the term names a label
+        The anti-affinity of a running job counts if both jobs have the same user and the term names a label
         of the request.
         """
         return any(not term.prefer for term in part.company) or any(
@@ -91,9 +92,9 @@ class JobAffinityIndex:
     def nodes_barred_by(
         self, part: PerNodeRequest, other: PerNodeRequest, rows: list[int], columns: NodeTable
     ) -> Bools | None:
-        """Return an array that is True for each node on which a job must not run together with another job.
-        The job has the request `part`. The other job has the request `other` and will run on the nodes
-        `rows`.
+        """Return which nodes (True by row number) a job must not use, because it must not run together with
+        another job. The job has the request `part`. The other job has the request `other` and will run on the
+        nodes `rows`.
 
         The affinity terms of both requests apply. Return None if neither request has a term about the other
         job.
@@ -104,9 +105,9 @@ class JobAffinityIndex:
                 codes = columns.domain(term.topology)
                 lost = _within({int(code) for code in codes[rows] if code >= 0}, term.topology, columns)
             else:
-                # The term allows jobs with the label in a limited number of domains (one for "same domain").
-                # A start in a domain that has such jobs adds no domain. A start in any other domain adds one,
-                # and could exceed the limit.
+                # The term limits the number of domains in which jobs with the label run (one for "same
+                # domain"). A start in a domain that already has such a job adds no domain. A start in any
+                # other domain adds a domain and could exceed the limit.
                 there = _domains_of(self._running.get(label, {}), term.topology, columns)
                 lost = (columns.domain(term.topology) >= 0) & ~_within(there, term.topology, columns)
             mask = lost if mask is None else mask | lost
@@ -128,7 +129,7 @@ class JobAffinityIndex:
 
 
 def _between(part: PerNodeRequest, other: PerNodeRequest) -> Iterator[tuple[JobTerm, Label]]:
-    """Yield the affinity terms by which two requests limit each other, each with the label that it names.
+    """Yield the affinity terms by which two requests limit each other, each with its label.
 
     1. If both requests are of the same user: the required terms of `other` that name a label of `part`.
     2. The anti-affinity terms of `part` that name a label of `other`.

@@ -13,7 +13,9 @@ from wire.job.spec import is_storable
 _EFFECTS = [each.value for each in Effect]
 
 LabelChanges = Mapping[str, str | None]
-"""The new value of each label or taint by its name; None removes it. The name of a taint is `key:Effect`."""
+"""The new value of each label or taint, by name. None removes the label or taint. The name of a taint is
+`key:Effect`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class NodeOverrides:
     def updated(self, labels: LabelChanges, taints: LabelChanges, known: Mapping[str, str]) -> NodeOverrides:
         """Return a copy with the changes `labels` and `taints` of an operator.
 
-        The value None removes a label or taint that an operator has set, and hides one from the configuration
-        or the agent. `known` has the node's labels from the configuration and the agent.
+        The value None removes a label or taint of an operator, and hides a label or taint of the
+        configuration or the agent. `known` has the node's labels from the configuration and the agent.
         """
         configured = {taint_name(taint) for taint in self.configured}
         return replace(

@@ -14,7 +14,7 @@ from wire.text import printable
 
 @dataclass(frozen=True, slots=True)
 class LicenceShortage:
-    """A licence that is short: fewer of it are free than a job requests."""
+    """A licence that is short: fewer units of the licence are free than a job requests."""
 
     name: str
     wanted: int
@@ -23,8 +23,8 @@ class LicenceShortage:
 
 
 class Licences:
-    """The number of each licence that exists, and the number in use. A job uses its licences while it runs or
-    is nominated (resources are kept for it).
+    """The number of each licence that exists, and the number in use. A job uses its licences while the job
+    runs or is nominated (resources are kept for the job).
     """
 
     def __init__(self) -> None:
@@ -66,8 +66,8 @@ class Licences:
 
 
 def holds_licences(job: Job) -> bool:
-    """Return whether the job holds its licences now, because it runs or is nominated (resources are kept for
-    it).
+    """Return whether the job holds its licences now: while it runs or is nominated (resources are kept for
+    the job).
     """
     return bool(job.unended or job.claim)
 

@@ -1,5 +1,5 @@
-"""The network tree of the cluster ([topology]). It records which nodes are below which switches, and measures
-how near the nodes of a gang are to each other.
+"""The network tree of the cluster ([topology]). The network tree records the switches above each node, and
+measures the distance between the nodes of a gang.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NetworkTopology:
         """Return the names of the switches above the node with these labels, the widest level first; empty if
         none is known. The label `node` is the name of the node.
 
-        If the label of one level is missing, the path ends above this level.
+        If the node lacks the label of one level, the path ends above this level.
         """
         if not self.levels:
             return self.paths.get(labels.get("node", ""), ())
@@ -64,20 +64,20 @@ class NetworkTree:
     height 0. The distance of two nodes is the height of the lowest switch above both. The root means "no
     common switch" and is one level above all switches. The nearness of a set of nodes is 1 - (height +
     unused) / height of the root. Here `height` is the height of the lowest switch above all of these nodes.
-    `unused` is a fraction of the nodes below this switch that have room: those that the set does not use. So
+    `unused` is a fraction: of the nodes with room below this switch, the part that the set does not use. So
     nodes below a lower switch are always nearer than nodes below a higher one. Of two switches on one level,
-    the one with fewer free nodes is preferred, so that larger blocks of free nodes stay whole.
+    the switch with fewer free nodes is preferred, so that larger blocks of free nodes stay whole.
 
     Algorithm of `choose`
-    1. Make candidates, which are sets of nodes. One is the set of nodes with the best scores. The others are
-       made by `_fill`: one set for each switch with enough nodes below it, the root included.
+    1. Make candidates, which are sets of nodes. One is the set of nodes with the best scores. `_fill` makes
+       the other candidates: one set for each switch with enough nodes below it, the root included.
     2. `_fill`: below a switch without further switches, take the nodes with the best scores. Otherwise go
-       through the switches below it. If some of them have enough nodes for the rest of the gang, fill the one
-       with the fewest free nodes. If none has, take all free nodes of the one with the most, and repeat this
-       for the rest of the gang.
+       through the switches directly below. If some of these switches have enough nodes for the rest of the
+       gang, fill the switch with the fewest free nodes. If none has enough, take all free nodes of the switch
+       with the most free nodes, and repeat this for the rest of the gang.
     3. Take the candidate with the greatest sum of two numbers: the mean score of its nodes, and `weight`
-       times its nearness. If several have the same sum, take the one whose upper switches have the fewest
-       free nodes, then the first by name.
+       times its nearness. If several candidates have the same sum, take the candidate whose upper switches
+       have the fewest free nodes, then the first by name.
 
     Invariant: `choose` returns nodes whenever `rows` has enough nodes. So nearness never makes a job wait.
 
@@ -134,12 +134,12 @@ class NetworkTree:
 
     def distance(self, row: int, other: int) -> int:
         """Return the distance of two nodes: the height of the lowest switch above both. The distance is 0 if
-        both are below the same lowest switch, and `depth` if they have no common switch.
+        both nodes are below the same lowest switch, and `depth` if they have no common switch.
         """
         return 0 if row == other else self.switches[self.common_switch((row, other))].height
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return a phrase for a sentence: it names the switch that is above all the nodes `rows`."""
+        """Return a phrase with the name of the switch that is above all the nodes `rows`."""
         common = self.common_switch(rows)
         if common == ROOT:
             return "no common switch"
@@ -214,8 +214,8 @@ class NetworkTree:
         return len(set(rows)) - nodes
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return all of `rows` if they are enough for a gang of `nodes` nodes, otherwise none. All nodes are
-        usable, because nearness is only a preference.
+        """Return `rows` if these are enough nodes for a gang of `nodes` nodes; otherwise an empty set. All
+        nodes are usable, because nearness is only a preference.
         """
         known = set(rows)
         return known if len(known) >= nodes else set()

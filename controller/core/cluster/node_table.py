@@ -30,7 +30,7 @@ Rows = NDArray[np.intp] | slice
 
 ALL_ROWS: slice = slice(None)
 ABSENT = -1
-"""The value in `gpu_free` for a slot without a GPU, or with a GPU on which no new job may start."""
+"""The value in `gpu_free` for an index without a GPU, or with a GPU on which no new job may start."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class NodeTable:
     labels: list[dict[str, str]]
     models: list[str]
     open: Bools
-    """True for each node on which new jobs may start: it is up and not drained."""
+    """True for each node on which new jobs may start: the node is up and not drained."""
     cpu_total: Ints
     cpu_free: Ints
     memory_total: Ints
@@ -53,12 +53,12 @@ class NodeTable:
     scratch_total: Ints
     scratch_free: Ints
     gpu_free: Ints
-    """The free thousandths of each GPU, by row and slot. ABSENT if there is no GPU in the slot, or if no new
-    job may start on it.
+    """The free thousandths of each GPU, by row and GPU index. ABSENT if there is no GPU with this index, or
+    if no new job may start on this GPU.
     """
     gpu_model: Ints
-    """The type of each GPU, by row and slot, as an index into `gpu_types`. ABSENT if there is no GPU in the
-    slot.
+    """The type of each GPU, by row and GPU index, as an index into `gpu_types`. ABSENT if there is no GPU
+    with this index.
     """
     gpu_count: Ints
     gpu_types: list[GpuType] = field(default_factory=list)
@@ -75,15 +75,15 @@ class NodeTable:
     gpu_needs_cache: dict[PerNodeRequest, GpuNeeds] = field(default_factory=dict)
     """A cache of GPU needs by request; emptied when labels, taints or hardware of a node change."""
     gpu_topology: Callable[[], GpuTopology] | None = None
-    """Returns the NUMA and NVLink groups of the GPUs; None if they are unknown."""
+    """Returns the NUMA and NVLink groups of the GPUs; None if the groups are unknown."""
     taints: list[tuple[Taint, ...]] = field(default_factory=list)
     runtimes: list[str] = field(default_factory=list)
     """The container runtime of each node; empty if the node has none."""
     image_gpus: list[str] = field(default_factory=list)
-    """For each node the reason why containers cannot use its GPUs; empty if they can."""
+    """For each node, the reason why containers cannot use its GPUs; empty if containers can use the GPUs."""
     row_cache: dict[str, int] = field(default_factory=dict)
     gpu_value: Callable[[], GpuValue] | None = None
-    """Returns the current value of free GPUs; None if it is not known for this table."""
+    """Returns the current value of free GPUs; None if the value is not known for this table."""
 
     @property
     def height(self) -> int:
@@ -99,8 +99,8 @@ class NodeTable:
         return self.row_cache
 
     def copy(self) -> NodeTable:
-        """Return a copy with its own columns. Functions that read other values of the nodes are not copied;
-        `Nodes` sets them.
+        """Return a copy with its own columns. Functions that read other values of the nodes are not copied,
+        because `Nodes` sets these functions.
         """
         return replace(
             self,
@@ -242,7 +242,9 @@ def rows_in(bits: RowSet) -> Iterator[int]:
 
 
 def first_rows(bits: RowSet, count: int) -> RowSet:
-    """Return the set of the `count` lowest row numbers of a set, or all of them if there are fewer."""
+    """Return the `count` lowest row numbers of a set, as a set. If the set is smaller, return the
+    whole set.
+    """
     low, high = count, bits.bit_length()
     while low < high:
         middle = (low + high) // 2

@@ -1,167 +1,34 @@
-"""The nodes of the cluster, the resources that jobs hold on them, and the node table (numpy columns) of
-both.
+"""The nodes of the cluster, the resources that jobs hold on the nodes, and the node table (numpy columns)
+with both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from controller.core.cluster.dataset_reads import DatasetReads
 from controller.core.cluster.gpus.gpu_counts import GpuCounts
-from controller.core.cluster.gpus.gpu_health import GpuCondition
-from controller.core.cluster.gpus.gpu_requirements import GpuType
 from controller.core.cluster.gpus.gpu_topology import GpuTopology
 from controller.core.cluster.gpus.gpu_value import DemandStats, GpuValue
 from controller.core.cluster.job_affinity import JobAffinityIndex
 from controller.core.cluster.labels_and_taints import NodeOverrides
+from controller.core.cluster.node import Node
+from controller.core.cluster.node_rows import write_free, write_row
 from controller.core.cluster.node_table import ABSENT, NodeTable, empty_table
 from controller.core.model.allocation import Allocation
 from controller.core.model.events.nodes import AS_IT_IS, Overcommit
 from controller.core.model.request import PerNodeRequest
-from wire.agent.orders import GpuHold
-from wire.agent.reports import GpuFacts, NodeFacts
-from wire.cluster.hosts import HostSpec
-from wire.job.affinity import Taint
-from wire.names import WHOLE_GPU, GpuHealth, NodeState
+from wire.agent.reports import NodeFacts
+from wire.names import WHOLE_GPU
 
 CHANGE_LOG_LIMIT = 65_536
 VECTORISE_FROM = 12
 """From this number of rows on, one numpy operation on all rows is faster than an operation on each row."""
-JUST_STARTED = "the controller has just started"
-NO_FACTS = NodeFacts(cpu_milli=0, memory_mib=0)
 NO_HEIRS: Mapping[int, int] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class TimedDrain:
-    """A drain that the operator `by` has ordered with `corral nodes drain --by`. The node must be empty at
-    the time `empty_by`. Until then, only jobs that end before `empty_by` start on the node.
-    """
-
-    empty_by: float
-    by: str
-    why: str = ""
-
-
-@dataclass(slots=True)
-class Node:
-    """One cluster node. `held` has the allocation of each job that holds resources on the node."""
-
-    name: str
-    labels: dict[str, str]
-    facts: NodeFacts = NO_FACTS
-    overcommit: Overcommit = AS_IT_IS
-    up: bool = False
-    down: bool = False
-    """True if the node has been disconnected for so long that its state is DOWN."""
-    drained: bool = False
-    timed_drain: TimedDrain | None = None
-    """The timed drain of the node, until its time has come. None if there is none."""
-    why: str = "never connected"
-    since: float = 0.0
-    boot_id: str = ""
-    version: str = ""
-    host: HostSpec | None = None
-    """How to connect to the node, if an operator added it. None for nodes of the configuration."""
-    health: dict[str, GpuCondition] = field(default_factory=dict)
-    held: dict[int, Allocation] = field(default_factory=dict)
-    claims: dict[int, Allocation] = field(default_factory=dict)
-    """The resources of this node that are kept for each nominated job until the job's victims have left."""
-    leaving: dict[int, int] = field(default_factory=dict)
-    """For each victim that still holds resources here, the nominated job for which these resources are
-    kept.
-    """
-    slots: dict[str, int] = field(default_factory=dict)
-    row: int = -1
-    last_placement: int = 0
-    """The number of the node's last placement. Placements are counted from the controller's start; 0 means
-    none.
-    """
-    marks: NodeOverrides = field(default_factory=NodeOverrides)
-
-    def copy(self) -> Node:
-        """Return a copy with its own allocations and nominations."""
-        other = copy(self)
-        other.labels, other.health = dict(self.labels), dict(self.health)
-        other.held, other.claims, other.leaving = dict(self.held), dict(self.claims), dict(self.leaving)
-        return other
-
-    @property
-    def effective_labels(self) -> dict[str, str]:
-        """The node's labels. Labels set by operators come first, then those of the configuration, then those
-        that the agent reports.
-        """
-        return self.marks.effective_labels({**self.facts.labels, **self.labels})
-
-    @property
-    def taints(self) -> tuple[Taint, ...]:
-        """The node's taints. Taints set by operators come before those of the configuration."""
-        return self.marks.effective_taints()
-
-    @property
-    def reconnect_expected(self) -> bool:
-        """True if the node is disconnected only because the controller has just started and its agent has not
-        connected yet.
-        """
-        return not self.up and not self.down and self.why == JUST_STARTED
-
-    @property
-    def state(self) -> NodeState:
-        """The state of the node for users. A disconnected node is DOWN or SUSPECT even if it is drained."""
-        if not self.up:
-            return NodeState.DOWN if self.down or not self.boot_id else NodeState.SUSPECT
-        return NodeState.DRAINED if self.drained else NodeState.UP
-
-    def unavailable(self) -> Iterator[Allocation]:
-        """Yield the resources of the node that new jobs cannot get.
-
-        1. The allocation of each running job that is not being preempted.
-        2. For each nominated job, the greater one of two amounts: the resources kept for it, and the
-           resources that its victims (the jobs preempted for it) still hold.
-        """
-        if not self.claims:
-            yield from self.held.values()
-            return
-        yield from (allocation for job, allocation in self.held.items() if job not in self.leaving)
-        for job, claim in self.claims.items():
-            yield _greater(claim, [self.held[each] for each, to in self.leaving.items() if to == job])
-
-    def health_of(self, gpu: GpuFacts) -> GpuHealth:
-        """Return the last health of the GPU that the controller has recorded. If there is none, return the
-        health that the agent reported.
-        """
-        known = self.health.get(gpu.uuid)
-        return gpu.health if known is None else known.health
-
-    def condition(self, gpu: GpuFacts) -> GpuCondition:
-        """Return the last health of the GPU, with its reason, that the controller has recorded. If there is
-        none, return the health and the reason that the agent reported.
-        """
-        return self.health.get(gpu.uuid) or GpuCondition(gpu.health, gpu.why)
-
-
-def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
-    """Return the greater one of two amounts for each resource: the amount kept for a nominated job, and the
-    amount that its victims still hold.
-    """
-    milli: dict[str, int] = {}
-    for allocation in leaving:
-        for hold in allocation.gpus:
-            milli[hold.uuid] = milli.get(hold.uuid, 0) + hold.milli
-    for hold in claim.gpus:
-        milli[hold.uuid] = max(milli.get(hold.uuid, 0), hold.milli)
-    return Allocation(
-        claim.node,
-        max(claim.cpu_milli, sum(each.cpu_milli for each in leaving)),
-        max(claim.memory_mib, sum(each.memory_mib for each in leaving)),
-        tuple(GpuHold(uuid, each) for uuid, each in milli.items()),
-        scratch_mib=max(claim.scratch_mib, sum(each.scratch_mib for each in leaving)),
-    )
 
 
 class Nodes:
@@ -218,7 +85,7 @@ class Nodes:
         self._idle: NodeTable | None = None
         self._max_free = (0, 0)
         self._max_free_gpus: tuple[int, int] | None = None
-        """Upper bounds of what any node has free: CPU, memory, whole GPUs, and thousandths of one GPU."""
+        """Upper bounds of the free CPU, memory, whole GPUs and thousandths of one GPU of any node."""
         self._max_free_at = (-1, -1)
 
     def __iter__(self) -> Iterator[Node]:
@@ -253,7 +120,7 @@ class Nodes:
         other._placements, other.gpu_counts = self._placements, GpuCounts(self.gpu_counts.by_model)
         other.datasets, other.demand = self.datasets, self.demand
         other.job_affinity = self.job_affinity.copy()
-        # Copy the node table as well. Computing it again would take most of the time of the copy.
+        # Copy the node table as well. Computing the table again would take most of the time of the copy.
         other._columns = self.columns.copy()
         other._bind_columns()
         other.layout_version = self.layout_version
@@ -268,7 +135,7 @@ class Nodes:
         self._void_caches(stale=True)
 
     def copy_empty(self, others: Nodes) -> None:
-        """Add a copy of each node in `others`, without the jobs and nominations on it."""
+        """Add a copy of each node in `others`, without its jobs and nominations."""
         for node in others:
             plain: dict[str, Any] = {"held": {}, "claims": {}, "leaving": {}, "slots": {}, "row": -1}
             self.insert(replace(node, labels=dict(node.labels), health=dict(node.health), **plain))
@@ -286,7 +153,7 @@ class Nodes:
         """Set the configured labels of a node, and the labels and taints that operators set."""
         node.labels, node.marks = dict(labels), marks
         if not self._stale:
-            self._write(node)
+            write_row(self._columns, node)
         self._void_caches()
 
     def set_facts(
@@ -304,7 +171,7 @@ class Nodes:
         elif self._stale or len(facts.gpus) > self._columns.gpu_free.shape[1]:
             self._void_caches(stale=True)
         else:
-            self._write(node)
+            write_row(self._columns, node)
             self._void_caches()
 
     def _void_caches(self, *, stale: bool = False) -> None:
@@ -349,15 +216,15 @@ class Nodes:
         self.room_version += 1
 
     def claim(self, job: int, allocation: Allocation, victims: Iterable[int]) -> None:
-        """Keep these resources for the job until its victims (the jobs preempted for it) have left. Also
+        """Keep these resources for the job until its victims (the jobs preempted for the job) have left. Also
         record which jobs are its victims.
         """
         node = self.by_name[allocation.node]
         node.claims[job] = allocation
         for victim in victims:
             if victim in node.held:
-                # Do not overwrite an entry. A job that is being moved is its own victim here. Its old
-                # resources may already be kept for the waiting job that needs them.
+                # Do not overwrite an entry. When a running job is moved, the job is its own victim here, and
+                # its old resources may already be kept for another job.
                 node.leaving.setdefault(victim, job)
         self.claims_to_check.add(job)
         self._rewrite(node)
@@ -366,8 +233,8 @@ class Nodes:
         """Withdraw the nomination of the job on this node. The node's resources are no longer kept for the
         job.
 
-        A victim (a job that was preempted for this job) may still hold some of the resources. `heirs` names
-        another nominated job for each such victim, by the victim's id. From now on, these resources are kept
+        A victim (a job that was preempted for this job) may still hold some of the resources. For each such
+        victim, `heirs` has the id of another nominated job. From now on, the resources of the victim are kept
         for the other job.
         """
         node = self.by_name[name]
@@ -386,17 +253,17 @@ class Nodes:
         reservations.
         """
         if not self._stale:
-            self._write_free(node)
+            write_free(self._columns, node)
             self._log_changes((node.row,))
         self.status_version += 1
 
     def _shift(self, nodes: Sequence[Node], allocations: Sequence[Allocation], sign: int) -> None:
-        """Add allocations to the free resources in the node table (`sign` 1), or subtract them (`sign` -1).
-        There is one allocation for each node, and each node occurs at most once.
+        """Change the free resources in the node table: add allocations (`sign` 1) or subtract allocations
+        (`sign` -1). There is one allocation for each node, and each node occurs at most once.
         """
         if self._stale:
-            # Write nothing now. The node table is rebuilt at its next access, and then includes these
-            # allocations.
+            # Write nothing now: the node table is rebuilt at its next access, and includes these allocations
+            # then.
             return
         cpu, memory, gpus = self._columns.cpu_free, self._columns.memory_free, self._columns.gpu_free
         rows = [node.row for node in nodes]
@@ -416,7 +283,8 @@ class Nodes:
                 if slot is not None and gpus[node.row, slot] != ABSENT:
                     gpus[node.row, slot] += sign * gpu.milli
             if node.claims:
-                self._write_free(node)  # The free resources also depend on the nominations.
+                # Write the free resources again, because they also depend on the nominations.
+                write_free(self._columns, node)
         self._log_changes(rows)
 
     def _log_changes(self, rows: Sequence[int]) -> None:
@@ -443,7 +311,7 @@ class Nodes:
         """
         self.claims_to_check.update(node.claims)
         if not self._stale:
-            self._write(node)
+            write_row(self._columns, node)
             self._log_changes((node.row,))
         self.status_version += 1
         self.room_version += 1
@@ -455,7 +323,7 @@ class Nodes:
         self._bind_columns()
         for row, node in enumerate(self._rows):
             node.row = row
-            self._write(node)
+            write_row(self._columns, node)
         self._stale = False
 
     def _bind_columns(self) -> None:
@@ -466,60 +334,14 @@ class Nodes:
         self._columns.dataset_reads = lambda: self.datasets
 
     def rebuilt_columns(self) -> NodeTable:
-        """Return a node table computed from nodes and allocations alone. Tests compare it with the table that
-        is updated in place.
+        """Return a node table computed from nodes and allocations alone. Tests compare this table with the
+        table that is updated in place.
         """
         kept = self._rows, self._columns
         self._lay_out()
         fresh = self._columns
         self._rows, self._columns = kept
         return fresh
-
-    def _write(self, node: Node) -> None:
-        columns, row, facts = self._columns, node.row, node.facts
-        node.slots = {gpu.uuid: slot for slot, gpu in enumerate(facts.gpus)}
-        columns.labels[row] = {**node.effective_labels, "node": node.name}
-        columns.taints[row] = node.taints
-        columns.runtimes[row] = facts.runtime
-        columns.image_gpus[row] = facts.image_gpus
-        columns.last_placement[row] = node.last_placement
-        columns.open[row] = node.up and not node.drained
-        cpu_milli, memory_mib = node.overcommit.of(facts)
-        columns.cpu_total[row] = cpu_milli
-        columns.memory_total[row] = memory_mib
-        columns.scratch_total[row] = facts.storage_mib
-        columns.gpu_count[row] = len(facts.gpus)
-        columns.gpu_free[row] = ABSENT
-        columns.gpu_model[row] = ABSENT
-        for slot, gpu in enumerate(facts.gpus):
-            kind = GpuType(gpu.model, gpu.memory_mib, gpu.compute, gpu.mig)
-            if kind not in columns.gpu_types:
-                columns.gpu_types.append(kind)
-                columns.models.append(gpu.model)
-            columns.gpu_model[row, slot] = columns.gpu_types.index(kind)
-            if node.health_of(gpu) is GpuHealth.OK:
-                columns.gpu_free[row, slot] = WHOLE_GPU
-        self._write_free(node)
-
-    def _write_free(self, node: Node) -> None:
-        """Write the free resources of the node. Its other values in the row must already be up to date. These
-        are the total resources, and the GPUs that are marked ABSENT in `gpu_free`.
-        """
-        columns, row, slots = self._columns, node.row, node.slots
-        cpu_milli, memory_mib = columns.cpu_total.item(row), columns.memory_total.item(row)
-        scratch_mib = columns.scratch_total.item(row)
-        # Use a list, because reading or writing one element of a numpy array takes ten times as long.
-        gpus = [ABSENT if free == ABSENT else WHOLE_GPU for free in columns.gpu_free[row].tolist()]
-        for allocation in node.unavailable():
-            cpu_milli -= allocation.cpu_milli
-            memory_mib -= allocation.memory_mib
-            scratch_mib -= allocation.scratch_mib
-            for hold in allocation.gpus:
-                slot = slots.get(hold.uuid)
-                if slot is not None and gpus[slot] != ABSENT:
-                    gpus[slot] -= hold.milli
-        columns.cpu_free[row], columns.memory_free[row] = cpu_milli, memory_mib
-        columns.scratch_free[row], columns.gpu_free[row] = scratch_mib, gpus
 
     def gpu_topology(self) -> GpuTopology:
         """Return the NUMA and NVLink groups of all GPUs. They are computed again after nodes or their
@@ -557,8 +379,8 @@ class Nodes:
 
         The request is compared with upper bounds of the free resources of all nodes. While `room_version`
         stays the same, free resources only shrink, so the bounds stay correct. The bounds are computed again
-        when `room_version` grows. They are also computed again after changes to an eighth of the nodes,
-        because they may have become too high.
+        when `room_version` grows. After changes to an eighth of the nodes, the bounds are also computed
+        again, because they may have become too high.
         """
         gains, seen = self._max_free_at
         columns = self.columns

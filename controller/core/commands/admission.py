@@ -115,17 +115,17 @@ def quota_refusal(
 ) -> Refusal | None:
     """Return a refusal if `count` more jobs may not be queued, otherwise None.
 
-    The jobs are refused if a tenant (user, project or queue) has too many waiting jobs, or if one job alone
-    exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants of `was` already count
-    the job as waiting, so it is not counted twice for them. `with_these` has the number of other jobs, by
-    tenant, that will be queued together with these.
+    The jobs are refused if a tenant (user, project or queue) would have too many waiting jobs, or if one job
+    alone exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants of `was` already
+    count the job as waiting, so the job is not counted twice for these tenants. `with_these` has the number
+    of other jobs, by tenant, that will be queued together with these.
     """
     if quotas.unlimited:
         return None
     need = quota_need(placer, ask, spec.time_limit_s, quotas.accounts, ask.least)
     never = quotas.never_allowed(user, spec, need) or _never_on_any_model(quotas, placer, spec, ask, user)
-    # A limit in percent of the cluster grows when nodes connect. Therefore do not refuse the job because of
-    # such a limit while some nodes have not connected yet.
+    # Do not refuse the job because of a limit in percent of the cluster while some nodes have not connected
+    # yet: the limit grows when they connect.
     unknown = placer.nodes.never_connected or not quotas.gpus.total
     if never is not None and not (never.share and unknown):
         message = f"can never start: {never.never_text}"

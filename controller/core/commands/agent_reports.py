@@ -7,17 +7,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from controller.core.cluster.nodes import JUST_STARTED
+from controller.core.cluster.node import JUST_STARTED
 from controller.core.commands.context import Context
 from controller.core.fairshare.offqueue_usage import offqueue_rate
 from controller.core.lifecycle import attempt_reports, gang_barrier, move_rollback, node_loss
-from controller.core.lifecycle.gang_barrier import node_addresses
+from controller.core.lifecycle.gang_barrier import start_facts
 from controller.core.lifecycle.kept_room import keep_for_restart
 from controller.core.lifecycle.limit_warnings import advice_after_limit
 from controller.core.lifecycle.requeue_policy import after_attempt, was_healthy
 from controller.core.model import inputs
 from controller.core.model.effects import SendToNode, SendToNodes
 from controller.core.model.events.attempts import (
+    BATCH_ENDED,
     AttemptExited,
     AttemptStarted,
     JobEnded,
@@ -37,21 +38,18 @@ from wire.agent.orders import Settle, Stop, TimeLimit
 from wire.agent.reports import AttemptStatus
 from wire.names import Reason
 
-BATCH_ENDED = "the end of its batch command"
-"""The recorded cause when a batch job releases all its nodes except the first."""
-
 RUNS_AGAIN = (Reason.PREEMPTED, Reason.EVICTED, Reason.IDLE, Reason.REQUEUED)
 """Reasons for a stop after which the job is usually queued again."""
 
 
 class AgentReports:
-    """Handles what the controller receives from agents: the hello of a new connection, reports about
-    attempts, and the loss of the connection.
+    """Handles what agents send to the controller: the hello of a new connection, and reports about attempts.
+    Also handles the loss of the connection.
 
     From a report to the end of a job
     1. `_handle_status` compares the reported status of an attempt with the state. It records the changes
        (ready at the gang barrier, started, checkpoint saved, ended). The agent repeats the report of an end
-       until it gets the message Settle, which says that the end is stored. So a repeated report must change
+       until the message Settle tells the agent that the end is stored. So a repeated report must change
        nothing.
     2. When a member of a gang (its part on one node) has ended, `_record_exit` records the end.
        `_after_member_exits` then orders resets of the member's GPUs if needed. Depending on the job's
@@ -59,15 +57,15 @@ class AgentReports:
     3. When the last member of the gang has ended, `_finish_attempt` records the end of the job, or queues it
        again.
 
-    Invariant: the state records the end of an attempt only if an agent has reported it, the host was
-    rebooted, or the node was lost. A node is lost if it is silent for longer than the lease, or if an
-    operator has declared it lost. So no job runs twice and no GPU is allocated twice.
+    Invariant: the state records the end of an attempt only in three cases: an agent has reported the end, the
+    host was rebooted, or the node was lost. A node is lost if it is silent for longer than the lease, or if
+    an operator has declared it lost. So no job runs twice and no GPU is allocated twice.
 
     Cost: O(1) for a report of one gang member; O(members of the gang) for the report of the last one.
 
     Example: job 7 runs on gpu01 and gpu02. The agent of gpu01 reports exit code 1. With on_failure = "fail",
-    the agent of gpu02 gets the message Stop (why = "member_failed"). When it has reported the end of its
-    member, job 7 is FAILED with the exit code 1 of gpu01.
+    the agent of gpu02 gets the message Stop (why = "member_failed"). When the agent has reported the end of
+    its member, job 7 is FAILED with the exit code 1 of gpu01.
     """
 
     def __init__(self, context: Context) -> None:
@@ -85,8 +83,9 @@ class AgentReports:
            for waiting jobs).
         2. Record the node's hardware, and its GPUs that are new or missing.
         3. Handle the status of each attempt that the agent reports.
-        4. For each attempt that the state has on this node, repeat a stop order that may have been lost. If
-           the agent does not report the attempt, start the attempt again or record it as lost.
+        4. Go through the attempts that the state has on this node. Repeat each stop order, because the order
+           may have been lost. If the agent does not report the attempt, start the attempt again or record it
+           as lost.
         """
         if given.node in self._state.nodes.removed:
             return no_such_node(given.node)
@@ -110,8 +109,8 @@ class AgentReports:
             known = (job.id, job.attempt) in reported
             if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
                 self._stopper.send_leave(job, given.node)
-            # Repeat the stop order, with one exception. A job that was being stopped to be queued again may
-            # have ended before its node was rebooted. It is recorded as lost below.
+            # Repeat the stop order, with one exception. If the job was being stopped in order to be queued
+            # again and its node was rebooted, the job is recorded as lost below.
             elif job.stopping and (known or not rebooted or job.stopping not in RUNS_AGAIN):
                 self._stopper.send_stop(job, given.node)
             elif not known:
@@ -121,13 +120,13 @@ class AgentReports:
         return None
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
-        """Handle an attempt that runs on the node according to the state, but that the node's agent does not
-        report. If the attempt has not started, start it again. Otherwise record it as lost.
+        """Handle an attempt on the node that the state has as running, but that the node's agent does not
+        report. If the attempt has not started, start it again. Otherwise record the attempt as lost.
         """
-        # Start the attempt again only if the node was not rebooted. Before a reboot the attempt may already
-        # have run, or even succeeded.
+        # Start the attempt again only if the node was not rebooted. Before a reboot, the attempt may have
+        # run, or even ended with success.
         if job.members[node].started_at is None and not rebooted:
-            self._order(SendToNode(node, start_frames(job, node_addresses(self._state, job))[node]))
+            self._order(SendToNode(node, start_frames(job, *start_facts(self._state, job))[node]))
         else:
             self._record_exit(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)
 
@@ -169,13 +168,13 @@ class AgentReports:
     def _record_exit(
         self, job: Job, status: AttemptStatus, node: str, now: float, *, in_hello: bool = False
     ) -> None:
-        how = attempt_reports.exit_of(status)
-        self._record(AttemptExited(job.id, now, job.attempt, node, *attempt_reports.exit_fields(how)))
+        how = attempt_reports.exit_fields(status)
+        self._record(AttemptExited(job.id, now, job.attempt, node, *how))
         self._after_member_exits(job, [node], now, in_hello=in_hello)
 
     def on_members_report(self, given: inputs.MembersReported, now: float) -> None:
         """Handle reports about several members of a gang. Record one event for all members that started, and
-        one for all that ended.
+        one event for all members that ended.
 
         A report that also has other changes, such as a checkpoint, is handled separately.
         """
@@ -186,8 +185,8 @@ class AgentReports:
         last, simple = None, False
         for node, status in given.statuses.items():
             if status is not last:
-                # Check each AttemptStatus object only once. Gang members with equal reports often share one
-                # object.
+                # Check each AttemptStatus object once, because gang members with equal reports often share
+                # one object.
                 last, simple = status, attempt_reports.only_starts_or_ends(status)
             member = members.get(node)
             if member is None or member.ended_at is not None or not simple:
@@ -238,7 +237,7 @@ class AgentReports:
                 self._stopper.stop(job, Reason.MEMBER_FAILED, failed[0], now)
 
     def _release_batch_nodes(self, job: Job, now: float) -> bool:
-        """Release the other nodes of a batch job if its command, which runs on the first node, has ended.
+        """If the command of a batch job (on its first node) has ended, release the other nodes of the job.
 
         Return True if the command has ended.
         """
@@ -300,8 +299,8 @@ class AgentReports:
     def on_link_down(self, given: inputs.LinkWentDown, now: float) -> None:
         """Record that an agent has disconnected. Jobs on the node continue; no new job is placed there."""
         node = self._state.nodes.get(given.node)
-        # A node that has never connected is already recorded as disconnected. Record this again if the reason
-        # has changed. Operators need the present reason to repair the connection.
+        # The node is already recorded as disconnected. Record this again if the reason has changed, because
+        # operators need the present reason to repair the connection.
         if node is not None and (node.up or (not node.drained and node.why != given.why)):
             self._record(NodeWentAway(given.node, now, given.why))
             self._context.idle_gpus.on_node_away(node, now)

@@ -23,9 +23,9 @@ class Context:
     """The state, the configuration, and the parts of the engine that handlers of inputs use. The engine
     creates one Context for all handlers.
 
-    Calling `record` applies an event to the state at once and adds it to the Decision, the result of the
-    input. Calling `order` adds an effect (a message to an agent) to the Decision. Effects are carried out
-    after the events are written to disk.
+    Calling `record` applies an event to the state at once, and adds the event to the Decision (the result of
+    the input). Calling `order` adds an effect (a message to an agent) to the Decision. Effects are carried
+    out after the events are written to disk.
     """
 
     state: State

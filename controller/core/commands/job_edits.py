@@ -79,9 +79,9 @@ def _limit_refusal(job: Job, spec: JobSpec) -> Refusal | None:
 def labels_of_queue(
     job: Job, changes: Mapping[str, Any], edited: JobSpec, admitted: JobSpec
 ) -> tuple[str, ...]:
-    """Return the names of the node labels that the queue, and not the user, has put into an edited job's node
-    selector. These names are stored with the job, because the labels are removed when the job changes its
-    queue.
+    """Return the names of the node labels that the queue has added to an edited job's node selector. Labels
+    from the user are left out. These names are stored with the job, because the labels are removed when the
+    job changes its queue.
 
     `edited` is the spec with `changes`. `admitted` is the same spec after the queue has added its labels.
     """

@@ -11,8 +11,8 @@ from controller.core.model import inputs
 from controller.core.model.inputs import Input, Requester
 from controller.core.model.job import NEVER, Job
 from controller.core.state.state import State
+from wire.api.job_selection import AllJobs, JobRange, JobsOf
 from wire.api.jobs import JobsOrder
-from wire.job.selection import AllJobs, JobRange, JobsOf
 from wire.names import JobState
 
 MakeInput = Callable[[Job], Input]
@@ -39,7 +39,7 @@ def active_jobs(state: State, selection: AllJobs | JobRange | JobsOf) -> list[Jo
 
 def with_extension(job: Job, changes: Mapping[str, Any], extend_s: float) -> Mapping[str, Any]:
     """Return the changes of a job's spec, with a time limit that is `extend_s` seconds longer. Return the
-    changes as they are if `extend_s` is 0 or the job has no time limit.
+    changes unchanged if `extend_s` is 0 or the job has no time limit.
     """
     if not extend_s or job.limit == NEVER:
         return changes

@@ -32,9 +32,7 @@ from wire.text import counted
 
 
 class OperatorCommands:
-    """Handles commands of operators. A command is executed completely, or it is refused and changes
-    nothing.
-    """
+    """Handles commands of operators. A command is executed completely, or refused without any change."""
 
     def __init__(self, context: Context, timed_drains: TimedDrains) -> None:
         self._timed_drains = timed_drains
@@ -98,7 +96,9 @@ class OperatorCommands:
         return DONE
 
     def mark_node(self, given: inputs.MarkNode, now: float) -> Reply:
-        """Set or remove labels and taints of a node. The new values override those of the configuration."""
+        """Set or remove labels and taints of a node. The new values override the values of the
+        configuration.
+        """
         wrong = override_problem(given.labels, given.taints)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0])
@@ -119,8 +119,8 @@ class OperatorCommands:
             self._stopper.stop(job, Reason.EVICTED, why, now)
 
     def drain(self, given: inputs.Drain, now: float) -> Reply:
-        """Drain a node. With `empty_by` (a timed drain), jobs that end before that time may still start on
-        it.
+        """Drain a node. With `empty_by` (a timed drain), jobs that end before this time may still start on
+        the node.
         """
         past = None if given.empty_by is None else past_drain(given.empty_by, now)
         if past is not None:
@@ -141,7 +141,7 @@ class OperatorCommands:
         return DONE
 
     def set_quota(self, given: inputs.SetQuota, now: float) -> Reply:
-        """Set limits of a tenant. The new limits override those of scheduler.toml."""
+        """Set limits of a tenant. The new limits override the limits of scheduler.toml."""
         refused = tenant_problem(given.scope, given.name)
         if refused is not None:
             return refused
@@ -166,7 +166,7 @@ class OperatorCommands:
         return DONE
 
     def set_share(self, given: inputs.SetShare, now: float) -> Reply:
-        """Set the weight or limits of a share. The new values override those of scheduler.toml."""
+        """Set the weight or limits of a tenant. The new values override the values of scheduler.toml."""
         wrong = share_problem(given.share, given.weight, given.soft, given.hard)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows all shares.")

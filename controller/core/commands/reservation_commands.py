@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.node import Node
 from controller.core.commands.context import Context
 from controller.core.model import inputs
 from controller.core.model.events.reservations import (
@@ -27,13 +27,14 @@ class ReservationCommands:
     """Makes, begins, ends and cancels advance reservations of nodes.
 
     The nodes of a reservation
-    1. A reservation that names nodes gets these nodes. It is refused if another reservation has one of them
-       at the same time.
+    1. A reservation that names nodes gets these nodes. It is refused if another reservation has one of these
+       nodes at the same time.
     2. A reservation for a number of nodes or GPUs gets the nodes that become free first (`_chosen`). If
-       several become free at the same time, it gets those with the fewest jobs, then the first by name.
-    3. A reservation is refused if a job that it does not admit could still run on its nodes when it begins.
-       With `anyway`, the reservation is made even then. Replicas of services do not count, because they leave
-       the nodes in time.
+       several nodes become free at the same time, take the nodes with the fewest jobs, then the first by
+       name.
+    3. A reservation is refused if a job of another user could still run on its nodes when the reservation
+       begins. With `anyway`, the reservation is made all the same. Replicas of services do not count, because
+       replicas leave the nodes in time.
 
     Cost: O(nodes log nodes + reservations * nodes) to make one; O(reservations) when one begins or ends.
     """
@@ -73,7 +74,7 @@ class ReservationCommands:
         return DONE
 
     def begin_and_end_due(self, now: float) -> None:
-        """Begin and end the reservations that are due. The engine calls this before each scheduling pass."""
+        """Begin and end the reservations that are due. The engine calls this before each scheduling cycle."""
         reservations = self._state.reservations
         while reservations.next_at <= now:
             each = min(reservations.by_name.values(), key=lambda one: (one.next_change, one.spec.name))
@@ -100,8 +101,8 @@ def _named(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
 
 
 def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
-    """Return the nodes for a reservation that requests a number of nodes or GPUs: the nodes that become free
-    first. Return a refusal if too few nodes can be reserved.
+    """Return the nodes for a reservation of a number of nodes or GPUs: the nodes that become free first.
+    Return a refusal if too few nodes can be reserved.
     """
     labels = state.nodes.columns.labels
     fitting = [
@@ -133,7 +134,7 @@ def _overlapping(state: State, spec: ReservationSpec, node: Node) -> Reservation
     """Return another reservation of the node that overlaps in time with the new reservation `spec`. Return
     None if there is none.
 
-    A maintenance reservation may overlap with others, so the result for it is always None.
+    A maintenance reservation may overlap with others, so for a maintenance reservation the result is None.
     """
     if spec.maintenance:
         return None

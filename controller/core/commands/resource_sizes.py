@@ -37,7 +37,8 @@ SIZE_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The default CPU and memory of a request: a part of a node in proportion to the requested GPUs or CPUs.
+    """The default CPU and memory of a request: the part of a node that is proportional to the requested GPUs
+    or CPUs.
 
     Nodes differ, so the smallest part among the nodes that could hold the request is used. `cpu_milli` comes
     from the node `cpu_node`, and `memory_mib` from the node `memory_node`. `most_cpu_milli` and
@@ -57,23 +58,24 @@ class DefaultSizes:
 
     Algorithm for an amount of CPU or memory that is 0 in the spec
     1. A best-effort job gets the fixed small sizes of BEST_EFFORT.
-    2. Otherwise take the default of the job's queue, or else of `[jobs]`: per GPU for a job with GPUs, per
-       node for a job without. The value is reduced to the size of the largest node that could hold the job.
-    3. Without such a default, a job with GPUs gets a proportional part of nine tenths of the node's CPUs
-       (whole CPUs) and memory: its GPUs divided by all GPUs of the node. A job without GPUs gets one CPU. Its
-       part of the node's memory is its CPUs divided by all CPUs of the node. If nodes differ, the smallest
-       result among the nodes that could hold the job is used.
+    2. Otherwise take the default of the job's queue, or else of `[jobs]`. For a job with GPUs it is an amount
+       per GPU, for a job without GPUs an amount per node. The value is reduced to the size of the largest
+       node that could hold the job.
+    3. Without such a default, a job with GPUs gets a part of nine tenths of the node's CPUs (whole CPUs) and
+       memory: its GPUs divided by all GPUs of the node. A job without GPUs gets one CPU. Its part of the
+       node's memory is its CPUs divided by all CPUs of the node. If nodes differ, the smallest result among
+       the nodes that could hold the job is used.
     4. If the cluster has no node that could hold the job, the value is provisional. When a suitable node
        joins, `settle_defaults` replaces the value.
 
-    Invariant: with a default of rule 3, a job fits on every node that could hold it without the default. With
-    a default of rule 2, it fits on at least one of these nodes. Cost: O(nodes) for the first job with a
-    request after nodes changed. Each further job with the same request costs one dictionary lookup and one
-    copy of the spec.
+    Invariant: with a default of rule 3, a job fits on every node that could hold the job without the default.
+    With a default of rule 2, the job fits on at least one of these nodes. Cost: O(nodes) for the first job
+    with a request after nodes changed. Each further job with the same request costs one dictionary lookup and
+    one copy of the spec.
 
     Example: a node has 8 GPUs, 128 CPUs and 2,000 GiB. `--gpus 2` gets 28 CPUs and 450 GiB. With a second
     node of 4 GPUs, 16 CPUs and 60 GiB, the same job gets 7 CPUs and 27 GiB, and fits on both nodes. With
-    `--gpu-model` for the GPUs of the first node, it gets 28 CPUs and 450 GiB again.
+    `--gpu-model` for the GPUs of the first node, the job gets 28 CPUs and 450 GiB again.
     """
 
     def __init__(self, rules: QuotaConfig) -> None:
@@ -83,7 +85,7 @@ class DefaultSizes:
         self._sizes: dict[tuple[Hashable, ...], Mapping[str, Any]] = {}
         self._last: tuple[JobSpec, Placer, JobSpec] | None = None
         """The last submitted spec, its placer, and the same spec with CPU and memory filled in. All replicas
-        of a service are submitted with one spec, so they also share the filled spec.
+        of a service are submitted with one spec, so the filled spec is computed once for all replicas.
         """
         self._provisional: set[int] | None = None
 
@@ -131,7 +133,7 @@ class DefaultSizes:
 
     def refill(self, spec: JobSpec, placer: Placer, changed: frozenset[str]) -> JobSpec:
         """Return the spec after a user changed the fields named in `changed`. If the default CPU and memory
-        depend on one of these fields, compute them again.
+        depend on one of these fields, compute the defaults again.
         """
         kept = {name: source for name, source in spec.by_default.items() if name not in changed}
         cleared: dict[str, Any] = dict.fromkeys(kept, 0) if changed & SIZE_FIELDS else {}
@@ -139,7 +141,7 @@ class DefaultSizes:
         return self.fill(with_values(spec, {**cleared, "by_default": notes}), placer)
 
     def note(self, job: int, spec: JobSpec) -> None:
-        """If a default size of the job is provisional, store the job's id. The size is computed again when a
+        """Store the job's id if a default size of the job is provisional. The size is computed again when a
         node joins that could hold the job.
         """
         if self._provisional is not None and has_provisional_size(spec):
@@ -162,7 +164,7 @@ class DefaultSizes:
         if spec.best_effort:
             return BEST_EFFORT[field], "best-effort"
         if self._rules.defaults is None:
-            # Only simulations and tests have no configured defaults. Their jobs request all sizes.
+            # Request all sizes: only simulations and tests have no configured defaults.
             return FIXED_SIZES[field], "fixed"
         sizes = {"cpu_milli": spec.cpu_milli or 1, "memory_mib": spec.memory_mib or 1}
         probe = request_of(with_values(spec, sizes))
@@ -196,7 +198,7 @@ class DefaultSizes:
         return None
 
     def _share(self, probe: ResourceRequest, placer: Placer) -> tuple[int, _Share | None]:
-        """Return how many thousandths of GPUs the request takes on one node, and its default CPU and memory.
+        """Return the thousandths of GPUs that the request takes on one node, and its default CPU and memory.
         The defaults are a proportional part of a node, or None if no known node could hold the job.
 
         In `probe`, a missing CPU or memory is replaced by a small amount.
@@ -217,8 +219,8 @@ class DefaultSizes:
             rows = columns.cpu_total.nonzero()[0]
         least_cpu: tuple[int, str] | None = None
         least_memory: tuple[int, str] | None = None
-        # Use only the first node, by name, of each group with equal hardware. The others would give the same
-        # result.
+        # Use only the first node, by name, of each group of nodes with equal hardware, because the other
+        # nodes of the group give the same result.
         totals = np.stack((columns.cpu_total[rows], columns.memory_total[rows], columns.gpu_count[rows]))
         order = np.lexsort(totals)
         differs = (np.diff(totals[:, order]) != 0).any(axis=0)

@@ -16,7 +16,7 @@ from controller.core.commands.admission import (
 from controller.core.commands.context import Context
 from controller.core.commands.job_edits import apply_changes, changed_fields, labels_of_queue
 from controller.core.commands.resource_sizes import DefaultSizes, has_provisional_size
-from controller.core.explain.why_pending import never_fits
+from controller.core.explain.never_fits import never_fits
 from controller.core.framework import profiles
 from controller.core.lifecycle import node_loss
 from controller.core.lifecycle.waiting import gates
@@ -52,15 +52,15 @@ MAX_KEY = 200
 
 
 class UserCommands:
-    """Handles commands of users on jobs. A command is executed completely, or it is refused and changes
-    nothing.
+    """Handles commands of users on jobs. A command is executed completely, or refused without any change.
 
     Checks of a submit (`examine`; an edit has the same checks for the changed fields)
-    1. The spec must be valid, and its queue and its profile must accept the spec. The user must be allowed to
-       use the project. The request must be within the ceilings (the most that the user may ask for).
+    1. The spec must be valid, and its queue and its scheduler profile must accept the spec. The user must be
+       allowed to use the project. The request must be within the ceilings (the most that the user may ask
+       for).
     2. Missing CPU and memory are filled in (`DefaultSizes`).
-    3. The job's dependencies, begin time and deadline must be possible. They also decide which gates (reasons
-       that keep the job out of the queue) are closed at first.
+    3. The job's dependencies, begin time and deadline must be possible. These fields also decide which gates
+       (reasons that keep the job out of the queue) are closed at first.
     4. The cluster must be able to hold the job when no other job runs, and no quota may be too small for the
        job alone.
 
@@ -77,8 +77,8 @@ class UserCommands:
         self._sizes = DefaultSizes(context.pipeline.rules)
 
     def submit(self, given: inputs.Submit, now: float, replica: Replica | None = None) -> Reply:
-        """Queue a job, or all elements of an array. `replica` is set for a job of a service: it has the
-        service and the replica number. It is None for a job that a user submits.
+        """Queue a job, or all elements of an array. `replica` is set for a job of a service: the name of the
+        service and the replica number. `replica` is None for a job that a user submits.
 
         If the user has already submitted with this idempotency key, return the jobs of the earlier submit and
         queue nothing.
@@ -106,7 +106,7 @@ class UserCommands:
         return Accepted(tuple(range(first, first + len(indices))), project_notes(given.spec, spec))
 
     def note_size(self, job: int, spec: JobSpec) -> None:
-        """Remember a new job with provisional default sizes, so that they are computed again when a suitable
+        """Remember a new job with provisional default sizes. The sizes are computed again when a suitable
         node joins.
         """
         self._sizes.note(job, spec)
@@ -200,8 +200,8 @@ class UserCommands:
         spec, ask = admitted.spec, self._state.ask(admitted.spec, job.user)
         fields = changed_fields(job.spec, spec)
         if extends and not fields:
-            # A job with --time-min may have started with a shorter limit. The edit gives it the limit of its
-            # spec.
+            # A job with --time-min may have started with a shorter limit. The edit sets the limit to the
+            # limit in the job's spec.
             fields = ("time_limit_s",)
         if not fields:
             return Accepted((job.id,))
@@ -240,8 +240,9 @@ class UserCommands:
     def _extension_refusal(self, job: Job, asked: JobSpec, given: inputs.Edit, now: float) -> Refusal | None:
         """Return a refusal if the user may not extend the time limit of a running job; otherwise None.
 
-        An operator always may. The owner may under three conditions. The configuration allows it, a forecast
-        shows that no planned start of another job is delayed, and the quotas of GPU time are large enough.
+        An operator always may. The owner may under three conditions. The conditions: the configuration allows
+        it, a forecast shows that no planned start of another job is delayed, and the quotas of GPU time are
+        large enough.
         """
         if _operates(given.asker):
             return None
@@ -259,7 +260,7 @@ class UserCommands:
 
     def with_defaults(self, job: Job, spec: JobSpec, changed_fields: frozenset[str]) -> JobSpec:
         """Return the edited spec of a waiting job. If the default CPU and memory depend on one of
-        `changed_fields`, such as `gpus`, they are computed again.
+        `changed_fields`, such as `gpus`, compute the defaults again.
         """
         return self._sizes.refill(spec, self._placer_for(spec, job.user), changed_fields)
 
@@ -298,8 +299,8 @@ class UserCommands:
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
     ) -> JobSpec | Refusal:
-        """Return the spec. Return a refusal if the spec exceeds a ceiling (the most that `asker` may
-        request). If `spec` is already a refusal, return it unchanged.
+        """Return the spec, if its owner may request it. Return a refusal if the spec exceeds a ceiling (the
+        most that `asker` may request). If `spec` is already a refusal, return it unchanged.
 
         For an edit, `was` is the spec before the edit.
         """
@@ -308,8 +309,8 @@ class UserCommands:
         return self._pipeline.rules.ceilings.refusal(asker, spec, was) or spec
 
     def _placer_for(self, spec: JobSpec, user: str) -> Placer:
-        """Return the placer of the profile that a job with this spec gets. A placer chooses nodes for
-        jobs.
+        """Return the placer of the scheduler profile that a job with this spec gets. A placer chooses nodes
+        for jobs.
         """
         return self._cycles.named(profiles.profile_of(self._state.profiles, spec, user)).placer
 
@@ -319,7 +320,7 @@ class UserCommands:
         """Return a refusal if the job could not run even on an empty cluster; otherwise None. Constraints
         that the job drops after some time (`relax`) are ignored.
 
-        `from_queue` has the node labels that the queue has added, which are never dropped.
+        `from_queue` has the node labels that the queue has added. These labels are never dropped.
         """
         lacking = never_available(self._state.licences.total, ask.licences)
         if lacking is not None:
@@ -342,7 +343,7 @@ class UserCommands:
         return Accepted((job.id,))
 
     def preempt(self, given: inputs.Preempt, now: float) -> Reply:
-        """Preempt a running job. The job saves a checkpoint if it can, ends, and is queued again."""
+        """Preempt a running job. The job saves a checkpoint if possible, ends, and is queued again."""
         job = self._state.jobs[given.job]
         if not job.unended:
             return Refusal("conflict", f"job {job.label} is {job.state.value}: it holds no resources", "job")
@@ -358,7 +359,7 @@ class UserCommands:
     def requeue(self, given: inputs.Requeue, now: float) -> Reply:
         """Stop the running attempt of a job and queue the job again.
 
-        If the job succeeds before the stop order arrives, it is completed and not queued again.
+        If the job succeeds before the stop order arrives, the job is completed and not queued again.
         """
         job = self._state.jobs[given.job]
         if job.state.terminal:
@@ -374,7 +375,7 @@ class UserCommands:
         return Accepted((job.id,))
 
     def hold(self, given: inputs.Hold, now: float) -> Reply:
-        """Keep a waiting job from starting until it is released.
+        """Keep a waiting job from starting until a release.
 
         An operator's hold on the job of another user replaces that user's own hold.
         """

@@ -42,8 +42,8 @@ class NewJob:
 
 
 class WorkloadCommands:
-    """Handles commands of users on workloads. A command is executed completely, or it is refused and changes
-    nothing.
+    """Handles commands of users on workloads. A command is executed completely, or refused without any
+    change.
 
     A submit
     1. The workload must be valid: different names of tasks, no dependencies in a cycle, not too many jobs.
@@ -55,8 +55,8 @@ class WorkloadCommands:
 
     Cost: step 2 once for each group of jobs with equal requests, then O(jobs).
 
-    Example: the task `train` has two jobs, and `report` comes after it. The next free id is 7. The jobs are
-    7_0 and 7_1 of the array 7, and job 9 with the dependency "job 7 to succeed".
+    Example: the task `train` has two jobs, and the task `report` depends on `train`. The next free id is 7.
+    The jobs are 7_0 and 7_1 of the array 7, and job 9 with the dependency "job 7 to succeed".
     """
 
     def __init__(self, context: Context, users: UserCommands) -> None:
@@ -118,7 +118,7 @@ class WorkloadCommands:
         self, specs: Sequence[JobSpec], given: inputs.SubmitWorkload, queued: dict[TenantKey, int], now: float
     ) -> Refusal | list[NewJob]:
         """Check the jobs of one task. `queued` has the number of jobs of this workload that were already
-        checked, by tenant. The jobs of this task are added to it.
+        checked, by tenant. The jobs of this task are added to `queued`.
         """
         base, groups = vars(specs[0]), dict[str, list[int]]()
         for place, spec in enumerate(specs):
@@ -156,7 +156,7 @@ class WorkloadCommands:
         self, workload: int, task: str, jobs: Sequence[NewJob], user: str, slots: int | None, now: float
     ) -> int | None:
         """Record the jobs of a task. `slots` is the number of jobs that may still start under the workload's
-        limit; None without a limit. Return the number of slots that are left.
+        limit; None without a limit. Return the number of run slots that are left.
         """
         first = self._state.next_job
         for number, job in enumerate(jobs):
@@ -191,8 +191,8 @@ class WorkloadCommands:
         if not live:
             return Refusal("conflict", f"all jobs of workload {workload.id} have ended", "workload")
         for job in sorted(live, key=lambda job: -job.id):
-            # First cancel the jobs that depend on others. Otherwise they would end with another reason as
-            # soon as the others are cancelled.
+            # First cancel the jobs that depend on other jobs. Otherwise the end of the other jobs would end
+            # the dependent jobs with another reason.
             self._users.cancel(inputs.Cancel(job.id, given.by), now)
         return Accepted(tuple(job.id for job in live), (), workload.id)
 
@@ -244,7 +244,7 @@ class WorkloadCommands:
 
 
 def present_jobs(jobs: Mapping[int, Job], workload: Workload) -> list[Job]:
-    """Return the jobs of a workload that are in memory, without those that a retry has replaced."""
+    """Return the jobs of a workload in memory. Jobs that a retry has replaced are left out."""
     replaced = set(workload.replaced)
     ids: Iterable[int] = (number for task in workload.tasks.values() for number in task.ids())
     return [jobs[number] for number in ids if number in jobs and number not in replaced]

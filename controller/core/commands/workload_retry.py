@@ -17,7 +17,9 @@ from wire.names import JobState, Reason
 from wire.workload.spec import array_text
 
 ELEMENTS = 500
-"""The most elements of one new array. This keeps the text of the array short, because each job stores it."""
+"""The most elements of one new array. The limit keeps the text of the array short, because each job stores
+this text.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,9 @@ def jobs_to_retry(
 ) -> list[Job] | Refusal:
     """Return the jobs that a retry replaces, lowest id first, or a refusal if there are none.
 
-    1. Jobs that have failed, and jobs that were cancelled because another job of the workload has failed.
+    1. Failed jobs, and jobs that were cancelled because another job of the workload has failed.
     2. With `cancelled`, also jobs that users or operators have cancelled.
-    3. Jobs that were cancelled because a dependency could no longer be met, if the new jobs can meet it.
+    3. Jobs that were cancelled because of an impossible dependency, if the new jobs can meet this dependency.
     """
     in_memory = sum(job.state.terminal for job in present)
     if in_memory < workload.ended:
@@ -62,7 +64,7 @@ def jobs_to_retry(
 
 
 def _obstacles(state: State, job: Job) -> Iterator[int]:
-    """Yield the ids of the jobs whose end makes it impossible to meet a dependency of this job."""
+    """Yield the ids of the ended jobs that make a dependency of this job impossible."""
     for index in job.wait.lost:
         dependency = job.spec.after[index]
         for target in _targets(state, dependency):
@@ -82,15 +84,14 @@ def _targets(state: State, dependency: Dependency) -> list[Job]:
 
 
 def renewed(state: State, old: Sequence[Job]) -> list[tuple[str, list[RenewedJob]]]:
-    """Return the new jobs by task, in the order in which they must be queued. Each list becomes one array, or
-    one job.
+    """Return the new jobs by task, in queue order. Each list becomes one array, or one job.
 
     1. Group the old jobs by task. The elements of an array become elements of a new array, with their
        indices.
-    2. Assign the new ids, so that each old job has the label of its new job.
+    2. Assign the new ids, so that each old job has the display id of its new job.
     3. Rewrite the dependencies of each new job. A dependency on a replaced job becomes a dependency on the
-       new job. In a dependency on an array, elements that have met the condition are left out, and elements
-       that still can meet it are named one by one.
+       new job. In a dependency on an array, leave out elements that have met the condition, and name the
+       other elements one by one.
     """
     groups = _groups(old)
     labels: dict[int, str] = {}
@@ -139,7 +140,7 @@ def _renewed_job(state: State, job: Job, array: str | None, labels: Mapping[int,
 
 
 def _shortened(new: Sequence[Dependency], labels: Mapping[int, str]) -> list[Dependency]:
-    """Return the dependencies in a short form: dependencies on all elements of a new array become one
+    """Return the dependencies in a short form. Dependencies on all elements of a new array become one
     dependency on the array.
     """
     sizes: dict[str, int] = {}

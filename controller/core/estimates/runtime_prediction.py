@@ -8,21 +8,22 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field
 
-from controller.core.estimates.run_kinds import RunKind, kinds_of
+from controller.core.estimates.similar_jobs import SimilarityKey, similarity_keys
 from controller.core.model.job import NEVER, Job
 from controller.core.model.start_estimates import StartScore
+from wire.job.start_conditions import RestartWhen
 from wire.names import JobState, Reason
 
 MAX_RUNS = 32
-"""The most run times that are kept for one kind (group of similar jobs). Older ones are dropped, because they
+"""The most run times that are kept for one group of similar jobs. Older run times are dropped, because they
 predict the next run badly.
 """
-MAX_KINDS = 20_000
-"""The most kinds (groups of similar jobs) that are kept. When there are more, the kind with the oldest last
+MAX_GROUPS = 20_000
+"""The most groups of similar jobs that are kept. When there are more, the group with the oldest last
 run is dropped.
 """
 MAX_RUNS_OF_ARRAY = 3
-"""The most runs of one array in a kind (group of similar jobs), except in the kind of the array itself.
+"""The most runs of one array in a group of similar jobs, except in the group of the array itself.
 Elements of one array are alike. Many runs of few arrays would hide the differences between arrays.
 """
 SHORTEST_S = 1.0
@@ -38,7 +39,9 @@ long.
 
 @dataclass(frozen=True, slots=True)
 class PredictionConfig:
-    """The settings for run time predictions: whether backfill uses them, and how they are computed."""
+    """The settings of run time predictions: whether backfill uses predictions, and how predictions are
+    computed.
+    """
 
     predicted: bool = False
     """True: backfill uses predictions. False: backfill uses time limits, and only the accuracy of predictions
@@ -52,7 +55,7 @@ class PredictionConfig:
     """The least number of runs for a prediction."""
     default_s: float = NEVER
     """The run time in seconds that plans assume for jobs without a time limit and without a prediction.
-    NEVER: they assume no end.
+    NEVER: plans assume no end.
     """
     replaces_limits: bool = field(init=False)
     """True if scheduling plans assume a run time other than the time limit for some jobs."""
@@ -103,12 +106,11 @@ class PredictionScore:
 
 
 class RunHistory:
-    """The run times, in seconds, of the last jobs of one kind (group of similar jobs). `recent` has them in
-    the order in which the jobs ended, `sorted` in ascending order. `arrays` has the id of the array of each
-    job in `recent`, or None.
+    """The run times, in seconds, of the last jobs of one group of similar jobs. `recent` has the run times in
+    the order in which the jobs ended. `arrays` has the id of the array of each job in `recent`, or None.
     """
 
-    __slots__ = ("arrays", "at", "recent", "sorted")
+    __slots__ = ("_sorted", "arrays", "at", "recent")
 
     def __init__(self, at: float = 0.0, recent: Iterable[Run] = ()) -> None:
         self.at = at
@@ -116,13 +118,16 @@ class RunHistory:
         runs = list(recent)
         self.recent = [run_s for run_s, _ in runs]
         self.arrays = [array for _, array in runs]
-        self.sorted = tuple(sorted(self.recent))
+        self._sorted: list[float] | None = None
+        """The run times in ascending order. None: sort them when they are needed next, because most groups
+        are changed more often than they are read.
+        """
 
     def learn(self, run_s: float, at: float, array: int | None = None) -> None:
         """Add the run time of a job that ended at `at`. `array` is the id of its array, or None.
 
-        1. If the history has MAX_RUNS_OF_ARRAY runs of this array, drop the oldest of them.
-        2. Otherwise, if it has MAX_RUNS runs, drop the oldest run.
+        1. If the history has MAX_RUNS_OF_ARRAY runs of this array, drop the oldest run of the array.
+        2. Otherwise, if the history has MAX_RUNS runs, drop the oldest run.
         """
         self.at = at
         drop = None
@@ -134,8 +139,7 @@ class RunHistory:
             del self.recent[drop], self.arrays[drop]
         self.recent.append(run_s)
         self.arrays.append(array)
-        # Make a new tuple, because copies of the history may still read the old one.
-        self.sorted = tuple(sorted(self.recent))
+        self._sorted = None
 
     def quantile(self, part: float) -> float:
         """Return a stored run time, in seconds, that the next run exceeds with a probability of at most 1 -
@@ -144,47 +148,50 @@ class RunHistory:
         If the order of the run times is random, the next run takes longer than the k-th shortest of n runs
         with the probability 1 - k / (n + 1).
         """
-        runs = self.sorted
+        if self._sorted is None:
+            self._sorted = sorted(self.recent)
+        runs = self._sorted
         return runs[min(len(runs), max(1, math.ceil(part * (len(runs) + 1)))) - 1]
 
     def reaches(self, part: float) -> bool:
         """Return whether there are enough runs for `quantile(part)`. With fewer runs, the next run may exceed
         its result with a probability greater than 1 - `part`. MAX_RUNS runs always count as enough.
         """
-        count = len(self.sorted)
+        count = len(self.recent)
         return count >= MAX_RUNS or part * (count + 1) <= count
 
 
 class RuntimePredictor:
-    """Predicts run times, and records how accurate predictions were. Only events of the journal change it.
+    """Predicts run times, and records how accurate predictions were. Only events of the journal change the
+    predictor.
 
-    A kind is a group of similar earlier jobs. A job has several kinds (see RunKind): the jobs of its array,
-    those with its command, those with its name and size, and those with its name alone.
+    A job belongs to several groups of similar earlier jobs (see SimilarityKey): jobs of its array, jobs with
+    its command, jobs with its name and size, and jobs with its name.
 
-    1. `learn`: when a job has exited or reached a limit, add its run time to all its kinds. Cancelled jobs,
+    1. `learn`: when a job has exited or reached a limit, add its run time to all its groups. Cancelled jobs,
        and attempts that continued from a checkpoint, are left out.
-    2. `predict`: take the first kind of the job that has at least `PredictionConfig.least` runs. Predict the
+    2. `predict`: take the first group of the job that has at least `PredictionConfig.least` runs. Predict the
        run time that the configured fraction of these runs (`quantile`) did not exceed, but at most the job's
        time limit. The job's array is used only when enough of its elements have ended for the quantile
        (`RunHistory.reaches`). With fewer elements the prediction would be too short, because short elements
        end first.
-    3. Each kind keeps its last MAX_RUNS runs. At most MAX_RUNS_OF_ARRAY of them are of the same array.
+    3. Each group keeps its last MAX_RUNS runs. At most MAX_RUNS_OF_ARRAY of these runs are of the same array.
 
     Example: the last five runs of ada's `train` on 8 GPUs took 50, 55, 58, 60 and 90 minutes. With a quantile
-    of 0.9 the prediction for the next run is 90 minutes; with 0.6 it is 60 minutes.
+    of 0.9 the prediction for the next run is 90 minutes; with 0.6 the prediction is 60 minutes.
     """
 
     def __init__(self, known: RuntimePredictor | None = None) -> None:
-        self.runs: OrderedDict[RunKind, RunHistory] = OrderedDict() if known is None else known.runs
-        """The runs of each kind (group of similar jobs). The kind with the latest run is last."""
+        self.runs: OrderedDict[SimilarityKey, RunHistory] = OrderedDict() if known is None else known.runs
+        """The runs of each group of similar jobs. The group with the latest run is last."""
         self.scores: dict[str, PredictionScore] = {}
         """The accuracy of run time predictions, by user."""
-        self.changed: dict[RunKind, None] = {}
-        """The kinds (groups of similar jobs) that the next commit must write to the store."""
+        self.changed: dict[SimilarityKey, None] = {}
+        """The groups of similar jobs that the next commit must write to the store."""
         self.starts: dict[str, StartScore] = {} if known is None else known.starts
-        """The accuracy of estimated starts, by kind of estimate."""
+        """The accuracy of estimated starts, by method of the estimate."""
         self.rescored: dict[str, None] = {}
-        """The kinds of estimated starts whose accuracy the next commit must write to the store."""
+        """The methods of estimating starts whose accuracy the next commit must write to the store."""
         self._learns = known is None
 
     def read_only(self) -> RuntimePredictor:
@@ -206,9 +213,9 @@ class RuntimePredictor:
         """
         if not self.runs:
             return None
-        for place, kind in enumerate(kinds_of(job)):
-            found = self.runs.get(kind)
-            if found is None or len(found.sorted) < rules.least:
+        for place, key in enumerate(similarity_keys(job)):
+            found = self.runs.get(key)
+            if found is None or len(found.recent) < rules.least:
                 continue
             of_array = place == 0 and job.array is not None
             if not of_array or found.reaches(rules.quantile):
@@ -223,7 +230,11 @@ class RuntimePredictor:
         2. Otherwise the time limit, if the job has one.
         3. For a job without a time limit: the prediction, if there is one, otherwise the setting
            `default_time_limit_s`.
+        4. Without a time limit, a replica of a service or a job that is always restarted is assumed to run
+           without end.
         """
+        if job.limit == NEVER and (job.replica is not None or job.spec.restart.when is RestartWhen.ALWAYS):
+            return None
         limited = job.limit < NEVER or rules.default_s == NEVER
         predicted = self.predict(job, rules) if rules.predicted or not limited else None
         return rules.default_s if predicted is None and not limited else predicted
@@ -243,12 +254,12 @@ class RuntimePredictor:
         run_s = at - job.started_at
         if job.predicted_s is not None:
             self.scores.setdefault(job.user, PredictionScore()).add(run_s, job.predicted_s, job.limit)
-        kinds = kinds_of(job)
+        keys = similarity_keys(job)
         if job.array is not None:
-            self._add_run(kinds[0], run_s, at, None)
-            kinds = kinds[1:]
-        for kind in reversed(kinds):
-            self._add_run(kind, run_s, at, job.array)
+            self._add_run(keys[0], run_s, at, None)
+            keys = keys[1:]
+        for key in reversed(keys):
+            self._add_run(key, run_s, at, job.array)
 
     def score_starts(self, job: Job, at: float) -> None:
         """Record how far the start estimates of a job were from its real start at the time `at`."""
@@ -256,24 +267,24 @@ class RuntimePredictor:
             self.starts.setdefault(each.kind, StartScore()).add(each, at)
             self.rescored[each.kind] = None
 
-    def _add_run(self, kind: RunKind, run_s: float, at: float, array: int | None) -> None:
-        found = self.runs.get(kind)
+    def _add_run(self, key: SimilarityKey, run_s: float, at: float, array: int | None) -> None:
+        found = self.runs.get(key)
         if found is None:
-            found = self.runs[kind] = RunHistory()
-            if len(self.runs) > MAX_KINDS:
+            found = self.runs[key] = RunHistory()
+            if len(self.runs) > MAX_GROUPS:
                 oldest, _ = self.runs.popitem(last=False)
                 self.changed[oldest] = None
-        self.runs.move_to_end(kind)
+        self.runs.move_to_end(key)
         found.learn(run_s, at, array)
-        self.changed[kind] = None
+        self.changed[key] = None
 
-    def load_runs(self, kind: RunKind, at: float, recent: Iterable[Run]) -> None:
-        """Load the run times of one kind (group of similar jobs) from the store. `at` is the time at which
+    def load_runs(self, key: SimilarityKey, at: float, recent: Iterable[Run]) -> None:
+        """Load the run times of one group of similar jobs from the store. `at` is the time at which
         the last of these jobs ended.
 
-        Call this for all kinds in ascending order of `at`, because `runs` is sorted by the last end.
+        Call this for all groups in ascending order of `at`, because `runs` is sorted by the last end.
         """
-        self.runs[kind] = RunHistory(at, recent)
+        self.runs[key] = RunHistory(at, recent)
 
 
 def extended_estimate(elapsed_s: float, limit_s: float) -> float | None:

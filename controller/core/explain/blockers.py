@@ -1,5 +1,5 @@
-"""Finds the reason why a job that fits on the nodes does not start: a quota, share, licence, reservation or
-deadline.
+"""Finds the reason why a job does not start although it fits on free nodes: a quota, fair-share limit,
+licence, reservation or deadline.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from controller.core.backfill.shared_reservations import SharedReservations
 from controller.core.backfill.start_limits import StartLimits
 from controller.core.cluster.licences import LicenceShortage, holds_licences
 from controller.core.cluster.node_table import either_mask
-from controller.core.fairshare.share_tree import ShareAtLimit
+from controller.core.fairshare.share_tree import TenantAtLimit
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.job import NEVER, Job
@@ -34,10 +34,10 @@ HOLDERS = 8
 
 
 def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None = None) -> bool:
-    """Return whether a waiting job that fits on free nodes will start in the next pass of its profile if
-    nothing else changes before that pass.
+    """Return whether a waiting job that fits on free nodes will start in the next cycle of its scheduler
+    profile. The answer assumes that nothing else changes before that cycle.
 
-    `placer` replaces the profile's placer, which chooses nodes for jobs. Callers between two passes need
+    `placer` replaces the profile's placer, which chooses nodes for jobs. Callers between two cycles need
     this, because the profile's placer must not compute scores at that time.
     """
     state, queue, head = cycle.state, cycle.queue, cycle.head
@@ -65,13 +65,13 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
 
 
 def limit_blocker(cycle: Cycle, job: Job, now: float) -> tuple[Reason, str] | None:
-    """Return the pending reason and a sentence if a quota or share limit keeps the job from starting;
-    otherwise None.
+    """Return the pending reason and a sentence if a quota or fair-share limit keeps the job from
+    starting; otherwise None.
     """
     state = cycle.state
     allowance = StartLimits(state, cycle.placer, cycle.shared)
     over = allowance.over(job, now)
-    if isinstance(over, ShareAtLimit):
+    if isinstance(over, TenantAtLimit):
         return over.reason, share_limit_text(state, over, now)
     if isinstance(over, HoursClosed):
         return over.reason, str(over)
@@ -90,7 +90,7 @@ def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
     return "; ".join(dict.fromkeys(str(each) for each in state.full_models(job).values()))
 
 
-def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
+def share_free_at(state: State, stopped: TenantAtLimit, now: float) -> float:
     """Return the time at which jobs of a share at its hard limit (`stopped`) may start again.
 
     The running jobs of the share are assumed to end at their time limits.
@@ -105,7 +105,7 @@ def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
     return state.shares.falls_below(stopped.path, stopped.limit, now, ends)
 
 
-def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
+def share_limit_text(state: State, stopped: TenantAtLimit, now: float) -> str:
     """Return a sentence about the share `stopped`: its hard limit keeps its jobs from starting until some
     time.
     """
@@ -118,8 +118,8 @@ def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
 
 
 def fewer_nodes_text(job: Job, now: float) -> str:
-    """Return a phrase about a job with `--min-nodes`: the least number of nodes on which it may start, and
-    the time from which it may start on fewer nodes than it requests. Return an empty text for any other job.
+    """Return a phrase about a job with `--min-nodes`: the least number of nodes for a start, and the time
+    from which fewer nodes than `--nodes` are accepted. Return an empty text for any other job.
     """
     if job.ask.least is None:
         return ""
@@ -128,8 +128,8 @@ def fewer_nodes_text(job: Job, now: float) -> str:
 
 
 def licence_blocker(state: State, job: Job) -> str:
-    """Return a text with the licences that a job lacks and the jobs that hold them. Return an empty text if
-    enough of all licences are free.
+    """Return a text that names the licences which a job lacks, and the jobs which hold these licences. Return
+    an empty text if enough of all licences are free.
     """
     return "; ".join(_lack_text(state, lack) for lack in state.licences.shortages(job.ask.licences))
 
@@ -163,15 +163,16 @@ def reservation_blocker(
         return ""
     fits = placer.ranking(part).fits
     left, lost = int(np.count_nonzero(fits & ~barred)), fits & barred
-    # Even with enough unreserved nodes there may be no placement, because the job may need one GPU model or
-    # one topology domain. Only `find` checks this.
+    # There may be no placement although enough nodes are unreserved, because the job may need one GPU model
+    # or one topology domain. Only `find` checks these requirements of the job.
     if not lost.any() or (left >= need and placer.find(job.ask, barred) is not None):
         return ""
+    span = state.assumed_span(job)
     first = min(
         (
             each
             for each in state.reservations.excluding(job.user, job.spec.project)
-            if each.overlaps(now, now + job.span) and lost[state.reservations.rows(state.nodes, each)].any()
+            if each.overlaps(now, now + span) and lost[state.reservations.rows(state.nodes, each)].any()
         ),
         key=lambda each: (each.next_change, each.spec.name),
     )
@@ -179,9 +180,13 @@ def reservation_blocker(
     if first.began:
         return counts + f"{first.title} lasts for another {duration(first.ends_at - now)}"
     begins = f"{first.title} begins in {duration(first.starts_at - now)}"
-    if job.limit == NEVER:
+    if span == NEVER:
         return counts + f"{begins}, and the job has no time limit"
-    return counts + f"{begins}, and the job may hold them for {duration(job.span)}"
+    if job.limit == NEVER:
+        return (
+            counts + f"{begins}, and the job has no time limit and probably runs for up to {duration(span)}"
+        )
+    return counts + f"{begins}, and the job may hold them for {duration(span)}"
 
 
 def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
@@ -222,8 +227,8 @@ def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[s
 def other_profile_blocker(
     state: State, placer: Placer, common: SharedReservations, job: Job, now: float
 ) -> str:
-    """Return a sentence about nodes or licences that this job could use, but that are reserved for a job of
-    another profile. Return an empty text if no such reservation keeps this job from starting.
+    """Return a sentence about nodes or licences that this job could use but that a job of another scheduler
+    profile has reserved. Return an empty text if no such reservation keeps this job from starting.
 
     `common` has the reservations on nodes that several profiles use.
     """

@@ -1,6 +1,6 @@
 """Counts the nodes that each filter rejects for a job. Finds the filters that prevent the start of the job.
 
-A filter is binding if it now rejects nodes that could hold the job if they were idle.
+A filter is binding if it now rejects nodes that could hold the job after all running jobs had ended.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ MAX_EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class BindingFilters:
-    """How many nodes could hold the request if they were idle, and how many of them each filter rejects
-    now.
+    """The number of nodes that could hold the request if they were idle, and how many of these nodes each
+    filter rejects now.
     """
 
     suitable: int
     losses: tuple[FilterLoss, ...]
 
     def __str__(self) -> str:
-        """Return a text that names the two filters that reject the most nodes, and some of these nodes."""
+        """Return a text with the two filters that reject the most nodes, and the names of some of these
+        nodes.
+        """
         largest = sorted(self.losses, key=lambda loss: -loss.lost)[:2]
         return "; ".join(f"{loss.message} ({_names(loss)})" for loss in largest)
 
@@ -47,9 +49,9 @@ def filter_losses(
 ) -> tuple[tuple[FilterLoss, ...], int]:
     """Return how many nodes each filter rejects, and how many nodes all filters accept.
 
-    A node counts only for the first filter that rejects it. Each filter has two counts. The first counts
-    nodes that the filter would reject even if they were idle ("no B200 GPU"). The second counts nodes that it
-    rejects only because of other jobs ("no free B200 GPU").
+    A node that several filters reject counts only for the first of these filters. Each filter has two counts.
+    The first counts nodes that the filter would reject even without running jobs ("no B200 GPU"). The second
+    counts nodes that the filter rejects only because of running jobs ("no free B200 GPU").
     """
     left = np.ones(columns.height, dtype=np.bool_)
     idle = placer.nodes.idle
@@ -72,8 +74,8 @@ def filter_losses(
 def _static_losses(
     placer: Placer, plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
 ) -> Iterator[FilterLoss]:
-    """Count the nodes in `lost` by the reason for their rejection. The filter `plugin` rejects them because
-    of their labels, taints, hardware or state.
+    """Count the nodes in `lost` by the reason for their rejection. The filter `plugin` rejects these nodes
+    because of their labels, taints, hardware or state.
 
     A filter may have a method `apart`, which divides a request into several conditions. Then count the nodes
     for each condition.
@@ -87,11 +89,12 @@ def _static_losses(
 
 
 def binding_filters(placer: Placer, part: PerNodeRequest) -> BindingFilters:
-    """Return the filters that now reject nodes which could hold the request if these nodes were idle.
+    """Return the filters that reject nodes now, although these nodes could hold the request if they were
+    idle.
 
     Example: 99 of 100 nodes lack a label that the job requires, and the CPUs of the last node are in use. The
-    binding filter is the one for CPUs and not the one for labels, because the user has excluded the 99 nodes
-    on purpose.
+    binding filter is the filter for CPUs and not the filter for labels, because the user has excluded the 99
+    nodes on purpose.
     """
     columns, suitable = placer.nodes.columns, placer.possible(part)
     left, found = suitable.copy(), []
@@ -106,8 +109,8 @@ def binding_filters(placer: Placer, part: PerNodeRequest) -> BindingFilters:
 def _gpus_first(filters: Iterable[Filter]) -> list[Filter]:
     """Return the filters with `gpu` moved before `capacity`, so that missing GPUs are named first.
 
-    By default, a job gets CPU and memory in proportion to its GPUs, so a node without free GPUs usually lacks
-    CPU and memory as well. Missing GPUs are then the better explanation.
+    A job usually gets CPU and memory in proportion to its GPUs. So a node without free GPUs usually also
+    lacks CPU and memory. Missing GPUs are then the better explanation.
     """
     found = list(filters)
     names = [each.name for each in found]
@@ -124,7 +127,7 @@ def _loss(placer: Placer, plugin: Filter, lost: Bools, message: str) -> list[Fil
 
 def _message(plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools, *, idle: bool) -> str:
     """Return the reason why the filter `plugin` rejects the nodes in `lost`. `idle` is True if the filter
-    would reject them even without running jobs.
+    would reject these nodes even without running jobs.
 
     If the filter has a method `shortage`, the reason is about these nodes in particular. Otherwise its method
     `explain` returns a general reason.
@@ -137,8 +140,7 @@ def _message(plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Boo
 
 
 def uneven_gpus_hint(gpus: int, nodes: int, largest: int) -> str:
-    """Return a hint for the user if this number of GPUs cannot be divided evenly over nodes. Return an empty
-    text if it can.
+    """Return a hint for the user if `gpus` cannot be divided evenly over `nodes`; otherwise an empty text.
 
     `largest` is the number of GPUs of the node with the most GPUs.
     """

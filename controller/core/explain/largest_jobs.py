@@ -32,7 +32,7 @@ class LargestJob:
 
 def too_many_gpus_hint(columns: NodeTable, ask: ResourceRequest) -> str:
     """Return a hint with the largest number of GPUs that a job can get. Return an empty text if the request
-    is not larger than that, or if no node has a GPU of a requested model.
+    is not larger than this number, or if no node has a GPU of a requested model.
 
     Example: "A job can get at most 32 GPUs: 32 H100 on 4 nodes, 16 A100 on 2 nodes; with --mixed-models 48 on
     6 nodes. Ask for at most 32 GPUs, or add --mixed-models."

@@ -1,4 +1,6 @@
-"""Shows how the scorers rate nodes for a waiting job, and how near the nodes of a gang are to each other."""
+"""Shows the points that the scorers give to nodes for a waiting job, and the network distance between the
+nodes of a gang.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ NAMED = 5
 def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
     """Return the best nodes for a waiting job with the points of each scorer, the best node first.
 
-    The nodes are those on which the request fits now. If there are none, the nodes are those that could hold
-    the request if no job ran on them. The scores always use the resources that are free now. Scorers that
+    These are the nodes on which the request fits now. If it fits on no node now, use the nodes that could
+    hold the request without running jobs. The scores always use the resources that are free now. Scorers that
     rate all nodes equally for this job are left out.
     """
     shape = placer.shape(job.ask)
@@ -51,8 +53,8 @@ def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
 
 
 def nearness_note(placer: Placer, job: Job) -> Iterator[str]:
-    """Yield a text about the nodes that a waiting gang would get now: their names, and how near they are to
-    each other. Yield nothing if the gang does not fit, or without [topology].
+    """Yield a text about the nodes that a waiting gang would get now: the names of the nodes, and the switch
+    that is above all of them. Yield nothing if the gang does not fit, or without [topology].
     """
     shape = placer.shape(job.ask)
     near = None if shape is None else placer.nearness_of(shape)
@@ -68,8 +70,8 @@ def nearness_note(placer: Placer, job: Job) -> Iterator[str]:
 
 
 def common_switch_text(placer: Placer, job: Job) -> str:
-    """Return the end of a sentence: it names the switch that is above all nodes of a running gang. Return an
-    empty text for a job on one node, or without [topology].
+    """Return the end of a sentence that names the switch above all nodes of a running gang. Return an empty
+    text for a job on one node, or without [topology].
     """
     near, nodes = placer.network, [member.allocation.node for member in job.running]
     if near is None or len(nodes) < 2:

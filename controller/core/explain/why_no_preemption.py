@@ -17,7 +17,7 @@ from wire.names import Reason
 from wire.text import counted, duration, printable
 
 _LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s", "spare_ending_s")
-"""The guards (limits of [preemption]) in a fixed order. Each guard is removed alone, to find the one that
+"""The guards (limits of [preemption]) in a fixed order. Each guard is removed alone, to find out which guard
 prevents the preemption.
 """
 
@@ -27,7 +27,7 @@ _LIMITS = {
     Reason.KEPT_FREE: "the free GPUs are kept for another queue",
     Reason.RESOURCES: "the next GPUs that become free are kept for another queue",
 }
-"""The limits of a job that are no quota, share limit or budget."""
+"""The limits of a job that are no quota, fair-share limit or budget."""
 
 
 def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
@@ -35,17 +35,18 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
     preemption is not configured.
 
     A guard is a limit of [preemption] in scheduler.toml, such as the cooldown. The function searches for
-    victims (running jobs to preempt) in the same way as the scheduling pass.
+    victims (running jobs to preempt) in the same way as the scheduling cycle.
 
-    1. If preemption is never tried for the job, name the cause. The job lacks licences, or a limit of its
-       quota, share or queue keeps it from starting, or it fits without preemption, or it may preempt no job.
-    2. Name the jobs that are likely to end soon, if their end is enough for the job to start.
-    3. If no victims are found even without guards, say how many running jobs may be preempted for the job,
-       and what protects the other running jobs.
+    1. If preemption is never tried for the job, name the cause. The causes: the job lacks licences, a limit
+       of its quota, fair share or queue keeps it from starting, it fits without preemption, or it may preempt
+       no job.
+    2. Name the running jobs that are likely to end soon, if the waiting job can start after their end.
+    3. If no victims are found even without guards, say how many running jobs the job may preempt, and why it
+       may not preempt the others.
     4. If victims are found with all guards, say that only the first waiting job may preempt other jobs, and
-       that this job is not the first.
+       that this job is not the first one.
     5. Otherwise, if victims are found without one of the guards, name this guard.
-    6. Otherwise name the guards that must all be removed so that victims are found.
+    6. Otherwise name all guards that must be removed before victims are found.
     """
     preemptor = cycle.preemption.without_guards(())
     strategies = cycle.placer.pipeline.strategies
@@ -132,7 +133,9 @@ def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) ->
 
 
 def _protected(cycle: Cycle, victims: Collection[int], now: float) -> list[Job]:
-    """Return those of `victims` that a guard (limit of [preemption]) of their own profile protects."""
+    """Return the jobs in `victims` that a guard (limit of [preemption]) of their own scheduler profile
+    protects.
+    """
     jobs, guards_of = [cycle.state.jobs[each] for each in victims], cycle.preemption.guards_of
     return [
         each
@@ -156,8 +159,8 @@ def _no_reach_text(cycle: Cycle) -> str:
 
 
 def _too_little_text(cycle: Cycle, job: Job, now: float) -> str:
-    """Return a sentence that says why no victims (jobs to preempt) are found for the job even without guards
-    (limits of [preemption]).
+    """Return a sentence that says why no victims (jobs to preempt) are found even without guards (limits of
+    [preemption]).
     """
     shape = cycle.placer.shape(job.ask)
     running = [] if shape is None else _jobs_on_usable_nodes(cycle, job, shape, now)
@@ -180,7 +183,7 @@ def _too_little_text(cycle: Cycle, job: Job, now: float) -> str:
 def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> list[Job]:
     """Return the running jobs on nodes that are usable for the waiting job.
 
-    A node is usable if the waiting job `job` may use it, and if jobs on it may be stopped for this job.
+    A node is usable if the waiting job may run there and may preempt jobs there.
     """
     state = cycle.state
     usable = cycle.placer.possible_nodes(shape.part)

@@ -1,5 +1,5 @@
-"""Counters of used resources in which old use counts less. A counter needs no timer, because its value is
-computed when it is read and when its rate changes.
+"""Counters of used resources in which old use counts less. A counter needs no timer: its value is computed at
+each read and at each change of its rate.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class WindowedUsage:
             then = self.total(moment)
             if then <= amount:
                 # Interpolate between two moments at which the edge of a bucket (part of the window) leaves
-                # the window. Between such moments, the total falls linearly.
+                # the window. Between these moments, the total falls linearly.
                 return before + (moment - before) * (total - amount) / (total - then)
             before, total = moment, then
         return math.inf
@@ -120,7 +120,7 @@ class WindowedUsage:
         self.rate = total if (total := self.rate + rate) > ROUNDING else 0.0
 
     def _settle(self, now: float) -> None:
-        """Add the use from the time `at` until `now` to the buckets (parts of the window) in which it
+        """Add the use from the time `at` until `now` to the buckets (parts of the window) in which the use
         happened.
         """
         width = self.window_s / BUCKETS
@@ -129,7 +129,7 @@ class WindowedUsage:
             number = int(begin // width)
             end = min(now, (number + 1) * width)
             if end <= begin:
-                # Rounding can put `begin` at the end of its bucket. The use then counts in the next bucket.
+                # Rounding can put `begin` at the end of its bucket. Count the use in the next bucket then.
                 number, end = number + 1, min(now, (number + 2) * width)
             self._add(number, self.rate * (end - begin) / HOUR_S)
             begin = end

@@ -1,5 +1,5 @@
 """Off-queue use: the use of GPUs by processes that belong to no job. Records the users and the times, and
-charges the shares of these users.
+charges the tenants of these users.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSee
 from wire.agent.reports import GpuProcess
 
 MAX_KEPT = 5_000
-"""The most ended off-queue uses that are kept in memory. The journal has all of them."""
+"""The most ended off-queue uses that are kept in memory. The journal has all off-queue uses."""
 
 OffQueueKey = tuple[str, str, str]
 """(node, GPU UUID, user)."""
 
 _UNKNOWN_USER = "?"
-"""The user name that agents report for a process that ended before the agent could read its owner."""
+"""The user name that agents report for a process that ended too early to find its owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class OffQueueUsage:
     """
 
     def begin(self, use: OffQueueUse, shares: ShareTree) -> None:
-        """Record that a user began to use a GPU outside of jobs. From now on, charge the user's share."""
+        """Record that a user began to use a GPU outside of jobs. From now on, charge the user."""
         self.open[use.node, use.uuid, use.user] = use
         self.touched[use.node] = None
         self._charge(use, use.rate, use.since, shares)

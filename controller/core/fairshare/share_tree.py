@@ -1,8 +1,8 @@
-"""The share tree. It has the organisations, their projects and the projects' users, each with a weight,
+"""The fair-share tree. It has the organisations, their projects and the projects' users, each with a weight,
 limits and its use.
 
-`ShareTree.version` increases with every weight or limit that an operator sets, so that backfill and
-preemption do not use outdated cached results.
+`ShareTree.version` increases with every weight or limit that an operator sets. Backfill and preemption then
+drop their cached results.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from wire.names import WHOLE_GPU, Reason
 from wire.text import printable
 
 SETTLED_S = 1.0
-"""Seconds that are added to the computed time at which use falls to a limit. Because of rounding errors, the
-use may still be just above the limit at the computed time.
+"""Seconds that are added to the computed time of the fall of a tenant's use to its limit. Because of rounding
+errors, the use may still be just above the limit at the computed time.
 """
 NO_ALLOCATION = Allocation("", 0, 0)
 USERS_COUNT = 0.3
@@ -38,11 +38,15 @@ SharePath = tuple[str, ...]
 """The path from the root: (organisation, project, user), or (project, user) without an organisation."""
 
 
+HALF_LIFE_S = 604_800.0
+"""The default of `half_life_s`: use that is a week old counts half."""
+
+
 @dataclass(frozen=True, slots=True)
 class FairshareConfig:
-    """The table [fair_share] of scheduler.toml: how use is counted, and the weights and limits of shares."""
+    """The table [fair_share] of scheduler.toml: how use is counted, and the weights and limits of tenants."""
 
-    half_life_s: float = 86_400.0
+    half_life_s: float = HALF_LIFE_S
     window_s: float | None = None
     """The length of a time window in seconds, used instead of the half-life. Use within the window counts
     fully, older use does not count. None: the half-life applies.
@@ -57,17 +61,17 @@ class FairshareConfig:
     resources.
     """
     held_hours: float = 1.0
-    """Resources in use count as if they had already been used for this many hours."""
+    """The use of resources is counted in advance for this many hours."""
     organisations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The names of the projects in each organisation."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weights by organisation, project, or `project/user`; the default is 1."""
     soft: Mapping[str, float] = field(default_factory=dict)
-    """Soft limits in units. When a share has used more, its jobs come after all others in the queue."""
+    """Soft limits in units. When a tenant has used more, its jobs come after all others in the queue."""
     hard: Mapping[str, float] = field(default_factory=dict)
-    """Hard limits in units. When a share has used this much, none of its jobs starts."""
+    """Hard limits in units. When a tenant has used this much, none of its jobs starts."""
     off_queue: str = ""
-    """The project that is charged for GPU use outside of jobs, through the shares of its users. Empty: no
+    """The project that is charged for GPU use outside of jobs, through the tenants of its users. Empty: no
     charge.
     """
 
@@ -92,8 +96,8 @@ class FairshareConfig:
         """Yield the charge for each allocation, in billing units per hour. `models` returns the GPU models of
         a node by UUID.
 
-        A gang may have hundreds of equal allocations in a row. If they have no GPUs, the charge is computed
-        only once.
+        A gang may have hundreds of equal allocations in a row. For equal allocations without GPUs, the charge
+        is computed only once.
         """
         last, charge = NO_ALLOCATION, 0.0
         for allocation in allocations:
@@ -130,7 +134,7 @@ class FairshareConfig:
     def _price(self, model: str) -> float:
         """Return the charge for a GPU of this model, in billing units per hour. The most specific key
         `gpu.MODEL` in `billing` that matches the model decides. If no key matches, the key `gpu` decides;
-        without it, the charge is 0.
+        without a key `gpu`, the charge is 0.
         """
         key = most_specific((name[4:] for name in self.billing if name.startswith("gpu.")), model)
         return self.billing["gpu" if key is None else f"gpu.{key}"] if key or "gpu" in self.billing else 0.0
@@ -143,7 +147,7 @@ MAX_UNITS = 1e12
 def share_problem(
     name: str, weight: float | None, soft: float | None, hard: float | None
 ) -> tuple[str, str] | None:
-    """Return the first invalid field of a change to a share, with an error message; None if the change is
+    """Return the first invalid field of a change to a tenant, with an error message; None if the change is
     valid.
     """
     if weight is not None and not 0 < weight <= MAX_WEIGHT:
@@ -160,8 +164,8 @@ def share_problem(
 
 
 @dataclass(frozen=True, slots=True)
-class ShareAtLimit:
-    """A share that has reached its hard limit. No job of the share starts until the use of the share falls
+class TenantAtLimit:
+    """A tenant that has reached its hard limit. No job of the tenant starts until the use of the tenant falls
     below the limit.
     """
 
@@ -181,43 +185,43 @@ class ShareAtLimit:
 
 
 @dataclass(slots=True)
-class Share:
-    """One share: the root of the share tree, an organisation, a project or a user."""
+class FairShareTenant:
+    """One tenant: the root of the fair-share tree, an organisation, a project or a user."""
 
     path: SharePath
     usage: DecayedUsage | WindowedUsage
     weight: float = 1.0
     below: Counter[float] = field(default_factory=Counter)
-    """The number of child shares with each weight, by weight."""
+    """The number of child tenants with each weight, by weight."""
     jobs: int = field(default=0, compare=False)
-    """The number of jobs that have not ended. Jobs of all shares below this one are included."""
+    """The number of jobs that have not ended. Jobs of all tenants below this one are included."""
     active: Counter[float] = field(default_factory=Counter, compare=False)
-    """The number of child shares with jobs that have not ended, by weight."""
+    """The number of child tenants with jobs that have not ended, by weight."""
 
     @property
     def weights(self) -> float:
-        """The sum of the weights of the share's children. The function `fsum` adds them, so the result does
-        not depend on their order.
+        """The sum of the weights of the tenant's children. The function `fsum` adds the weights, so that the
+        result does not depend on their order.
         """
         return math.fsum(weight * count for weight, count in self.below.items())
 
 
 class ShareTree:
-    """The share tree. A share is identified by its path from the root, for example (organisation, project,
-    user).
+    """The fair-share tree. A tenant is identified by its path from the root, for example (organisation,
+    project, user).
 
-    1. A share is added with the first job of its tenant and is never removed. When jobs of a share get or
-       lose resources, its rate of use (billing units per hour) changes. The rates of all shares above it
-       change by the same amount. The used amount decays without timers (decayed_usage.py).
+    1. A tenant is added with its first job and is never removed. When jobs of a tenant get or lose resources,
+       its rate of use (billing units per hour) changes. The rates of all tenants above this tenant change by
+       the same amount. The used amount decays without timers (decayed_usage.py).
     2. `factor`, for the priority, is 2 ** -x. Here x is the sum of used / fair over the organisation and the
        project, plus USERS_COUNT times used / fair of the user. The fair use of an organisation or a project
        is its weight, divided by the sum of the weights of all children of its parent, times the use of the
        whole cluster. The fair use of a user is its part, by weight, of the use of its project
-       (`part_of_project`). So the users of a small project are compared with each other in the same way as
-       those of a large project.
+       (`part_of_project`). So users of a small project are compared with each other in the same way as users
+       of a large project.
     3. `fairness`, for the order plugin `fair`, compares weight / used, first at the top level and then
        downwards.
-    4. No job of a share at its hard limit starts. Jobs of a share above its soft limit come after all other
+    4. No job of a tenant at its hard limit starts. Jobs of a tenant above its soft limit come after all other
        jobs in the queue.
 
     Cost: O(depth) for each start, end and query; the depth is at most 4.
@@ -230,46 +234,53 @@ class ShareTree:
 
     def __init__(self, sharing: FairshareConfig) -> None:
         self.sharing = sharing
-        self.accounts: dict[SharePath, Share] = {(): Share((), sharing.usage())}
+        self.accounts: dict[SharePath, FairShareTenant] = {(): FairShareTenant((), sharing.usage())}
         self.set_weights: dict[str, float] = {}
-        """Weights that operators have set, by share name. They override the weights of scheduler.toml."""
+        """Weights that operators have set, by the name of the tenant. They override the weights of
+        scheduler.toml.
+        """
         self.hour_weights: dict[str, float] = {}
-        """Weights of the tables [hours.NAME] in force, by share name. They override [fair_share] weights."""
+        """Weights of the tables [hours.NAME] in force, by the name of the tenant. They override [fair_share]
+        weights.
+        """
         self.limits: dict[str, tuple[float | None, float | None]] = {}
-        """The limits that operators have set, as (soft, hard) by share name. For None, the limit of
-        scheduler.toml applies.
+        """The limits that operators have set, as (soft, hard) by the name of the tenant. For None, the limit
+        of scheduler.toml applies.
         """
         self.version = 0
-        """A number that grows with every weight or limit that an operator sets."""
+        """A number that grows when an operator sets a weight or limit."""
         self.soft = dict(sharing.soft)
         self.hard = dict(sharing.hard)
-        """Soft and hard limits in effect, by share name."""
+        """Soft and hard limits in effect, by the name of the tenant."""
+        self.several_projects = False
+        """True if the tree has had more than one organisation, or project without an organisation."""
         self.without_row: list[SharePath] = []
-        """Shares that are not in the store yet."""
-        self._above: dict[SharePath, tuple[Share, ...]] = {}
+        """Tenants that are not in the store yet."""
+        self._above: dict[SharePath, tuple[FairShareTenant, ...]] = {}
         self._home = {name: name for name in sharing.organisations}
         for organisation, projects in sharing.organisations.items():
             self._home.update(dict.fromkeys(projects, organisation))
 
     def path(self, project: str, user: str) -> SharePath:
-        """Return the path of a user's share in the tree: (organisation, project, user), or (project, user) if
-        the project belongs to no organisation.
+        """Return the path of a user in the fair-share tree: (organisation, project, user), or (project, user)
+        if the project belongs to no organisation.
         """
         home = self._home.get(project)
         return (project, user) if home is None else (home, project, user)
 
     def name(self, path: SharePath) -> str:
-        """Return the name of the share with this path: the organisation, the project, or `project/user`."""
+        """Return the name of the tenant with this path: the organisation, the project, or `project/user`."""
         return "/".join(path[1:] if len(path) > 1 and path[0] in self.sharing.organisations else path)
 
     def add(self, path: SharePath) -> None:
-        """Add the share with this path and all shares above it, if they are new."""
+        """Add the tenant with this path, and all tenants above it in the tree, if they are new."""
         for depth in range(1, len(path) + 1):
             if path[:depth] not in self.accounts:
-                account = Share(path[:depth], self.sharing.usage(), self._weight(path[:depth]))
+                account = FairShareTenant(path[:depth], self.sharing.usage(), self._weight(path[:depth]))
                 self.accounts[path[:depth]] = account
                 self.accounts[path[: depth - 1]].below[account.weight] += 1
                 self.without_row.append(path[:depth])
+                self.several_projects |= depth == 1 and sum(self.accounts[()].below.values()) > 1
 
     def _weight(self, path: SharePath) -> float:
         name = self.name(path)
@@ -277,24 +288,24 @@ class ShareTree:
         return self.set_weights.get(name, configured)
 
     def add_job(self, path: SharePath) -> None:
-        """Count a new job for the share and all shares above it."""
-        for account in self._shares_on(path):
+        """Count a new job for the tenant and for all tenants above it in the tree."""
+        for account in self._tenants_on(path):
             account.jobs += 1
             if account.jobs == 1 and account.path:
                 self.accounts[account.path[:-1]].active[account.weight] += 1
 
     def remove_job(self, path: SharePath) -> None:
-        """Stop counting a job for the share and all shares above it, because the job has ended or has changed
-        its project.
+        """Stop counting a job for the tenant and all tenants above it in the tree, because the job has ended
+        or has changed its project.
         """
-        for account in self._shares_on(path):
+        for account in self._tenants_on(path):
             account.jobs -= 1
             if not account.jobs and account.path:
                 self.accounts[account.path[:-1]].active[account.weight] -= 1
 
-    def _shares_on(self, path: SharePath) -> tuple[Share, ...]:
-        """Yield the root of the share tree and each share on the path. Create a share that does not exist
-        yet.
+    def _tenants_on(self, path: SharePath) -> tuple[FairShareTenant, ...]:
+        """Yield the root of the fair-share tree and each tenant on the path. Create a tenant that does not
+        exist yet.
         """
         line = self._above.get(path)
         if line is None:
@@ -303,8 +314,8 @@ class ShareTree:
         return line
 
     def fair_rate(self, path: SharePath, capacity: float) -> float:
-        """Return the part of `capacity` (billing units per hour) to which the share is entitled. Only shares
-        with waiting or running jobs get a part.
+        """Return the part of `capacity` (billing units per hour) to which the tenant is entitled. Only
+        tenants with waiting or running jobs get a part.
         """
         part = capacity
         for depth in range(1, len(path) + 1):
@@ -314,8 +325,8 @@ class ShareTree:
         return part
 
     def change_rate(self, path: SharePath, rate: float, now: float) -> None:
-        """Add `rate` (billing units per hour) to the rate of use of a share and all shares above it, from now
-        on.
+        """From now on, add `rate` (billing units per hour) to the rate of use of a tenant and of all tenants
+        above it in the tree.
         """
         if not rate:
             return
@@ -323,7 +334,7 @@ class ShareTree:
             self.accounts[path[:depth]].usage.change(rate, now)
 
     def set_weight(self, name: str, weight: float) -> None:
-        """Set the weight of a share, which overrides scheduler.toml."""
+        """Set the weight of a tenant, which overrides scheduler.toml."""
         self.set_weights[name] = weight
         self._reweigh({name})
 
@@ -335,7 +346,7 @@ class ShareTree:
             self._reweigh(names)
 
     def _reweigh(self, names: Container[str]) -> None:
-        """Give all shares with these names the weight that applies to them now."""
+        """Give all tenants with these names the weight that is now in force for them."""
         for path, account in self.accounts.items():
             if path and self.name(path) in names:
                 above, weight = self.accounts[path[:-1]], self._weight(path)
@@ -346,7 +357,7 @@ class ShareTree:
         self.version += 1
 
     def set_limits(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set the limits of a share. They override the limits of scheduler.toml. None leaves a limit
+        """Set the limits of a tenant. They override the limits of scheduler.toml. None leaves a limit
         unchanged.
         """
         was = self.limits.get(name, (None, None))
@@ -360,26 +371,30 @@ class ShareTree:
         self.version += 1
 
     def projects_set_live(self) -> set[str]:
-        """Return the projects for which operators have set a weight or limit, or for one of whose users they
-        have.
+        """Return the projects with a weight or limit that operators have set, for the project itself or for
+        one of its users.
         """
         named = {name.partition("/")[0] for name in (*self.set_weights, *self.limits)}
         return named - self.sharing.organisations.keys()
 
     def used(self, path: SharePath, now: float) -> float:
-        """Return the use of a share in billing units. It is the decayed use, plus the use in the next
-        `held_hours` hours at the present rate. The second part makes running jobs count as soon as they
+        """Return the use of a tenant in billing units. It is the decayed use, plus the use in the next
+        `held_hours` hours at the present rate. With the second part, running jobs count as soon as they
         start.
         """
         usage = self.accounts[path].usage
         return usage.total(now) + self.sharing.held_hours * usage.rate
 
-    def above_share(self, name: str, now: float) -> bool:
-        """Return whether a top-level share has used more than its fair part of the use of all top-level
-        shares. A top-level share is an organisation, or a project without an organisation. Shares without
-        waiting or running jobs are left out.
+    def above_share(self, name: str, now: float, among: Container[str] | None = None) -> bool:
+        """Return whether a top-level tenant has used more than its fair part of the use of all top-level
+        tenants. A top-level tenant is an organisation, or a project without an organisation. Tenants without
+        waiting or running jobs are left out. With `among`, all tenants that are not in it are left out.
         """
-        active = [share for path, share in self.accounts.items() if len(path) == 1 and share.jobs]
+        active = [
+            share
+            for path, share in self.accounts.items()
+            if len(path) == 1 and share.jobs and (among is None or path[0] in among)
+        ]
         used = {share.path[0]: self.used(share.path, now) for share in active}
         weights = {share.path[0]: share.weight for share in active}
         if name not in used:
@@ -387,7 +402,7 @@ class ShareTree:
         return used[name] * math.fsum(weights.values()) > weights[name] * math.fsum(used.values())
 
     def fairness(self, path: SharePath, now: float) -> tuple[float, ...]:
-        """Return weight / (used + 1) of each share on the path, the top level first. Jobs of shares with
+        """Return weight / (used + 1) of each tenant on the path, the top level first. Jobs of tenants with
         greater values start first.
         """
         return tuple(
@@ -396,7 +411,7 @@ class ShareTree:
         )
 
     def factor(self, path: SharePath, capacity: float, now: float) -> float:
-        """Return the fair-share factor of a job's priority. It is 1 without use, and decreases as the share
+        """Return the fair-share factor of a job's priority. It is 1 without use, and decreases as the tenant
         uses more. Step 2 in the docstring of ShareTree has the formula.
 
         `capacity` is the charge for the whole cluster in billing units per hour.
@@ -425,16 +440,18 @@ class ShareTree:
         return self.used(path, now) / (fair * (used + capacity)) if used else 0.0
 
     def over_soft_limit(self, path: SharePath, now: float) -> bool:
-        """Return whether the use of the share, or of a share above it, is over its soft limit."""
+        """Return whether a tenant on the path `path`, from the top of the tree down, is over its
+        soft limit.
+        """
         soft = self.soft
         return bool(soft) and any(
             self.used(path[:depth], now) > soft.get(self.name(path[:depth]), math.inf)
             for depth in range(1, len(path) + 1)
         )
 
-    def at_hard_limit(self, path: SharePath, now: float) -> ShareAtLimit | None:
-        """Return the hard limit that this share or a share above it has reached; None if there is none. If
-        there are several, return the limit that will be reached for the longest time.
+    def at_hard_limit(self, path: SharePath, now: float) -> TenantAtLimit | None:
+        """Return the hard limit that a tenant on the path has reached; None if no tenant has reached its
+        limit. If there are several, return the limit that stays reached for the longest time.
         """
         found = None
         for depth in range(1, len(path) + 1) if self.hard else ():
@@ -443,12 +460,12 @@ class ShareTree:
             if limit is not None and (used := self.used(account.path, now)) >= limit:
                 until = self._below(account.usage, limit, now)
                 if found is None or until > found.until:
-                    found = ShareAtLimit(account.path, name, used, limit, until)
+                    found = TenantAtLimit(account.path, name, used, limit, until)
         return found
 
     def falls_below(self, path: SharePath, limit: float, now: float, ends: Ends) -> float:
-        """Return the time at which the use of the share falls below `limit`; NEVER if it stays at or above
-        `limit`.
+        """Return the time at which the use of the tenant falls below `limit`. Return NEVER if the use stays
+        at or above `limit`.
 
         `ends` has (expected end, rate of use in billing units per hour) of each running job, the earliest end
         first. It is assumed that no job starts.

@@ -5,7 +5,7 @@ until their time limits or predicted ends.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
@@ -28,7 +28,7 @@ MAX_IDLE_TURNS = 3
 """The forecast ends when no job has started while each reservation has begun and ended this many times."""
 MAX_STEPS = 100_000
 """A forecast has at most this many steps, so that it always ends."""
-KeepGoing = Callable[[float, Container[int]], bool]
+KeepGoing = Callable[[float, Collection[int]], bool]
 """A function that is called before each step with the time of the step and the ids of the jobs started so
 far. If it returns False, the forecast ends.
 """
@@ -126,7 +126,7 @@ def forecast(
 
     The copy cannot be used afterwards.
 
-    1. Run a scheduling pass at the simulated time, and record the starts. Jobs that the pass stops end at
+    1. Run a scheduling cycle at the simulated time, and record the starts. Jobs that the cycle stops end at
        once.
     2. End the forecast in three cases: job `until` has started, no job waits, or only recurring reservations
        would still begin and end.
@@ -134,7 +134,7 @@ def forecast(
     4. Repeat until `going` returns False, or for `steps` steps. The starts that were found until then stay
        valid.
 
-    Cost: one scheduling pass for each step.
+    Cost: one scheduling cycle for each step.
 
     Example: job 3 runs until 10:00 on the only node, and jobs 4 and 5 wait for it with one hour each. Steps:
     now, 10:00 (job 4 starts), 11:00 (job 5 starts).
@@ -183,7 +183,7 @@ def forecast(
 
 
 def first_in_queue(engine: Engine, now: float, count: int) -> list[int]:
-    """Return the first waiting jobs in queue order, at most `count` of each profile."""
+    """Return the first waiting jobs in queue order, at most `count` of each scheduler profile."""
     found: list[int] = []
     for cycle in engine.profile_cycles.cycles.values():
         entries = (entry for lane in cycle.queue for entry in lane)

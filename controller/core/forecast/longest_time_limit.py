@@ -15,10 +15,10 @@ from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.usage_counters import GPU_TIME
 
 USABLE_S = 10.0
-"""A suggested limit stays valid for this many seconds, because a user needs time to enter it."""
+"""A suggested limit stays valid for this many seconds, because a user needs time to enter the limit."""
 MINUTES_FROM_S = 180.0
-"""If a suggested limit has at least this many seconds, it is rounded to whole minutes. A shorter one is
-rounded to a multiple of STEP_S seconds.
+"""A suggested limit of at least this many seconds is rounded to whole minutes. A shorter one is rounded to a
+multiple of STEP_S seconds.
 """
 STEP_S = 5.0
 MOST = 64
@@ -26,16 +26,17 @@ MOST = 64
 
 def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
     """Return shorter time limits (in seconds) to try for a job that cannot start now, the longest first. With
-    one of them, the job may start now, because it would end before other jobs need its nodes. All of them are
-    below the job's present limit.
+    a returned limit, the job may start now, because the job then ends before other jobs need its nodes. All
+    returned limits are below the job's present limit.
 
-    Call this after a scheduling pass at the time `now`, because the pass makes the reservations.
+    Call this after a scheduling cycle at the time `now`, because the cycle makes the reservations.
     1. Collect the times at which other jobs or users need nodes. These are the reserved starts of other jobs
-       in all profiles, the latest starts of jobs with deadlines, and the starts of operators' reservations.
+       in all scheduler profiles, the latest starts of jobs with deadlines, and the starts of operators'
+       reservations.
     2. For each of these times, the seconds until then minus the job's grace are a possible limit.
-    3. If the job would exceed a quota on GPU-hours, the time in which it would use up the rest of the quota
-       is also a possible limit.
-    4. Round each limit down to whole minutes, or to a multiple of STEP_S if it is short.
+    3. If the job would exceed a quota on GPU-hours, another possible limit is the time in which the job uses
+       up the rest of the quota.
+    4. Round each limit down to whole minutes. Round a short limit to a multiple of STEP_S.
 
     Example: another job has a reserved start in 2 h, and this job has a grace of 30 s. The suggested limit is
     1h59m.

@@ -1,5 +1,5 @@
-"""Relaxations: copies of a job's spec that require less, by fewer constraints or smaller amounts.
-smallest_change.py tries them.
+"""Relaxations: copies of a job's spec with fewer constraints or smaller amounts. smallest_change.py tries the
+copies.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ GIB = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A changed spec, and a text about the change. The text continues the sentence `it would start now …`."""
+    """A changed spec, and a text about the change. The text is the end of the sentence `it would start now
+    …`.
+    """
 
     sentence: str
     spec: JobSpec
 
 
 RelaxationScale = Sequence[Relaxation]
-"""Relaxations (changed specs) of one kind, the smallest change first. Each of them requests less than the one
-before it.
+"""Relaxations (changed specs) of one kind, the smallest change first. Each relaxation requests less than the
+relaxation before it.
 """
 
 
@@ -43,8 +45,8 @@ def relaxations(
     """Yield lists of relaxations: specs that require less than the user's spec. A list has relaxations of one
     kind, such as less memory, the smallest change first.
 
-    The lists with fewer constraints come before those with smaller amounts. `limits` has the time limits to
-    try, in seconds.
+    Lists with fewer constraints come before lists with smaller amounts. `limits` has the time limits to try,
+    in seconds.
     """
     for each in (*_ties(spec), *_terms(spec), *_kinds(spec, placer), *_tolerations(spec, placer)):
         yield (each,)
@@ -60,7 +62,9 @@ def relaxations(
 
 
 def without_constraints(spec: JobSpec) -> Relaxation | None:
-    """Return the spec without its constraints on nodes, GPUs and other jobs; None if it has none."""
+    """Return the spec without its constraints on nodes, GPUs and other jobs. Return None if the spec has no
+    constraints.
+    """
     wish = _wish(spec.gpu, numa="", nvlink="", least_mib=0, compute="")
     company = tuple(each for each in spec.company if each.prefer)
     plain_spec = replace(
@@ -198,8 +202,8 @@ def _scratch(spec: JobSpec, user: str, placer: Placer) -> RelaxationScale:
 
 
 def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]) -> int:
-    """Return how much of one resource the job could get now on each of its nodes; 0 if the job fits on too
-    few nodes.
+    """Return the amount of one resource that the job could get now on each of its nodes; 0 if the job fits on
+    too few nodes.
 
     `spec` is the job's spec without this resource. `column` has, for each node, how much of the resource is
     free.

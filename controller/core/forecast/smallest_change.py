@@ -33,11 +33,11 @@ ACTOR = "root"
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A change that starts a waiting job. `sentence` continues the text `it would start now …`.
+    """A change that starts a waiting job. `sentence` is the end of the sentence `it would start now …`.
 
     Exactly one of these fields is set: `changes` (new values of spec fields), `preempt` (running jobs to
     preempt), `release` (release the job) or `resume` (nodes and GPUs to resume). With `hold`, the preempted
-    jobs are also held, because they would otherwise start again before the waiting job.
+    jobs are also held. Otherwise they would start again before the waiting job.
     """
 
     sentence: str
@@ -95,7 +95,7 @@ class EditSearch:
                 yield Suggestion(least.sentence, self._changes(least.spec))
 
     def both(self) -> Iterator[Suggestion]:
-        """Yield at most one change. It removes all constraints of the job on nodes, GPUs and other jobs. If
+        """Yield at most one change: all constraints of the job on nodes, GPUs and other jobs are removed. If
         the job would still not start, it also reduces one amount, such as memory.
         """
         bare = without_constraints(self._job.spec)
@@ -164,8 +164,8 @@ def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
     for node in [node for node in nodes if node.up and not node.drained]:
         out = [gpu for gpu in node.facts.gpus if node.health_of(gpu) is GpuHealth.CORDONED][:MOST_NODES]
         for chosen in [*([gpu] for gpu in out), out] if len(out) > 1 else [out] if out else []:
-            # Resume the GPUs, and report a passed check (GpuChecked) for each of them. Without a passed
-            # check, a resumed GPU gets no job.
+            # Resume the GPUs, and report a passed check (GpuChecked) for each GPU, because a resumed GPU gets
+            # no job before it has passed a check.
             given: list[Input] = [ResumeGpu(node.name, gpu.index, ACTOR) for gpu in chosen]
             given += [GpuChecked(node.name, gpu.uuid, True) for gpu in chosen]
             if trial.starts(*given):
@@ -237,8 +237,8 @@ def suggestion_command(suggestion: Suggestion, label: str, labels: dict[int, str
     """Return the arguments of the `corral` command that carries out a suggestion.
 
     The result is empty if the suggestion changes the spec, because the command line makes the command for
-    such a change itself. `label` is the id of the waiting job as users see it. `labels` has the same for each
-    running job, by job id.
+    such a change itself. `label` is the display id (17 or 12_3) of the waiting job. `labels` has the same for
+    each running job, by job id.
     """
     if suggestion.release:
         return ("job", "release", label)

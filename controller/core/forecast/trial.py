@@ -31,8 +31,8 @@ class StartTrial:
     An input is a command of a user or a report of an agent; the engine handles them.
 
     1. Copy the engine, and give the inputs to the copy. If one is refused, the result is False.
-    2. Run a scheduling pass.
-    3. If the inputs preempt running jobs, let these jobs end node by node, with a pass after each end. If
+    2. Run a scheduling cycle.
+    3. If the inputs preempt running jobs, let these jobs end node by node, with a cycle after each end. If
        there are at most ALL_ORDERS ends, try every order of them. If there are more, try only one order and
        its reverse.
     4. The result is True if the job has started in all orders.
@@ -50,8 +50,8 @@ class StartTrial:
         self._on_copy = on_copy
 
     def after_pass(self, work: Callable[[Engine, Job, float], T]) -> T | None:
-        """Run a scheduling pass on a copy of the engine, and return the result of `work` on this copy. Return
-        None if the pass starts the job.
+        """Run a scheduling cycle on a copy of the engine, and return the result of `work` on this copy.
+        Return None if the cycle starts the job.
         """
 
         def after(copy: Engine) -> T | None:
@@ -86,7 +86,7 @@ class StartTrial:
         return copy.state.jobs[self.job.id].state is not JobState.QUEUED
 
     def _end(self, copy: Engine, number: int, node: str) -> None:
-        """Report to the copy that a preempted job has ended on a node, and run a scheduling pass."""
+        """Report to the copy that a preempted job has ended on a node, and run a scheduling cycle."""
         job = copy.state.jobs[number]
         if node in job.members and job.members[node].ended_at is None:
             over = AttemptStatus(number, job.attempt, 0, self.now, self.now, signal=15, why=PREEMPTED)

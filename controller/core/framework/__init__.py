@@ -1,1 +1,1 @@
-"""Plugin interfaces, profiles, and the isolation of plugins that fail."""
+"""Plugin interfaces, scheduler profiles, and the isolation of plugins that fail."""

@@ -22,8 +22,8 @@ class PluginFault:
 
     @property
     def given_up(self) -> bool:
-        """True if the plugin has failed so often that it is not called again until the controller
-        restarts.
+        """True if the plugin has failed so often that the engine does not call the plugin until the
+        controller restarts.
         """
         return self.times >= MAX_FAILED_CYCLES
 
@@ -32,8 +32,8 @@ class PluginFault:
 class CircuitBreaker:
     """Records failures of plugins, and decides if a plugin may be called.
 
-    1. A plugin that fails is not called again in the same scheduling cycle. A fixed result is used instead:
-       for example, a failing filter rejects all nodes, unless it has `on_error = "pass"`.
+    1. A plugin that fails is not called again in the same scheduling cycle. The engine uses a fixed result
+       instead. For example, a failing filter rejects all nodes, unless it has `on_error = "pass"`.
     2. The plugin is called again in the next cycle.
     3. After failures in MAX_FAILED_CYCLES cycles the plugin is not called until the controller restarts or
        gets another configuration.
@@ -45,7 +45,7 @@ class CircuitBreaker:
     """Failures that `take_faults` has not returned yet."""
     failed: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """The failures of each plugin, by (kind, name): the number of cycles with failures, and the number of the
-    last such cycle.
+    last cycle with a failure.
     """
     _why: dict[tuple[str, str], str] = field(default_factory=dict)
     """The last error of each plugin, by (kind, name)."""
@@ -66,7 +66,7 @@ class CircuitBreaker:
         return {plugin: times for plugin, (times, _) in self.failed.items()}
 
     def why(self, kind: str, name: str) -> str:
-        """Return the last error of the plugin; empty if it never failed."""
+        """Return the last error of the plugin; empty if the plugin never failed."""
         return self._why.get((kind, name), "")
 
     @property

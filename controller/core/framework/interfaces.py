@@ -22,8 +22,8 @@ class Filter(Protocol):
     """Decides which nodes can hold a request. A filter must be deterministic and must not change anything.
 
     A filter with `static: ClassVar[bool] = True` depends only on labels, taints and the hardware of nodes.
-    Its results are cached for all jobs with equal requests until labels, taints or hardware change. Starts
-    and ends of jobs do not call it again.
+    Its results are cached for all jobs with equal requests until labels, taints or hardware change. When jobs
+    start or end, the filter is not called again.
     """
 
     name: ClassVar[str]
@@ -33,8 +33,8 @@ class Filter(Protocol):
         ...
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return whether this filter can reject any node for the request. If it cannot, `keep` is not
-        called.
+        """Return whether this filter can reject any node for the request. If the result is False, `keep` is
+        not called.
         """
         ...
 
@@ -51,9 +51,9 @@ class Scorer(Protocol):
     """Rates how well nodes suit a request, from 0 to 1. The node with the highest weighted sum of scores is
     used.
 
-    A scorer may have a method `concerns(part, nodes)`. If it returns False, the scorer rates all nodes
-    equally and is not called. The scores of a scorer with `wide: ClassVar[bool] = True` also depend on other
-    nodes. This scorer is called for all nodes when one node has changed.
+    A scorer may have a method `concerns(part, nodes)`. If `concerns` returns False, the scorer rates all
+    nodes equally and is not called. The scores of a scorer with `wide: ClassVar[bool] = True` also depend on
+    other nodes. This scorer is called for all nodes when one node has changed.
     """
 
     name: ClassVar[str]
@@ -69,7 +69,7 @@ class Picker(Protocol):
     name: ClassVar[str]
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return the slot (index on the node) of the chosen GPU. `slots` are the slots of GPUs with enough
+        """Return the index on the node of the chosen GPU. `slots` are the indices of the GPUs with enough
         free capacity for the request, in ascending order.
         """
         ...
@@ -92,7 +92,7 @@ class Strategy(Protocol):
 
     def reach(self, job: Job) -> float | None:
         """Return the highest `standing` (protection) of running jobs that the waiting job may preempt. Return
-        None if it may preempt no job.
+        None if the waiting job may preempt no job.
         """
         ...
 
@@ -111,19 +111,25 @@ class PreemptionGuards:
     """The greatest number of preemptions within any `window_s` seconds."""
     window_s: float = 3_600.0
     preemptible: bool = True
-    """False: the queue of the job protects it from every preemption and every move."""
+    """False: the queue of the job protects the job from every preemption and every move."""
     spare_ending_s: float = 300.0
     """A job that is likely to end within this many seconds is not preempted."""
+    gang_gain: float = 0.0
+    """If above 0, a job on several nodes may preempt jobs on one node. The GPU-hours for which its other GPUs
+    would wait must be at least this many times the lost GPU-hours (preemption/gang_gain.py).
+    """
 
 
 class Reserves(enum.Enum):
-    """The waiting jobs that get a backfill reservation: a planned start that other jobs must not delay."""
+    """The waiting jobs that get a backfill reservation. A reservation is a planned start that other jobs must
+    not delay.
+    """
 
     NO_JOB = "none"
     FIRST_JOB = "first"
     """Only the first job in queue order that cannot start."""
     ALL_JOBS = "all"
-    """The first waiting jobs in queue order, at most `Backfill.depth` of them."""
+    """The first waiting jobs in queue order get a reservation, at most `Backfill.depth` jobs."""
 
 
 class Backfill(Protocol):
@@ -183,7 +189,9 @@ class WeightedScorer:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingPolicy:
-    """The scheduling policy of one profile: its plugins in the order of use, and its kind of backfill."""
+    """The scheduling policy of one scheduler profile: its plugins in the order of use, and its kind of
+    backfill.
+    """
 
     order: Order
     filters: tuple[Filter, ...]
@@ -195,11 +203,13 @@ class SchedulingPolicy:
     estimating: PredictionConfig = NO_PREDICTION
     """The settings that choose between time limits and predicted run times in backfill."""
     strategies: tuple[Strategy, ...] = ()
-    """The preemption strategies in the order in which they are tried. Without a strategy, no job is
+    """The preemption strategies, in the order in which the engine tries them. Without a strategy, no job is
     preempted.
     """
     guards: PreemptionGuards = PreemptionGuards()
     network: NetworkTopology | None = None
     """The switches above the nodes ([topology]). None if the nearness of nodes does not count."""
     profiles: tuple[Profile, ...] = ()
-    """The profiles. The last profile accepts every job. Without profiles, this policy applies to all jobs."""
+    """The scheduler profiles. The last profile accepts every job. Without profiles, this policy applies to
+    all jobs.
+    """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from controller.core.fairshare.share_tree import SharePath
 from controller.core.model.job import Job
@@ -14,8 +14,8 @@ from wire.api.reasons import Points
 
 @dataclass(frozen=True, slots=True)
 class StaticOrderChain:
-    """A chain of two static orders. Under it, the queue position of a job does not change while the job
-    waits.
+    """A chain of two static orders. Under this chain, the queue position of a job does not change while the
+    job waits.
     """
 
     name: ClassVar[str] = "ranked"
@@ -29,8 +29,8 @@ class StaticOrderChain:
 
 @dataclass(frozen=True, slots=True)
 class DynamicOrderChain:
-    """A chain of two queue orders. At least one of them changes queue positions as time passes or tenants use
-    resources.
+    """A chain of two queue orders. At least one of the two orders changes queue positions as time passes or
+    tenants use resources.
 
     The queue keeps jobs with equal requests and equal `group` in one list (lane). The group contains the rank
     under a static order, so a static order ranks all jobs of a lane equally.
@@ -40,6 +40,14 @@ class DynamicOrderChain:
 
     first: Order
     second: Order
+    _moves: tuple[bool, bool] = field(init=False, compare=False, repr=False)
+    """Whether the first and the second order change positions while jobs wait. Computed once, because a
+    check of a protocol takes longer than the sort key.
+    """
+
+    def __post_init__(self) -> None:
+        moves = isinstance(self.first, DynamicOrder), isinstance(self.second, DynamicOrder)
+        object.__setattr__(self, "_moves", moves)
 
     @property
     def weighs_queues(self) -> bool:
@@ -65,7 +73,13 @@ class DynamicOrderChain:
         return *_group(self.first, job, tenant), *_group(self.second, job, tenant)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        return *_place(self.first, job, view), *_place(self.second, job, view)
+        first: Any = self.first
+        second: Any = self.second
+        moves_first, moves_second = self._moves
+        return (
+            *(first.place(job, view) if moves_first else first.rank(job)),
+            *(second.place(job, view) if moves_second else second.rank(job)),
+        )
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
         """Return the priority points of the job. They come from the first of the two orders that uses points.
@@ -89,7 +103,3 @@ def chain_orders(first: Order, second: Order | None) -> Order:
 
 def _group(order: Order, job: Job, tenant: SharePath) -> LaneGroup:
     return order.group(job, tenant) if isinstance(order, DynamicOrder) else order.rank(job)
-
-
-def _place(order: Order, job: Job, view: OrderView) -> tuple[float, ...]:
-    return order.place(job, view) if isinstance(order, DynamicOrder) else order.rank(job)

@@ -1,5 +1,5 @@
-"""Profiles: scheduling policies. Each profile applies to some jobs and some nodes, like a partition with its
-own settings.
+"""Profiles: scheduling policies. Each scheduler profile applies to some jobs and some nodes, like a partition
+with its own settings.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from controller.core.framework.interfaces import SchedulingPolicy
 
 DEFAULT_PROFILE = "default"
-"""The profile of jobs that no other profile accepts. If no profiles are configured, the profile of a job is
-empty.
+"""The scheduler profile of jobs that no other profile accepts. If no profiles are configured, the profile of
+a job is empty.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileNodesFilter:
-    """The filter that allows the jobs of a profile only on the nodes of the profile."""
+    """The filter that allows the jobs of a scheduler profile only on the nodes of the profile."""
 
     name: ClassVar[str] = "profile"
     static: ClassVar[bool] = True
@@ -38,7 +38,7 @@ class ProfileNodesFilter:
     terms: tuple[Term, ...]
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:  # noqa: ARG002 - the same for all requests
-        """Return True for each node whose labels match all label terms in the profile's `nodes`."""
+        """Return True for each node whose labels match all label terms in the scheduler profile's `nodes`."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         terms, labels = self.terms, nodes.labels
         return np.array([all(term.matches(labels[row]) for term in terms) for row in chosen], dtype=np.bool_)
@@ -67,16 +67,16 @@ class Profile:
 
     @property
     def pipeline(self) -> SchedulingPolicy:
-        """The scheduling policy of the profile, with a filter that restricts jobs to the nodes of the
-        profile.
+        """The scheduling policy of the scheduler profile, with a filter that restricts jobs to the nodes of
+        the profile.
         """
         if not self.nodes:
             return self.policy
         return replace(self.policy, filters=(ProfileNodesFilter(self.name, self.nodes), *self.policy.filters))
 
     def refused(self, spec: JobSpec, user: str) -> tuple[str, str] | None:
-        """Return why the profile does not accept the job: a pair of field and value, such as ("queue",
-        "batch"). Return None if the profile accepts the job.
+        """Return why the scheduler profile does not accept the job: a pair of field and value, such as
+        ("queue", "batch"). Return None if the profile accepts the job.
         """
         for kind, name, names in (
             ("queue", spec.queue, self.queues),
@@ -92,8 +92,8 @@ class Profile:
 
 
 def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
-    """Return the name of a job's profile. This is the requested profile if it accepts the job, otherwise the
-    first profile that accepts the job.
+    """Return the name of a job's scheduler profile. The result is the requested profile if it accepts the
+    job, otherwise the first profile that accepts the job.
 
     The profile depends on the job and the configuration. A change of the configuration may therefore change
     the profile of a waiting job.
@@ -105,14 +105,16 @@ def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
 
 
 def may_change_profile(before: JobSpec, after: JobSpec) -> bool:
-    """Return whether an edit of a job's spec may change the job's profile. The spec changes from `before` to
-    `after`.
+    """Return whether an edit of a job's spec may change the job's scheduler profile. The spec changes from
+    `before` to `after`.
     """
     return (before.profile, before.queue, before.project) != (after.profile, after.queue, after.project)
 
 
 def profile_refusal(profiles: Sequence[Profile], spec: JobSpec, user: str) -> Refusal | None:
-    """Return a refusal if the requested profile does not exist or does not accept the job; otherwise None."""
+    """Return a refusal if the requested scheduler profile does not exist or does not accept the job;
+    otherwise None.
+    """
     if spec.profile is None or (not profiles and spec.profile == DEFAULT_PROFILE):
         return None
     found = next((each for each in profiles if each.name == spec.profile), None)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from controller.core.model.events.attempts import CheckpointSaved, Exit, StepsRecorded
 from controller.core.model.inputs import AgentReported, Input, MembersReported
 from controller.core.model.job import Job
-from wire.agent.reports import AttemptStatus, Usage
+from wire.agent.reports import AttemptStatus, Checkpoint, GpuUse, Usage
 from wire.job.steps import MAX_STEPS
 
 A = TypeVar("A")
 _NO_USAGE = Usage()
-_EXIT_FIELDS = tuple(field.name for field in fields(Exit))
+
+ExitFields = tuple[int | None, int | None, str, float, int, Checkpoint | None, GpuUse | None, int, str]
+"""The fields of `Exit`. The event `AttemptExited` has the same fields in the same order after `node`."""
 
 
 def only_starts_or_ends(status: AttemptStatus) -> bool:
@@ -26,8 +28,8 @@ def only_starts_or_ends(status: AttemptStatus) -> bool:
 
 
 def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> CheckpointSaved | None:
-    """Return the event for a saved checkpoint if the checkpoint in the report is newer than that of the job;
-    otherwise None.
+    """Return the event for a saved checkpoint if the report has a newer checkpoint than the job; otherwise
+    None.
     """
     if status.checkpoint is None or status.ended_at is not None:
         return None
@@ -58,14 +60,15 @@ def exits_of(reports: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
     last = how = None
     for node, status in reports.items():
         if how is None or status is not last:
-            last, how = status, exit_of(status)
+            last, how = status, Exit(*exit_fields(status))
         exits[node] = how
     return exits
 
 
-def exit_of(status: AttemptStatus) -> Exit:
+def exit_fields(status: AttemptStatus) -> ExitFields:
+    """Return the fields of `Exit`, in this order, from the agent's last report about an attempt."""
     usage = status.usage or _NO_USAGE
-    return Exit(
+    return (
         status.code,
         status.signal,
         status.why,
@@ -78,17 +81,12 @@ def exit_of(status: AttemptStatus) -> Exit:
     )
 
 
-def exit_fields(how: Exit) -> tuple[Any, ...]:
-    """Return the fields of an exit, in the order in which AttemptExited has the same fields."""
-    return tuple(getattr(how, name) for name in _EXIT_FIELDS)
-
-
 def merge_member_reports(taken: Iterable[tuple[Input, A | None]]) -> Iterator[tuple[Input, A | None]]:
     """Yield the inputs. Merge reports about members of one attempt into one input, so that the engine handles
     a large gang at once.
 
-    Reports are merged only if no input of another type is between them. Reports about different attempts may
-    change their order, because they do not depend on each other. Two reports of one node about the same
+    Reports are merged only if all inputs between them are reports too. Reports about different attempts may
+    change their order, because they are independent of each other. Two reports of one node about the same
     attempt are never merged, because the second replaces the first.
     """
     pending: dict[tuple[int, int], dict[str, AgentReported]] = {}

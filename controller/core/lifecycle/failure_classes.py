@@ -3,12 +3,12 @@ lines.
 
 1. Take the rules of the site in their order, then the rules of Corral.
 2. Find the last line of the log that looks like the end of a Python exception. If a rule matches this line,
-   the attempt has the class of the first such rule.
+   the first matching rule gives the class of the attempt.
 3. Otherwise try all lines of the log. If the log has a Python exception, use only rules with `anywhere`. For
    example, a line about a refused connection says little if the program ended with another exception.
 4. If no rule matches and the program itself failed, the class is `user_code`.
 
-A rule matches if all of its conditions hold. Cost: one search of each pattern in at most 8 KiB.
+A rule matches if all its conditions hold. Cost: one search of each pattern in at most 8 KiB.
 
 Example: the last lines are `RuntimeError: CUDA error: device-side assert triggered`. Rule `cuda` matches that
 line, so the class is `cuda` although an earlier line has `ConnectionError`.
@@ -30,12 +30,13 @@ _LONGEST_LINE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class FailureRule:
-    """One class of failures: how to recognise an attempt of this class, and advice for its user.
+    """One class of failures: the conditions by which an attempt of this class is recognised, and advice for
+    its user.
 
     `patterns` are regular expressions for one line of the log. `exit_codes` are exit codes as in a shell,
     where a signal counts as 128 plus its number. `reasons` are words such as `out_of_memory`: the reason for
-    which Corral ended the attempt. An empty condition always holds, but a rule needs at least one that is not
-    empty.
+    which Corral ended the attempt. A condition that is not set always holds, but a rule must set at least one
+    condition.
     """
 
     name: str
@@ -170,8 +171,8 @@ RULES = (
 
 
 def classified(status: AttemptStatus, site_rules: Iterable[FailureRule]) -> AttemptStatus:
-    """Return the status of an attempt with its failure class, and without the lines of its log. Return it
-    unchanged if the attempt still runs or has succeeded.
+    """Return the status of an attempt with its failure class, and without the lines of its log. Return the
+    status unchanged if the attempt still runs or has succeeded.
     """
     if status.ended_at is None or not (status.code or status.signal or status.why):
         return status

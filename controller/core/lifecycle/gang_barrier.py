@@ -1,4 +1,4 @@
-"""The start barrier of gangs: the members of a gang wait until all of them are ready, and then start
+"""The start barrier of gangs: the members of a gang wait until all members are ready, and then start
 together.
 """
 
@@ -47,8 +47,15 @@ def go_orders(job: Job) -> Iterator[SendToNode]:
 
 
 def accepts_fewer_from(job: Job) -> float:
-    """Return the time from which a gang with `min_nodes` may start on fewer nodes than it requests."""
+    """Return the time from which a gang with `min_nodes` may start on fewer nodes than `--nodes`."""
     return job.ready_at + job.spec.gang.assembly_s
+
+
+def start_facts(state: State, job: Job) -> tuple[dict[str, str], str]:
+    """Return what the start orders of a job contain in addition to the job: the addresses of its nodes, and
+    the QOS that Slurm's commands show for the job.
+    """
+    return node_addresses(state, job), state.quotas.rules.qos(job.spec.queue)
 
 
 def node_addresses(state: State, job: Job) -> dict[str, str]:

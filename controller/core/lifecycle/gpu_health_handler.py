@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from controller.core.cluster.gpus import gpu_health
 from controller.core.cluster.gpus.gpu_health import GpuCondition, GpuHealthPolicy, HealthAction
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.node import Node
 from controller.core.model import inputs
 from controller.core.model.allocation import Allocation
 from controller.core.model.effects import Effect, SendToNode
@@ -29,15 +29,16 @@ class GpuHealthHandler:
 
     1. An agent reports a fault (`on_fault`). The policy decides if the GPU goes out of service. The fault is
        stored with the jobs on the GPU. If such a job fails, the fault is shown as the reason.
-    2. Some seconds after a GPU went out of service, its agent is ordered to check it. After enough passed
-       checks (`on_check`) the GPU is in service again; a failed check keeps it out of service.
-    3. A GPU that needs a reset is reset (`on_reset`) when no job holds any part of it, because a reset would
-       end all jobs on it.
+    2. Some seconds after a GPU went out of service, the agent is ordered to check the GPU. After enough
+       passed checks (`on_check`) the GPU is in service again. After a failed check the GPU stays out of
+       service.
+    3. A GPU that needs a reset is reset (`on_reset`) when no job holds any part of the GPU, because a reset
+       would end all jobs on it.
     4. Operators can take GPUs out of service and bring them back (`cordon`, `resume`).
 
-    Invariant: if a GPU is out of service and needs no reset, reboot or resume, its agent has one pending
-    order to check it. The order is sent again when the agent connects, because the agent may have lost the
-    order. The rules for changes of health are in cluster/gpus/gpu_health.py.
+    Invariant: for a GPU out of service that needs no reset, reboot or resume, the agent has exactly one
+    pending order to check the GPU. The order is sent again when the agent connects, because the agent may
+    have lost the order. The rules for changes of health are in cluster/gpus/gpu_health.py.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class GpuHealthHandler:
         return DONE
 
     def on_check(self, given: inputs.GpuChecked, now: float) -> Reply:
-        """Handle the result of a check that was ordered for a GPU that is out of service."""
+        """Handle the result of an ordered check of a GPU that is out of service."""
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:
             old = node.condition(gpu)
@@ -118,8 +119,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_gpus_freed(self, node: Node, allocation: Allocation, now: float) -> None:
-        """Order resets of GPUs of `allocation`. A job has just released this allocation. The resets have
-        waited, because a GPU cannot be reset while a job holds it.
+        """Order the resets that GPUs of `allocation` need. A job has just released this allocation. The
+        resets had to wait, because a GPU cannot be reset while a job holds the GPU.
         """
         held = {hold.uuid for hold in allocation.gpus}
         for gpu in node.facts.gpus if held & node.health.keys() else ():
@@ -139,8 +140,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_agent_hello(self, node: Node, before: dict[str, GpuFacts], rebooted: bool, now: float) -> None:
-        """An agent reports its GPUs when it connects. Compare these GPUs with the recorded ones, and send
-        check and reset orders again.
+        """Update the GPUs of a node from the report that its agent sends when it connects. Compare the
+        reported GPUs with the recorded GPUs, and send check and reset orders again.
 
         If the host was rebooted, no GPU needs a reset or a reboot any more.
         """
@@ -225,8 +226,8 @@ class GpuHealthHandler:
             self._order(SendToNode(node.name, CheckGpu(gpu.uuid, max(0.0, seen.due - now))))
 
     def _order_reset(self, node: Node, gpu: GpuFacts, seen: GpuCondition, now: float) -> None:
-        """Order a reset of the GPU if it needs one and no job holds a part of it. A reset would end the jobs
-        on the GPU.
+        """If the GPU needs a reset and no job holds a part of the GPU, order the reset. A reset would end the
+        jobs on the GPU.
         """
         if seen.needs != "reset" or not self._policy.reset or gpu.mig:
             return

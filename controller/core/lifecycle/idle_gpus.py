@@ -8,11 +8,12 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.node import Node
 from controller.core.model import inputs
 from controller.core.model.effects import Effect, SendToNode
-from controller.core.model.events.attempts import IdleEnded, IdleNoted
+from controller.core.model.events.attempts import IdleEnded, IdleKept, IdleNoted
 from controller.core.model.events.event import Event
+from controller.core.model.inputs import Accepted, Refusal, Reply
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from wire.agent.orders import Note
@@ -26,9 +27,9 @@ class IdleAction(enum.Enum):
     FLAG = "flag"
     """The job is only flagged and goes on."""
     REQUEUE = "requeue"
-    """The job saves a checkpoint if it can, and is queued again with its old priority and age."""
+    """An idle job saves a checkpoint if possible, and is queued again with its old priority and age."""
     CANCEL = "cancel"
-    """The job saves a checkpoint if it can, and is cancelled."""
+    """An idle job saves a checkpoint if possible, and is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,10 @@ class IdlePolicy:
     reclaim: IdleAction = IdleAction.FLAG
     grace_s: float = 600.0
     """Seconds between the flag and the end of the job."""
+    keep_most_s: float = 43_200.0
+    """The longest time for which the owner of a job may keep its idle GPUs. Operators may keep them for a
+    longer time.
+    """
     of_queues: Mapping[str, IdlePolicy] = field(default_factory=dict)
     """The settings of each queue that has its own settings."""
 
@@ -50,8 +55,8 @@ class IdlePolicy:
 
     @property
     def longest_s(self) -> float:
-        """The longest `after_s` (the idle seconds after which a job is flagged) of all queues; 0 if jobs are
-        never flagged.
+        """The largest `after_s` of all queues: the seconds without GPU load after which a job is flagged. 0
+        if jobs are never flagged.
         """
         return max(self.after_s, *(each.after_s for each in self.of_queues.values()), 0.0)
 
@@ -83,11 +88,12 @@ class IdleGpuHandler:
         GPUs stay idle.
         """
         job = self._running(given.job, given.attempt)
-        if job is None:
+        if job is None or now < (job.kept_until or now):
             return
         if job.idle_since is None:
             idling = self._idling.of(job.spec.queue)
-            # Never end a replica of a service, because its GPUs are idle whenever it gets no requests.
+            # Never end a replica of a service, because the GPUs of a replica are idle whenever the service
+            # gets no requests.
             ends = idling.reclaim is not IdleAction.FLAG and job.replica is None
             until = now + idling.grace_s if ends else None
             self._record(IdleNoted(job.id, now, job.attempt, given.since, until))
@@ -106,6 +112,21 @@ class IdleGpuHandler:
         if job is not None and job.idle_since is not None:
             self._record(IdleEnded(job.id, now, job.attempt))
 
+    def keep(self, given: inputs.KeepIdle, now: float) -> Reply:
+        """Let the GPUs of a running job be idle until a time. A later command replaces an earlier one."""
+        job = self._state.jobs[given.job]
+        if job.state is not JobState.RUNNING or job.stopping is not None:
+            message = f"job {job.label} is {'being stopped' if job.stopping else job.state.value}"
+            return Refusal("conflict", f"{message}; only running jobs can be kept", "job")
+        most_s = self._idling.keep_most_s
+        if given.asker is not None and not given.asker.operator and given.for_s > most_s:
+            text = f"owners may keep idle GPUs for at most {duration(most_s)}"
+            return Refusal(
+                "not_allowed", text, "for_s", "Keep the job for a shorter time, or ask an operator."
+            )
+        self._record(IdleKept(job.id, now, job.attempt, given.by, now + given.for_s, given.why))
+        return Accepted((job.id,))
+
     def on_node_away(self, node: Node, now: float) -> None:
         """Remove the idle flags of the jobs on a disconnected node, because GPU readings of the node are now
         missing.
@@ -123,14 +144,26 @@ class IdleGpuHandler:
 
 
 def idle_text(job: Job, now: float) -> str:
-    """Return a sentence that says how long the job's GPUs have been idle and when the job will be ended
-    because of this. Return an empty text if the GPUs are not idle.
+    """Return a sentence that says for how long the job's GPUs have been idle, and when the job will be ended
+    for this reason. Return an empty text if the GPUs are not idle.
     """
     if job.idle_since is None:
         return ""
     sentence = f"its GPUs have been idle for {duration(now - job.idle_since)}"
     if job.idle_until is None:
         return sentence
+    left = duration(max(0.0, job.idle_until - now))
     return (
-        f"{sentence}; it will be ended in {duration(max(0.0, job.idle_until - now))} if that does not change"
+        f"{sentence}; it will be ended in {left} if that does not change; "
+        f"'corral job keep {job.label}' prevents this"
     )
+
+
+def kept_text(job: Job, now: float) -> str:
+    """Return a sentence about the order to keep the job although its GPUs are idle; "" without such an
+    order.
+    """
+    if job.kept_until is None or job.kept_until <= now:
+        return ""
+    why = f": {job.kept_why}" if job.kept_why else ""
+    return f"its GPUs may be idle for {duration(job.kept_until - now)}{why}"

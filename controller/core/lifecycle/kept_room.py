@@ -1,7 +1,7 @@
-"""Keeps resources for a replica of a service until the replica starts. These are the resources of its last
-attempt, or those of the older replica that it replaces.
+"""Keeps resources for a replica of a service until the replica starts. The resources are those of the
+replica's last attempt, or those of the older replica that the new replica replaces.
 
-The replica is nominated for the nodes. A nomination keeps nodes for a job that cannot start on them yet.
+The replica is nominated for the nodes. A nomination keeps nodes for a job that cannot start there yet.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from wire.names import JobState, Reason
 KEPT_ROOM = "kept-room"
 """The strategy name in the event that nominates a replica during its wait for a restart."""
 SUCCESSOR = "service"
-"""The strategy name in the event that nominates a replica for the resources of the replica that it
-replaces.
-"""
+"""The strategy name in the event that nominates a new replica for the resources of the old replica."""
 _NOT_THERE = (*HARDWARE_ENDS, Reason.GPU_HELD, Reason.NODE_UNFIT, Reason.PREEMPTED, Reason.EVICTED)
 """Reasons for the end of an attempt. After these reasons, the next attempt must not, or need not, run on the
 same node.
@@ -48,8 +46,8 @@ def keep_for_restart(
 def keep_for_successor(
     state: State, job: Job, before: Job, until: float, now: float
 ) -> Iterator[PreemptionPlanned]:
-    """Yield the nomination that gives the replica `job` the resources of `before`, the older replica that is
-    being ended. The nomination lasts until the time `until`.
+    """Yield the nomination that keeps the resources of `before`, an older replica that is being ended, for
+    the replica `job`. The nomination lasts until the time `until`.
 
     Yield nothing if the two requests differ, or if the nodes take no jobs.
 

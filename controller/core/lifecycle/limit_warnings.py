@@ -42,18 +42,18 @@ PLANS_WARNING = (AttemptStarted, MembersStarted, JobEdited)
 
 
 class LimitWarnings:
-    """Records a warning before the time limit ends a running job, and writes it to the job's stderr and its
-    terminals.
+    """Records a warning before the time limit ends a running job. The warning is written to the job's stderr
+    and terminals.
 
     1. When a job starts to run, or when its time limit is extended, push the time of its warning on a heap.
-       The warning comes `warning_s` seconds before the end of the limit, but at most WARNING_PART of the
-       limit before this end.
-    2. When this time has come, record EndWarned with the present end of the limit. Skip an entry if it is
-       outdated because the job has ended or has another limit.
+       The warning comes `warning_s` seconds before the end of the limit, but at most the fraction
+       WARNING_PART of the limit before this end.
+    2. When this time has come, record EndWarned with the present end of the limit. Skip an entry of a job
+       that has ended or has another limit now.
 
-    3. With `ends_backfilled`, the preemption strategy `window` may preempt a job after its predicted end for
-       a job that waited before it was placed. If such a job waits, warn in the same way before the predicted
-       end.
+    3. With `ends_backfilled`, the preemption strategy `window` may preempt a running job after its predicted
+       end. The job that preempts it must have waited already when the running job was placed. If such a
+       waiting job exists, also warn the owner before the predicted end.
 
     Invariant: there is at most one warning for each end at a time limit (`Job.warned_end`), even after a
     restart of the controller. Cost: O(log jobs) for each start of a job and for each warning.
@@ -92,7 +92,7 @@ class LimitWarnings:
         return heap[0][0] if heap else NEVER
 
     def on_event(self, event: Event) -> None:
-        """Plan the warnings of a job that has started, or whose time limit has changed."""
+        """Plan the warnings of a job after its start or after a change of its time limit."""
         if isinstance(event, PLANS_WARNING) and self._rules.warning_s:
             self._plan(self._state.jobs[event.job])
 
@@ -101,7 +101,8 @@ class LimitWarnings:
             if at < NEVER:
                 heapq.heappush(self.planned, (at, job.id))
         if len(self.planned) > MOST_OUTDATED + 2 * len(self._state.releases):
-            # Most entries on the heap belong to jobs that have ended long before their limits.
+            # Drop entries of ended jobs: most entries on the heap belong to jobs that ended long before their
+            # limits.
             self.planned = [each for each in self.planned if self._is_due(*each)]
             heapq.heapify(self.planned)
 
@@ -162,8 +163,8 @@ class LimitWarnings:
 
 
 def limit_end(job: Job) -> float:
-    """Return the time at which the time limit ends the running job. Return NEVER if it will not end the
-    job.
+    """Return the time at which the time limit ends the running job. Return NEVER if the limit will not end
+    the job.
     """
     if job.state is not JobState.RUNNING or job.started_at is None or job.stopping is not None:
         return NEVER
@@ -181,8 +182,8 @@ def warns_at(job: Job, rules: TimeLimitRules) -> float:
 
 def window_end(job: Job) -> float:
     """Return the predicted end of a running job. After this time the strategy `window` may preempt the job.
-    Return NEVER if nothing was predicted, if the owner was already warned of an end, or if the job has run
-    longer than predicted.
+    Return NEVER without a prediction, if the owner was already warned of an end, or if the job has run longer
+    than predicted.
     """
     if job.state is not JobState.RUNNING or job.started_at is None or job.placed_at is None:
         return NEVER
@@ -192,8 +193,8 @@ def window_end(job: Job) -> float:
 
 
 def window_warns_at(job: Job, rules: TimeLimitRules) -> float:
-    """Return the time at which the owner is warned that the job may be preempted after its predicted end.
-    Return NEVER if there is no such warning.
+    """Return the time at which the owner is warned: after its predicted end, the job may be preempted. Return
+    NEVER if there is no such warning.
     """
     end = window_end(job)
     lead = rules.lead_s(job.planned_s or 0.0)
@@ -211,8 +212,8 @@ def limit_warning_text(job: Job, now: float) -> str:
 
 
 def advice_after_limit(job: Job, usual_s: float | None) -> str:
-    """Return advice for the owner of a job that its time limit has ended: a longer limit, checkpoints or
-    `--time-min`. `usual_s` is the run time in seconds of similar jobs. It is None if it is not known.
+    """Return advice for the owner of a job that was ended by its time limit: a longer limit, checkpoints or
+    `--time-min`. `usual_s` is the run time in seconds of similar jobs. None means that it is unknown.
 
     Example: "it ran its whole limit of 1h00m; similar jobs ran up to 1h50m: submit it again with --time 130m;
     with checkpoints (--checkpoint-signal, --checkpoint-dir) the next run could continue from the last one".

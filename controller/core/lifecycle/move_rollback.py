@@ -17,12 +17,12 @@ from controller.core.state.state import State
 def undo_move(
     state: State, placer: Placer, job: Job, why: str, now: float, *, back: bool = True
 ) -> Iterator[PreemptionDropped | MoveUndone]:
-    """Yield the events that undo the move of a job to other nodes. The caller must apply each event before it
-    takes the next.
+    """Yield the events that undo the move of a job to other nodes. The caller must apply each event before
+    asking for the next one.
 
-    1. The job gets its old nodes again under three conditions: the caller allows it (`back` is True), the
-       nodes take jobs, and the job's old allocations are still free. The job may have been moved for another
-       job that has not started yet. The other job then loses its nomination and waits in the queue again.
+    1. The job gets its old nodes again under three conditions: `back` is True, the nodes take jobs, and the
+       job's old allocations are still free. The job may have been moved for another job that has not started
+       yet. The other job then loses its nomination and waits in the queue again.
     2. Otherwise the job waits in the queue.
     """
     move = job.move

@@ -1,10 +1,10 @@
 """Decides when a job on a silent node (one without messages to the controller) counts as lost.
 
-A job counts as lost when its supervisor (the process on the host that starts it) has certainly ended it. Each
-message from the controller renews the lease of the job on its host. So the lease ends at most `lease_s`
-seconds after the controller has received the last message from the host. The supervisor then ends the job
-within its grace time. The controller then waits `margin_s` more seconds, because clocks run at different
-speeds and the kernel needs time to end a process.
+A job counts as lost when its supervisor (the process on the host that started the job) has certainly ended
+the job. Each message from the controller renews the lease of the job on its host. So the lease ends at most
+`lease_s` seconds after the controller has received the last message from the host. The supervisor then ends
+the job within its grace time. The controller then waits `margin_s` more seconds, because clocks run at
+different speeds and the kernel needs time to end a process.
 
 Example: lease 300 s, grace 30 s, margin 30 s: the job is lost after 360 s of silence.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.node import Node
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from wire.job.spec import JobSpec
@@ -24,7 +24,9 @@ from wire.text import duration
 
 @dataclass(frozen=True, slots=True)
 class NodeLossPolicy:
-    """The default settings in scheduler.toml for jobs on lost nodes. A job's own settings override them."""
+    """The default settings in scheduler.toml for jobs on lost nodes. The own settings of a job override these
+    defaults.
+    """
 
     policy: OnNodeLost = OnNodeLost.WAIT
     lease_s: float = 300.0
@@ -36,7 +38,7 @@ DEFAULT_NODE_LOSS = NodeLossPolicy()
 
 
 def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
-    """Return the spec with the configured policy for lost nodes written into it. A later change of the
+    """Return the spec with the configured policy for lost nodes. A later change of the
     configuration then does not affect the job.
     """
     policy = spec.on_node_lost or losses.policy
@@ -64,16 +66,16 @@ def lost_after_s(job: Job, losses: NodeLossPolicy) -> float | None:
 
 
 def silence_limits(state: State, node: Node, losses: NodeLossPolicy) -> set[float]:
-    """Return the lengths of silence, in seconds, after which the node counts as DOWN or one of its jobs as
-    lost.
+    """Return all lengths of silence, in seconds, after which the node counts as DOWN or a job on the node
+    counts as lost.
     """
     of_jobs = {lost_after_s(state.jobs[job], losses) for job in node.held}
     return {losses.down_after_s, *(each for each in of_jobs if each is not None)}
 
 
 def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> bool:
-    """Return whether a node that has been silent for `silent_s` seconds counts as DOWN, or any job on it as
-    lost.
+    """Return whether a node that has been silent for `silent_s` seconds counts as DOWN, or whether a job on
+    the node counts as lost.
     """
     if node.up:
         return False

@@ -14,8 +14,8 @@ from wire.names import JobState, Reason
 from wire.text import duration
 
 HARDWARE_ENDS = (Reason.NODE_LOST, Reason.SUPERVISOR_LOST, Reason.GPU_FAILED)
-"""Reasons for the end of an attempt that have nothing to do with the program. After them, a restart policy
-ignores the exit code.
+"""Reasons for the end of an attempt that have nothing to do with the program. After such an end, a restart
+policy ignores the exit code.
 """
 _MOVE_FAILURES = (*HARDWARE_ENDS, Reason.LAUNCH_FAILED, Reason.MEMBER_FAILED)
 _CAN_REQUEUE = (OnNodeLost.REQUEUE, OnNodeLost.MANUAL)
@@ -25,19 +25,18 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
     """Return the event to record at the end of an attempt. It is a requeue, an end with another reason, or
     the event `ended` unchanged.
 
-    The first of these rules that applies decides.
+    The first rule that applies decides:
 
-    1. The job was stopped because of a taint or a requeue command: it is queued again.
-    2. Its GPU was in use by other processes, or its host could start no job: it is queued again, and that GPU
-       or node takes no jobs for now.
-    3. It was being stopped in order to be queued again, but its hardware failed before it had ended: it is
-       queued again.
-    4. Its node was lost, and its `on_node_lost` allows a requeue: it is queued again.
-    5. The rebalancer moved it, and it could not start on the new nodes: it is queued again, and undo_move()
-       may return it to its old nodes.
-    6. It was stopped because its GPUs were idle: `[gpus] idle` decides between a requeue and an end.
-    7. Its restart policy allows another attempt, or it was unhealthy and its liveness action is "restart": it
-       is queued again.
+    1. The job was stopped because of a taint or a requeue command: queue the job again.
+    2. The GPU of the job was in use by other processes, or the host could start no job: queue the job again,
+       and place no jobs on this GPU or node for now.
+    3. The job was being stopped to be queued again, but its hardware failed first: queue the job again.
+    4. The node of the job was lost, and its `on_node_lost` allows a requeue: queue the job again.
+    5. The rebalancer moved the job, and the job could not start on the new nodes: queue the job again.
+       undo_move() may return the job to its old nodes.
+    6. The job was stopped because its GPUs were idle: `[gpus] idle` decides between a requeue and an end.
+    7. The restart policy of the job allows another attempt, or the job was unhealthy and its liveness action
+       is "restart": queue the job again.
 
     Only a requeue by rule 4 or 7 counts against the job's limit of restarts. Every requeue records whether
     the attempt was healthy. After a healthy attempt, the wait before the next restart (backoff) has its
@@ -58,12 +57,12 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
 
 def was_healthy(job: Job, at: float) -> bool:
     """Return whether the attempt that ended at `at` ran long enough to reset the job's backoff (the delay
-    before a restart). It must have run for at least ten times the delay before its start, and for at least
-    HEALTHY_RUN_S seconds.
+    before a restart). The attempt must have run for at least ten times the delay before its start, and for at
+    least HEALTHY_RUN_S seconds.
 
-    Example: the first restart is delayed by 1 minute, and the delay doubles with each restart. So the attempt
-    after the fourth restart began after 8 minutes, and is healthy if it ran for at least 80 minutes. The next
-    restart is then delayed by 1 minute again.
+    Example: the first restart is delayed by 1 minute, and the delay doubles with each restart. So the fourth
+    restart is delayed by 8 minutes, and the attempt after it is healthy if it ran for at least 80 minutes.
+    The next restart is then delayed by 1 minute again.
     """
     if job.started_at is None:
         return False
@@ -96,7 +95,7 @@ def _lost_while_stopping(job: Job, ended: JobEnded) -> JobRequeued | None:
     otherwise None.
 
     This requeue does not need a restart policy. A job that completed just before its node was lost also runs
-    once more, because the controller has received no report of its end.
+    again, because the controller has no report of its end.
     """
     stopping = job.stopping
     if (
@@ -112,7 +111,7 @@ def _node_lost(job: Job, ended: JobEnded) -> JobRequeued | None:
     if ended.reason is not Reason.NODE_LOST or job.spec.on_node_lost not in _CAN_REQUEUE:
         return None
     if job.stopping not in (None, Reason.MEMBER_FAILED, Reason.UNHEALTHY):
-        return None  # A user or operator cancelled the job.
+        return None  # Do not requeue the job, because a user or an operator has cancelled it.
     limit = job.spec.restart.limit
     if limit is not None and job.wait.restarts >= limit:
         return None
@@ -149,8 +148,8 @@ def _idle_gpus(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobR
 
 
 def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
-    """Return the requeue that the job's restart policy demands; None if the policy does not apply or its
-    restarts are used up.
+    """Return the requeue that the restart policy of the job demands. Return None if the policy does not apply
+    or no restart is left.
     """
     policy, before = job.spec.restart, job.wait.restarts
     if job.stopping not in (None, Reason.MEMBER_FAILED, Reason.UNHEALTHY):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.node import Node
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.lifecycle import move_rollback
 from controller.core.model.effects import Effect, SendToNode
@@ -24,8 +24,8 @@ from wire.names import Reason
 
 
 class ProfileLookup(Protocol):
-    """Returns the settings and the placer of a job's profile. A profile is a scheduling policy, and a placer
-    chooses nodes for jobs.
+    """Returns the settings and the placer of a job's scheduler profile. A profile is a scheduling policy, and
+    a placer chooses nodes for jobs.
     """
 
     def guards_of(self, job: Job) -> PreemptionGuards:
@@ -33,7 +33,7 @@ class ProfileLookup(Protocol):
         ...
 
     def placer_of(self, job: Job) -> Placer:
-        """Return the placer (it chooses nodes for jobs) of the job's profile."""
+        """Return the placer of the job's scheduler profile. A placer chooses nodes for jobs."""
         ...
 
 
@@ -54,7 +54,7 @@ class Stopper:
 
     def stop(self, job: Job, reason: Reason, by: str, now: float, until: float | None = None) -> None:
         """Order all processes of a job to end. `by` names the user, job or cause. `until` is the latest time
-        at which the job ends; None if it is not known yet.
+        at which the job ends; None if this time is not known yet.
         """
         self._record(StopRequested(job.id, now, reason, by, until))
         for member in job.running:
@@ -80,8 +80,8 @@ class Stopper:
             self._order(SendToNode(member.allocation.node, frame))
 
     def send_leave(self, job: Job, node: str) -> None:
-        """Order a job's processes on one node to end, because an elastic job gives up this node. Its
-        processes on other nodes continue.
+        """Order the processes of an elastic job on one node to end, because the job gives up this node. The
+        processes of the job on other nodes continue.
         """
         grace = max(job.spec.grace_s, self._schedulers.guards_of(job).grace_s)
         saving = job.spec.checkpoint_s if job.spec.saves else 0.0
@@ -107,7 +107,8 @@ class Stopper:
 def jobs_to_evict(state: State, node: Node) -> Iterator[tuple[Job, str]]:
     """Yield (job, reason) for each job to evict from the node, ordered by job id.
 
-    A job is evicted if it does not tolerate a NoExecute taint of the node and is not being stopped already.
+    A job is evicted if it does not tolerate a NoExecute taint of the node, unless the job is being stopped
+    already.
     """
     for job in [state.jobs[job] for job in sorted(node.held)]:
         taint = affinity.untolerated_taint(node.taints, job.ask.part.tolerations, affinity.Effect.NO_EXECUTE)

@@ -1,5 +1,5 @@
 """Acts on jobs at their due times. Opens gates (reasons that keep jobs out of the queue), raises priorities,
-and ends jobs that have waited too long or can no longer meet their deadline.
+and ends jobs that have waited too long or can no longer meet their deadlines.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from wire.workload.spec import OnFailure
 
 PLACED_STATES = (JobState.SCHEDULED, JobState.RUNNING)
 _OF_MEMBERS = (AttemptStarted, AttemptExited, MembersStarted, MembersExited)
-"""Events about gang members that change no due time. They are skipped, because a large gang causes many of
-them.
+"""Events about gang members that change no due time. These events are skipped, because a large gang causes
+many of them.
 """
 
 
@@ -47,22 +47,23 @@ class Timers:
     """Acts on jobs at their due times. Opens gates (begin times, restart delays), raises priorities and ends
     jobs.
 
-    1. After each event about a job, `on_event` calculates the job's next due time and pushes it on a heap. An
-       outdated entry is skipped when it reaches the top of the heap.
+    1. After each event about a job, `on_event` computes the job's next due time and pushes an entry on a
+       heap. Entries with an outdated time are skipped when they reach the top of the heap.
     2. `on_event` also updates the dependency index, the array limits and the inherited priorities. Each of
        these keeps a list of the jobs or arrays that need a decision.
-    3. `settle` makes these decisions. It repeats this until no decision is left, because one decision can
-       make others necessary.
-    4. Before a scheduling pass, `open_due` acts on the jobs that are due. A job for which this pass is the
-       last chance to start stays on the heap. If it has not started, `end_due` ends it after the pass.
+    3. `settle` makes these decisions. `settle` repeats this until no decision is left, because one decision
+       can make others necessary.
+    4. Before a scheduling cycle, `open_due` acts on the jobs that are due. A job for which this cycle is the
+       last chance to start stays on the heap. If the job has not started, `end_due` ends the job after the
+       cycle.
 
-    Invariant: a new Timers object made from the state has the same due times, dependencies and array slots
-    (tests/engine_harness.py compares them after each input). Cost: O(log jobs) for an event about a job;
-    nothing while a job waits.
+    Invariant: a Timers object that is made from the state has the same due times, dependencies and run slots
+    of arrays. tests/engine_harness.py compares both objects after each input. Cost: O(log jobs) for an event
+    about a job; nothing while a job waits.
 
     Example: job 7 may begin at 10:00, has a limit of one hour and a deadline at 12:00. At 10:00 its gate
-    opens. Its next due time is 11:00, the latest start that meets the deadline. If the pass at 11:00 does not
-    start the job, it ends with the reason DEADLINE.
+    opens. Its next due time is 11:00, the latest start that meets the deadline. If the cycle at 11:00 does
+    not start the job, the job ends with the reason DEADLINE.
     """
 
     def __init__(
@@ -79,15 +80,15 @@ class Timers:
         self.throttles = Throttles(ARRAYS, state)
         self.workload_throttles = Throttles(WORKLOADS, state)
         self.failures: dict[int, int] = {}
-        """Workloads that stop after a failure: the failed job of each workload whose waiting jobs must be
-        cancelled.
+        """Workloads that stop after a failure. For each workload with waiting jobs that must be cancelled,
+        the id of the failed job.
         """
         self.changed: list[int] = []
         """Ids of jobs with a new event. A dependency of another job may depend on the new state of these
         jobs.
         """
         self.due_times: dict[int, float] = {}
-        """The next due time of each job that has one."""
+        """The next due time of each job. Jobs without a due time are left out."""
         self._heap: list[tuple[float, int]] = []
         for job in state.live():
             self._schedule(job)
@@ -103,8 +104,8 @@ class Timers:
         return heap[0][0] if heap else NEVER
 
     def on_event(self, event: Event) -> None:
-        """After an event about a job, update its due time. Also update the dependencies, array slots and
-        inherited priorities that depend on the job.
+        """Update the due time of a job after an event about the job. Also update the dependencies, run slots
+        of arrays and inherited priorities that the job affects.
         """
         if not isinstance(event, JobEvent):
             return
@@ -131,7 +132,7 @@ class Timers:
 
         1. Cancel the waiting jobs of workloads that stop after a failure.
         2. Record which dependencies are met or can never be met.
-        3. Record which jobs get a slot of their array or workload, and which priorities jobs inherit.
+        3. Record which jobs get a run slot of their array or workload, and which priorities jobs inherit.
         """
         while (
             self.failures
@@ -191,8 +192,8 @@ class Timers:
                 self._end(job, Reason.DEPENDENCY, detail, now, JobState.CANCELLED)
 
     def open_due(self, now: float) -> None:
-        """Carry out the due actions of all jobs before a scheduling pass. Leave out a job for which this pass
-        is the last chance to start; `end_due` handles it after the pass.
+        """Carry out the due actions of all jobs before a scheduling cycle. Leave out a job for which this
+        cycle is the last chance to start; `end_due` handles it after the cycle.
         """
         last_chances = []
         while self.next_at <= now:
@@ -206,7 +207,7 @@ class Timers:
             heapq.heappush(self._heap, each)
 
     def end_due(self, now: float) -> None:
-        """End the jobs that had their last chance to start in this scheduling pass and have not started."""
+        """End the jobs that had their last chance to start in this scheduling cycle and have not started."""
         while self.next_at <= now:
             self._act(self._state.jobs[heapq.heappop(self._heap)[1]], now)
 
@@ -215,7 +216,7 @@ class Timers:
             self.gated.add(job.id)
         elif self.gated:
             self.gated.discard(job.id)
-        # After its start, a job is due only at its deadline.
+        # After its start, the only due time of a job is its deadline.
         at = _next_due(job) if job.state is JobState.QUEUED or job.spec.deadline_at is not None else NEVER
         if self._rules.promote_after_s is not None:
             at = min(at, self._promotes_at(job, self._rules.promote_after_s))
@@ -228,7 +229,9 @@ class Timers:
             heapq.heappush(self._heap, (at, job.id))
 
     def _promotes_at(self, job: Job, after_s: float) -> float:
-        """Return the time at which waiting raises the job's priority next; NEVER if it will not be raised."""
+        """Return the time of the next rise of the job's priority because of its wait; NEVER if there is no
+        further rise.
+        """
         if not job.ready or job.own_priority >= self._rules.promote_most:
             return NEVER
         return max(job.ready_at, job.wait.promoted_at or 0.0) + after_s
@@ -282,16 +285,16 @@ def _next_due(job: Job) -> float:
 
 
 def _gives_up_at(job: Job) -> float:
-    """Return the time at which a job in the queue is ended, because it has waited for `start_within_s`
-    seconds; NEVER without that setting.
+    """Return the time at which a job in the queue is ended because its wait reaches `start_within_s` seconds.
+    Return NEVER without this setting.
     """
     within = job.spec.start_within_s
     return NEVER if within is None else job.ready_at + within
 
 
 def _relaxes_at(job: Job) -> float:
-    """Return the time at which a job in the queue drops the constraints that `--relax` names. Return NEVER if
-    there are none, or if the job has already dropped them.
+    """Return the time at which a job in the queue drops the constraints named by `--relax`. Return NEVER
+    without such constraints, or if the job has already dropped them.
     """
     return job.ready_at + job.spec.relax_after_s if job.spec.relax and not job.wait.relaxed else NEVER
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
 
+from controller.core.model.dataclass import dataclass
 from controller.core.model.job import Job, Member
 from controller.core.model.start_orders import start_frames
 from controller.core.model.time_limits import ShortLimit
@@ -40,8 +40,8 @@ class SendToNodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartAttempt:
-    """Send the start order of an attempt to the agent of each of its nodes. The orders are made when they are
-    sent, some time after the placement. The job may have changed by then. Therefore `members`, `spec`,
+    """Send the start order of an attempt to the agent of each of its nodes. The orders are made at the time
+    of sending, some time after the placement. The job may have changed by then. Therefore `members`, `spec`,
     `attempt`, `checkpoint` and `short` keep the job's values at its placement.
     """
 
@@ -50,22 +50,22 @@ class StartAttempt:
     spec: JobSpec
     attempt: int
     checkpoint: Checkpoint | None
-    addresses: Callable[[Job], dict[str, str]]
-    """Returns the network address of each node of the job, by node name."""
+    facts: Callable[[Job], tuple[dict[str, str], str]]
+    """Returns the network address of each node of the job, by node name, and the QOS of the job."""
     short: ShortLimit | None = None
 
     @property
     def time_limit_s(self) -> float | None:
-        """Return the time limit of the attempt; None if it has none."""
+        """Return the time limit of the attempt; None for an attempt without a time limit."""
         return self.spec.time_limit_s if self.short is None else self.short.limit_s
 
     def orders(self) -> Iterator[SendToNode]:
-        # Copy the job before making the frames, because the job may have been edited or placed again since
-        # this placement.
+        # Copy the job before the frames are made, because the job may be edited or placed again before the
+        # frames are sent.
         job = copy(self.job)
         job.members, job.spec, job.attempt = self.members, self.spec, self.attempt
         job.checkpoint, job.short = self.checkpoint, self.short
-        return (SendToNode(node, start) for node, start in start_frames(job, self.addresses(job)).items())
+        return (SendToNode(node, start) for node, start in start_frames(job, *self.facts(job)).items())
 
 
 Effect = SendToNode | SendToNodes | StartAttempt

@@ -1,5 +1,5 @@
-"""Derives the outcome of a job from the exit codes and signals of its processes on each node (the members of
-the gang).
+"""Derives the outcome of a job from the exit codes and signals of its processes on each node (the gang
+members).
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     """Return the outcome of a job whose members have all ended.
 
     1. The job was stopped because its health checks failed: FAILED.
-    2. All members succeeded, or enough of them with on_failure = "continue": COMPLETED, even if a stop was
+    2. All members succeeded, or enough members with on_failure = "continue": COMPLETED, even if a stop was
        ordered.
-    3. Otherwise the exit code, signal and reason of the job are those of the member that failed first. A
-       member that was stopped because another one had failed counts only if no other member has failed.
+    3. Otherwise the exit code, signal and reason of the job come from the member that failed first. A member
+       that was stopped because another member had failed counts only if no other member has failed.
     """
     failed = [member for member in job.members.values() if member.failed]
     if job.stopping is Reason.UNHEALTHY:
-        # `failed` is empty if all members exited with code 0 after the stop order. The job has still failed,
-        # so use the first of all members.
+        # No member has failed: all of them exited with code 0 after the stop order. The job counts as failed
+        # all the same, so use the exit of the first member.
         first = min(failed or job.members.values(), key=_blame)
         detail = f"unhealthy: {job.stopped_by}"
         return JobEnded(job.id, now, JobState.FAILED, Reason.UNHEALTHY, detail, first.code, first.signal)
@@ -102,8 +102,9 @@ def outcome_of(job: Job, now: float) -> JobEnded:
 
 
 def _blame(member: Member) -> tuple[bool, float]:
-    """Return the sort key of a failed gang member. The member with the lowest key decides the outcome of the
-    job: the one that ended first. Members that were stopped because another member had failed come last.
+    """Return the sort key of a failed gang member. The member with the lowest key, which is the member that
+    ended first, decides the outcome of the job. Members that were stopped because another member had failed
+    come last.
     """
     return member.why == "member_failed", member.ended_at or 0.0
 

@@ -1,11 +1,12 @@
-"""The inputs that the engine handles, and its replies to them."""
+"""The inputs that the engine handles, and its replies to these inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from controller.core.model.dataclass import dataclass
 from controller.core.model.effects import Effect, SendToNode
 from controller.core.model.events.event import Event
 from wire.agent.reports import AttemptStatus, Hello
@@ -48,8 +49,8 @@ class GpuInput(Input):
 @dataclass(frozen=True, slots=True)
 class Requester:
     """The user that sends a command: a submit, an edit, a hold or a release. The rights of the user decide
-    how much a job may request (ceilings), which projects it may use, and whether it may be released. For an
-    admin, both `operator` and `admin` are True.
+    three things: the ceilings of requests, the projects that the user may use, and the holds that the user
+    may release. For an admin, both `operator` and `admin` are True.
     """
 
     user: str
@@ -67,11 +68,11 @@ class Submit(Input):
     user: str
     key: str = ""
     known: Mapping[str, JobState] = field(default_factory=dict)
-    """The final states, by job label, of jobs that the submit names in dependencies. It lists only ended jobs
-    that are no longer in memory; the sender of the input read them from the store.
+    """The final states, by display id, of jobs that the submit names in dependencies. Only ended jobs that
+    are no longer in memory are listed. The sender of the input read their states from the store.
     """
     asker: Requester | None = None
-    """The user that sends the submit; None in a simulation, in which everything is allowed."""
+    """The user that sends the submit; None in a simulation, which allows everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,8 @@ class CancelWorkload(Input):
 
 @dataclass(frozen=True, slots=True)
 class RetryWorkload(Input):
-    """Queue new jobs that replace jobs of a workload: those that have failed, and those that were cancelled
-    because another job had failed. With `cancelled`, also replace jobs that users have cancelled.
+    """Queue new jobs that replace jobs of a workload: failed jobs, and jobs that were cancelled because
+    another job had failed. With `cancelled`, also replace jobs that users have cancelled.
     """
 
     workload: int
@@ -129,13 +130,13 @@ class Hold(JobCommand):
     """Hold a queued job, so that the job does not start until a release."""
 
     asker: Requester | None = None
-    """The user that sends the command; None in a simulation, in which everything is allowed."""
+    """The user that sends the command; None in a simulation, which allows everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release(JobCommand):
-    """Release a held job. `asker` is the user that releases it; None in a simulation, in which everything is
-    allowed.
+    """Release a held job. `asker` is the user that releases the job; None in a simulation, which allows
+    everything.
     """
 
     asker: Requester | None = None
@@ -148,11 +149,23 @@ class Requeue(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Preempt(JobCommand):
-    """Preempt a running job. The job is queued again with its age, so it keeps its position in the queue.
-    With `hold`, the job does not start until it is released.
+    """Preempt a running job. The job is queued again with its old age, so the job keeps its position in the
+    queue. With `hold`, the job is also held, and does not start before its release.
     """
 
     hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeepIdle(JobCommand):
+    """Do not flag or end a running job for `for_s` seconds because its GPUs are idle. `why` is the reason
+    that the user gave.
+    """
+
+    for_s: float
+    why: str
+    asker: Requester | None = None
+    """The user that sends the command; None in a simulation, in which everything is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +217,7 @@ class MarkNode(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Drain(NodeCommand):
-    """Drain a node: place no more jobs on it. In a timed drain, the node must be empty at the time
+    """Drain a node: place no more jobs on the node. In a timed drain, the node must be empty at the time
     `empty_by`. Until then, jobs that end before `empty_by` may still start. Jobs that would still run at
     `empty_by` are moved or ended.
     """
@@ -242,7 +255,7 @@ class UnsetQuota(Input):
 @dataclass(frozen=True, slots=True)
 class Reserve(Input):
     """Reserve nodes for a time. With `anyway`, make the reservation even if jobs may still run on the nodes
-    when it begins.
+    at its start.
     """
 
     spec: ReservationSpec
@@ -252,8 +265,8 @@ class Reserve(Input):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance(Input):
-    """Carry out the rebalancing proposal with the name `proposal` if it is still valid. Without a name, carry
-    out all present proposals.
+    """Carry out the rebalancing proposal with the name `proposal`, if the proposal is still valid. Without a
+    name, carry out all present proposals.
     """
 
     by: str
@@ -372,7 +385,7 @@ class OffQueueProcessGone(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class CordonGpu(Input):
-    """Cordon the GPU with this index on the node: place no more jobs on it."""
+    """Cordon the GPU with this index on the node: place no more jobs on the GPU."""
 
     node: str
     gpu: int
@@ -382,7 +395,7 @@ class CordonGpu(Input):
 
 @dataclass(frozen=True, slots=True)
 class ResumeGpu(Input):
-    """Place jobs on a cordoned GPU again after it has passed a check."""
+    """Return a cordoned GPU to service. Jobs are placed on the GPU after one passed check."""
 
     node: str
     gpu: int
@@ -402,8 +415,8 @@ class GpusIdle(Input):
 
 @dataclass(frozen=True, slots=True)
 class HealthReported(Input):
-    """The health checks of an attempt began to pass, or have failed so often in a row that the attempt counts
-    as unhealthy.
+    """The health checks of an attempt began to pass, or have failed so often in a row that the attempt is
+    unhealthy.
     """
 
     job: int
@@ -519,20 +532,20 @@ class ApplyConfig(Input):
     """The keys of scheduler.toml whose values differ from before."""
     policy: str = ""
     """The tables that affect scheduling decisions, as JSON. A replay of the journal builds its pipeline from
-    them.
+    these tables.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Tick(Input):
-    """The clock: act on everything that is due by now, and run a scheduling pass."""
+    """The clock: act on everything that is due by now, and run a scheduling cycle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """The input was accepted and carried out. `jobs` has the ids of the submitted or changed jobs. `notes`
-    has sentences for the user: they tell which values of a submitted spec the controller has changed.
-    `workload` is the id of a submitted workload.
+    has sentences for the user about values of a submitted spec that the controller has changed. `workload` is
+    the id of a submitted workload.
     """
 
     jobs: tuple[int, ...] = ()
@@ -559,8 +572,8 @@ Reply = Accepted | Refusal
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The result of one input: the events to write to the journal, the effects (messages to agents) to send
-    after that, and the reply.
+    """The result of one input: events to write to the journal, effects (messages to agents) to send
+    afterwards, and the reply.
     """
 
     events: tuple[Event, ...] = ()

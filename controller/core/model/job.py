@@ -70,9 +70,9 @@ class Member:
     memory_mib: int = 0
     """The peak memory of all processes together, in MiB."""
     failure: str = ""
+    """The name of the failure class of the member's end; empty if there is none."""
     steps: tuple[Step, ...] = ()
     """The steps that srun has run, recorded with the end of the attempt on its first node."""
-    """The name of the failure class of the member's end; empty if there is none."""
 
     def gpu_s(self, since: float, until: float) -> float:
         """Return the GPU-seconds that the member held from `since` to `until`. Half a GPU for 2 seconds gives
@@ -147,14 +147,16 @@ class Job:
     detail: str = ""
     held: bool = False
     operator_hold: str = ""
-    """The operator that holds the job; empty if it is not held, or held by its user."""
+    """The operator that holds the job; empty if the job is not held, or held by its user."""
     from_queue: tuple[str, ...] = ()
     """The node labels that the queue added to the job's node selector. They are removed when the job changes
     its queue.
     """
     wait: Wait = NEVER_WAITED
     profile: str = ""
-    """The profile that places the job, or has placed it; empty on a cluster without profiles."""
+    """The scheduler profile that places the job, or has placed the job; empty on a cluster
+    without profiles.
+    """
     attempt: int = 0
     members: dict[str, Member] = field(default_factory=dict)
     unstarted: int = 0
@@ -164,15 +166,15 @@ class Job:
     quality: int | None = None
     placed_at: float | None = None
     foreseen: tuple[StartEstimate, ...] = ()
-    """Estimates of the job's start that were shown to users while it waited."""
+    """Estimates of the job's start that were shown to users during its wait."""
     predicted_s: float | None = None
     """The run time in seconds that was predicted when the job was placed."""
     planned_s: float | None = None
-    """Scheduling plans expect the job to end this many seconds after its start. None: they expect it to end
-    after its time limit and grace.
+    """The number of seconds after its start at which scheduling plans expect the job to end. None: plans
+    expect the end after the time limit and the grace.
     """
     outlived: bool = False
-    """True if the attempt has run longer than plans expected when it was placed."""
+    """True if the attempt has run longer than plans expected at its placement."""
     charge: float = 0.0
     """The charge of the present attempt in billing units per hour."""
     started_at: float | None = None
@@ -189,8 +191,8 @@ class Job:
     checkpoint: Checkpoint | None = None
     """The newest checkpoint of any attempt; the next attempt receives its path."""
     claim: tuple[Allocation, ...] = ()
-    """The nomination of the job: the allocations that are kept for it until other jobs have left them. None:
-    the job is not nominated.
+    """The nomination of the job: the allocations that are kept for the job until other jobs have left them.
+    None: the job is not nominated.
     """
     claim_quality: int = 0
     claim_from: tuple[Victim, ...] = ()
@@ -200,9 +202,14 @@ class Job:
     latest time of its end.
     """
     idle_since: float | None = None
-    """The time since which all GPUs of the job are idle; None if they are not all idle."""
+    """The time since which all GPUs of the job are idle; None if a GPU of the job is busy."""
     idle_until: float | None = None
-    """The time at which the job is ended if its GPUs stay idle; None if it will not be ended."""
+    """The time at which the job is ended if its GPUs stay idle; None if the job will not be ended for this
+    reason.
+    """
+    kept_until: float | None = None
+    """The time before which the attempt is not ended because of idle GPUs, as a user has ordered."""
+    kept_why: str = ""
     yields_to: tuple[int, ...] = ()
     """The jobs for which this job is being preempted. A gang may give up nodes for several jobs."""
     preemptions: tuple[JobPreempted, ...] = ()
@@ -216,7 +223,9 @@ class Job:
     task: str = ""
     """The task of its workload to which the job belongs."""
     short: ShortLimit | None = None
-    """The time limit of the present attempt, if it is shorter than the job requests (`--time-min`)."""
+    """The time limit of the present attempt, if this limit is shorter than the limit of the job
+    (`--time-min`).
+    """
     limit_raised: bool = False
     """True if the time limit of the present attempt was extended after its start."""
     warned_end: float | None = None
@@ -248,8 +257,9 @@ class Job:
 
     @property
     def ready(self) -> bool:
-        """True if the job is in the queue. Its state is QUEUED, it is not held, no nodes are kept for it
-        (nomination), and no gate is closed. A closed gate is a reason to wait, such as a dependency.
+        """True if the job is in the queue. The state of such a job is QUEUED, the job is not held, no nodes
+        are kept for the job (nomination), and no gate is closed. A closed gate is a reason to wait, such as a
+        dependency.
         """
         return self.state is JobState.QUEUED and not self.held and not self.wait.gates and not self.claim
 
@@ -260,16 +270,16 @@ class Job:
 
     @property
     def ready_at(self) -> float:
-        """The time at which the job last entered the queue. From then on, no hold and no closed gate (a
-        reason to wait, such as a dependency) kept it out. If nothing ever kept the job out, this is its
+        """The time at which the job last entered the queue. Since then, no hold and no closed gate (a reason
+        to wait, such as a dependency) kept the job out. If nothing ever kept the job out, the time is its
         submit time.
         """
         return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
 
     @property
     def ages_from(self) -> float:
-        """The time from which the job's age is counted in the queue: its submit time, or its begin time if
-        that is later.
+        """The time from which the age of the job in the queue is counted: its submit time, or its begin time
+        if the begin time is later.
         """
         return max(self.submitted_at, self.spec.begin_at or 0.0)
 
@@ -290,7 +300,7 @@ class Job:
         """The higher one of the requested and the inherited priority, without the points gained by waiting.
 
         Jobs on which this job depends inherit this priority. While the job runs, only waiting jobs with a
-        higher priority can preempt it.
+        higher priority than this can preempt the job.
         """
         return max(self.spec.priority, self.wait.inherited)
 
@@ -316,7 +326,9 @@ class Job:
         """The longest time in seconds for which an attempt may hold its allocations: the time limit plus the
         grace.
         """
-        return self.limit + self.spec.grace_s
+        # Read the limit here, and not from `limit`, because backfill reads this value of every waiting job.
+        limit = self.spec.time_limit_s if self.short is None else self.short.limit_s
+        return NEVER if limit is None else limit + self.spec.grace_s
 
     @property
     def expected_end(self) -> float:
@@ -368,6 +380,24 @@ class Job:
         return [member for member in self.members.values() if member.ended_at is None and not member.leaving]
 
     @property
+    def shown_members(self) -> list[Member]:
+        """The members that views show: all members except members that an elastic job has given up or is
+        giving up.
+
+        A batch job releases its other nodes when its command on the first node has ended. Views show the
+        members on the released nodes, because the job held these nodes until then.
+        """
+        members = self.members.values()
+        done_at = next(iter(members)).ended_at if self.spec.batch and members else None
+        if done_at is None:
+            return [member for member in members if not member.leaving]
+        return [
+            member
+            for member in members
+            if not member.leaving or member.ended_at is None or member.ended_at >= done_at
+        ]
+
+    @property
     def finishing(self) -> bool:
         """True if a member of the job has ended with success. The other members are then likely to end
         soon.
@@ -390,7 +420,7 @@ class Job:
     @property
     def gpu_milli(self) -> int:
         """The number of GPUs that the job holds, in thousandths of a GPU. Members that an elastic job gives
-        up (they were ordered to stop) are not counted.
+        up (members with a stop order) are not counted.
         """
         return sum(
             gpu.milli

@@ -1,6 +1,7 @@
-"""Resource requests: the part of a job's spec that decides on which nodes the job can run.
+"""Resource requests: the part of a job's spec that decides which nodes can run the job.
 
-Jobs with equal requests form one class. A node that can run one job of a class can run all of them.
+Jobs with equal requests form one request class. A node that can run one job of a request class can run all
+jobs of the class.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class PerNodeRequest(_Hashed):
     """
 
     social: bool = field(init=False, repr=False, compare=False)
-    """True if the request has job labels or job affinity. The nodes that the job may use then depend on which
-    other jobs run on them.
+    """True if the request has job labels or job affinity. The suitable nodes then depend on the jobs that run
+    there.
     """
     wants_gpus: bool = field(init=False, repr=False, compare=False)
     """True if the request asks for whole GPUs, a part of a GPU, or GPU memory."""
@@ -100,11 +101,11 @@ class PerNodeRequest(_Hashed):
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequest(_Hashed):
-    """The request of a whole job for resources: `nodes` nodes, and on each of them the resources in `part`.
+    """The resource request of a whole job: `nodes` nodes, and on each of these nodes the resources in `part`.
     If `nodes` is None, the job gets the fewest nodes that have enough GPUs.
 
-    `topology` names a node label, such as `rack`, and how the nodes of the job must be distributed, for
-    example all nodes in one rack.
+    `topology` names a node label, such as `rack`, and the distribution of the job's nodes over its values,
+    for example all nodes in one rack.
     """
 
     __hash__ = _Hashed.__hash__
@@ -126,8 +127,8 @@ class ResourceRequest(_Hashed):
     """True: all GPUs of the job must be of one model."""
 
     def split(self, nodes: int) -> PerNodeRequest | None:
-        """Return the request for each node if the job runs on this many nodes; None if its GPUs cannot be
-        divided evenly among them.
+        """Return the request for each node if the job runs on this many nodes. Return None if the job's GPUs
+        cannot be divided evenly among the nodes.
         """
         if nodes == 1 or self.nodes is not None:
             return self.part
@@ -137,8 +138,8 @@ class ResourceRequest(_Hashed):
 
 
 def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
-    """Return the spec without the constraints that it names in `relax`. Keep the node labels that the job's
-    queue requires; `from_queue` has the keys of these labels.
+    """Return the spec without the constraints that its field `relax` names. Keep the node labels that the
+    job's queue requires; `from_queue` has the keys of these labels.
     """
     plain: dict[str, Any] = {name: getattr(EMPTY_SPEC, name) for name in spec.relax}
     if "selector" in plain:
@@ -147,12 +148,11 @@ def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
 
 
 def request_of(spec: JobSpec, user: str = "") -> ResourceRequest:
-    """Return the resource request of a spec of this user. Equal requests are one object, so that they can be
-    compared quickly.
+    """Return the resource request of a spec of this user. Equal requests are one object, so that requests can
+    be compared quickly.
     """
     if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:
-        # Most jobs have no constraints. Their request depends only on amounts of resources, so these amounts
-        # alone are the key of the cache.
+        # Use only the amounts of resources as the key of the cache, because most jobs have no constraints.
         return _ask_for(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.nodes)
     return _ask_of(spec, user)
 

@@ -4,7 +4,7 @@ notes that the events changed. A note is a row for any other stored state, such 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from controller.core.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

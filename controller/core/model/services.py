@@ -28,8 +28,8 @@ class Service:
     """A service of scheduler.toml. The controller keeps `replicas` jobs with the spec `spec` running at all
     times.
 
-    A restart of the service replaces its replicas (jobs) in turn. At most `max_unavailable` of them may be
-    unready at a time. A replica without a health check is ready when it has run for `ready_after_s` seconds.
+    A restart of the service replaces its replicas (jobs) in turn. At most `max_unavailable` replicas may be
+    unready at a time. A replica without a health check is ready after it has run for `ready_after_s` seconds.
     """
 
     name: str

@@ -15,13 +15,15 @@ running jobs use their whole time limit. LIKELY: the most likely start.
 MAX_ESTIMATES = 8
 """At most this many estimates are recorded for one job."""
 MIN_GAP_S = 60.0
-"""Two estimates of one kind are recorded at least this many seconds apart."""
+"""The shortest time, in seconds, between two recorded estimates of one method for a job."""
 MAX_ERRORS = 100
 """A range is calculated from at most this many errors, the latest ones."""
 MIN_ERRORS = 10
 """A range is calculated from at least this many errors."""
 TAIL_FRACTION = 0.1
-"""The fraction of the errors that lies below the range. The same fraction lies above it."""
+"""The fraction of the errors that lies below the range. The same fraction of the errors lies
+above the range.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,9 @@ def load_score(kept: Sequence[float]) -> StartScore:
 
 
 def should_record(known: Iterable[StartEstimate], kind: str, now: float) -> bool:
-    """Return whether to record another estimate of this kind for a job. `known` are the estimates that are
-    already recorded for it. Return False if there are MAX_ESTIMATES of them, or if one of this kind is
-    younger than MIN_GAP_S seconds.
+    """Return whether to record another estimate with this method for a job. `known` are the recorded
+    estimates of the job. Return False if MAX_ESTIMATES estimates are recorded, or if an estimate with this
+    method is younger than MIN_GAP_S seconds.
     """
     known = list(known)
     again = (each for each in known if each.kind == kind)

@@ -1,5 +1,5 @@
-"""Makes the start orders of an attempt: one message to the agent of each node, with the command and the
-environment of the job's processes.
+"""Makes the start orders of an attempt. A start order is a message to the agent of one node, with the command
+and environment of the job's processes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from wire.cluster.hostlist import fold_hostlist
 from wire.job.arrays import array_indices
 from wire.job.output_files import expand_patterns, is_per_node
 from wire.job.spec import signal_name
+from wire.names import SLURM_QOS
 
 NO_INDEX = 4_294_967_294
 """The text that replaces the pattern %a (array index) for a job outside of an array, as in Slurm."""
@@ -27,12 +28,12 @@ so that two gangs on one node rarely use the same port.
 """
 
 
-def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
+def start_frames(job: Job, addresses: dict[str, str], qos: str = SLURM_QOS) -> dict[str, Start]:
     """Return the start order of each node (a Start message), by node name. `addresses` has the network
-    address of each node.
+    address of each node, and `qos` is the QOS that Slurm's commands show for the job.
     """
     spec, name = job.spec, job.name
-    shared = environment(job, addresses)
+    shared = environment(job, addresses, qos)
     paths = {node: _path_values(job, node, rank) for rank, node in enumerate(job.members)}
     return {
         node: Start(
@@ -100,12 +101,13 @@ def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
 
 
 def _appends(job: Job, rank: int) -> bool:
-    """Return whether the attempt appends to its output files instead of truncating them. By default every
-    attempt after the first appends, so that the output of earlier attempts is not lost.
+    """Return whether the attempt appends to its output files. Otherwise it truncates these files. By default
+    every attempt after the first appends, so that the output of earlier attempts is not lost.
     """
     spec = job.spec
     if rank and not (is_per_node(spec.output) or is_per_node(spec.error)):
-        # All members may write to one file. The first member truncates it, so the others must append.
+        # If all members write to one file, let the first member truncate the file and the other members
+        # append to it.
         return True
     return spec.open_mode == "append" or (not spec.open_mode and job.attempt > 1)
 
@@ -123,9 +125,9 @@ def rank_environment(node: str, rank: int) -> dict[str, str]:
     }
 
 
-def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
+def environment(job: Job, addresses: dict[str, str], qos: str = SLURM_QOS) -> dict[str, str]:
     """Return the environment variables that are the same for all members of a gang: CORRAL_*, SLURM_*, and
-    those that torchrun and other launchers read.
+    the variables of torchrun and other launchers.
     """
     nodes = [node for node, member in job.members.items() if member.ended_at is None and not member.leaving]
     first = next(iter(job.members))
@@ -139,7 +141,7 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         "CORRAL_PROJECT": job.spec.project,
         "CORRAL_NODES": listed,
         "NNODES": count,
-        **_slurm_variables(job, nodes),
+        **_slurm_variables(job, nodes, qos),
     }
     if job.spec.gang.elastic:
         made["CORRAL_MIN_NODES"] = str(job.spec.gang.min_nodes)
@@ -176,10 +178,10 @@ def _slurm_array_variables(text: str) -> dict[str, str]:
 
 
 def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
-    """Return the SLURM_* variables for a batch script, such as the number of tasks that it should start.
+    """Return the SLURM_* variables for a batch script, such as the number of its tasks.
 
     As in Slurm, the number of tasks is not set if the job has one task for each node by default. If the user
-    has set the number, the client has put it into the job's own variables.
+    has set the number of tasks, it is among the job's own variables.
     """
     each, tasks = job.spec.tasks_per_node, job.spec.tasks_per_node * nodes
     made = {
@@ -211,12 +213,12 @@ def _on_each(number: int, nodes: int) -> str:
     return f"{number}(x{nodes})" if nodes > 1 else str(number)
 
 
-def _slurm_variables(job: Job, nodes: list[str]) -> dict[str, str]:
+def _slurm_variables(job: Job, nodes: list[str], qos: str) -> dict[str, str]:
     """Return the SLURM_* variables that tell programs about the job and its nodes."""
     listed, count = fold_hostlist(nodes), str(len(nodes))
     made = {
-        # Slurm's own commands may be installed on the node. Prevent them from reading another cluster's
-        # configuration.
+        # Slurm's own commands may be installed on the node. Keep them from reading the configuration of
+        # another cluster.
         "SLURM_CONF": "/dev/null",
         "SLURM_JOB_ID": str(job.id),
         "SLURM_JOBID": str(job.id),
@@ -224,7 +226,7 @@ def _slurm_variables(job: Job, nodes: list[str]) -> dict[str, str]:
         "SLURM_JOB_USER": job.user,
         "SLURM_JOB_ACCOUNT": job.spec.project,
         "SLURM_JOB_PARTITION": job.spec.queue,
-        "SLURM_JOB_QOS": "normal",
+        "SLURM_JOB_QOS": qos,
         "SLURM_JOB_CPUS_PER_NODE": _on_each(max(1, job.spec.cpu_milli // 1_000), len(nodes)),
         "SLURM_NNODES": count,
         "SLURM_JOB_NUM_NODES": count,
@@ -232,7 +234,7 @@ def _slurm_variables(job: Job, nodes: list[str]) -> dict[str, str]:
         "SLURM_NODELIST": listed,
     }
     if job.attempt > 1:
-        # Scripts test whether this variable exists, to see whether they must resume. Therefore set it only
-        # after a requeue.
+        # Set this variable only after a requeue, because scripts test whether it exists to see if they must
+        # resume.
         made["SLURM_RESTART_COUNT"] = str(job.attempt - 1)
     return {**made, "SLURM_SUBMIT_DIR": job.spec.workdir} if job.spec.workdir else made

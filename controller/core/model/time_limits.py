@@ -27,9 +27,9 @@ class TimeLimitRules:
     warning_s: float = 600.0
     """The owner is warned this many seconds before the time limit ends a job; 0: no warning."""
     ends_backfilled: bool = False
-    """True: a backfilled job that runs longer than predicted may be preempted for a job that waited already
-    when it started. This is the preemption strategy `window`. The owner is then also warned before the
-    predicted end.
+    """True: the preemption strategy `window` is in use. It may preempt a backfilled job after its predicted
+    end, for a job that was already waiting at its start. The owner is then also warned before the predicted
+    end.
     """
 
     def lead_s(self, limit_s: float) -> float:

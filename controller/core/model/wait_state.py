@@ -1,11 +1,10 @@
-"""The stored facts about a waiting job: its closed gates (reasons that keep the job out of the queue), and
-the effects of a long wait.
+"""The stored facts about a waiting job: its closed gates, and the effects of a long wait. A closed gate keeps
+the job out of the queue.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from controller.core.model.dataclass import dataclass
 from wire.names import Reason
 
 GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF, Reason.ARRAY, Reason.WORKLOAD)
@@ -26,9 +25,7 @@ class Wait:
     gates: tuple[Reason, ...] = ()
     """The closed gates (reasons to wait) in the order of GATES. A job with no closed gate is in the queue."""
     ready_at: float | None = None
-    """The time at which the last gate opened, so that the job entered the queue. None: no gate was ever
-    closed.
-    """
+    """The time at which the last gate opened and the job entered the queue. None: no gate was ever closed."""
     restarts: int = 0
     backoff_from: int = 0
     """The number of restarts at the end of the job's last healthy attempt. Only later restarts make the
@@ -37,7 +34,7 @@ class Wait:
     again_at: float | None = None
     """The end of the backoff (wait) before the next restart."""
     met: tuple[int, ...] = ()
-    """Indices of the dependencies that are met, in the order in which they were met."""
+    """Indices of the met dependencies, in the order in which the dependencies were met."""
     lost: tuple[int, ...] = ()
     """Indices of the dependencies that can never be met."""
     relaxed: bool = False
@@ -50,10 +47,10 @@ class Wait:
     doubted: bool = False
     """True if present scheduling plans show that the job will miss its deadline."""
     alarmed: bool = False
-    """True if a WaitAlarmed event was recorded for the job: it has waited much longer than usual."""
+    """True if a WaitAlarmed event was recorded, because the job has waited much longer than usual."""
     inherited: int = 0
-    """The highest priority of the jobs that depend on this job, if it is above this job's own priority;
-    otherwise 0.
+    """The highest priority of the dependent jobs, if this priority is above the job's own priority; otherwise
+    0.
     """
 
 
@@ -82,8 +79,8 @@ WAIT_RULES = WaitRules()
 
 
 def with_gate(gates: tuple[Reason, ...], gate: Reason) -> tuple[Reason, ...]:
-    """Return `gates` (reasons that keep a job out of the queue) with `gate` added, in the order of the
-    constant GATES.
+    """Return `gates` (reasons that keep a job out of the queue) and `gate`, in the order of the constant
+    GATES.
     """
     return tuple(each for each in GATES if each in gates or each is gate)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 OURS = "corral_"
-"""The prefix of the names of the controller's own metrics. Plugins must not use it."""
+"""The prefix of the names of the controller's own metrics. Plugins must not use this prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,9 @@ class Sample:
 
 
 class MetricsSource(Protocol):
-    """A metrics plugin. It must not change the state. It must be fast, because the engine waits for it."""
+    """A metrics plugin. It must not change the state. The plugin must be fast, because the engine waits for
+    the plugin.
+    """
 
     name: ClassVar[str]
 

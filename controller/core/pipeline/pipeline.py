@@ -17,18 +17,21 @@ from controller.core.model.services import Service
 from controller.core.model.time_limits import TIME_LIMIT_RULES, TimeLimitRules
 from controller.core.model.wait_state import WAIT_RULES, WaitRules
 from controller.core.pipeline.hooks import Hook, MetricsSource
+from controller.core.queue.order import Order
 from controller.core.quota.quota_config import NO_QUOTAS, QuotaConfig
 from controller.core.rebalance.proposals import NO_REBALANCING, RebalanceRules
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(SchedulingPolicy):
-    """The scheduling policy of the default profile, and the settings of each part of the engine."""
+    """The scheduling policy of the default scheduler profile, and the settings of each part of the engine."""
 
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     sharing: FairshareConfig = field(default_factory=FairshareConfig)
     losses: NodeLossPolicy = DEFAULT_NODE_LOSS
-    """The settings for jobs on silent nodes: when they count as lost, and whether they are queued again."""
+    """The settings for jobs on silent nodes: the time after which jobs count as lost, and whether lost jobs
+    are queued again.
+    """
     overcommit: Overcommit = AS_IT_IS
     rules: QuotaConfig = NO_QUOTAS
     """Queues, quotas, licences and ceilings."""
@@ -49,8 +52,10 @@ class Pipeline(SchedulingPolicy):
     services: tuple[Service, ...] = ()
     """The services whose replicas must run at all times."""
     failures: tuple[FailureRule, ...] = ()
-    """The failure classes that the site has added to those of Corral."""
+    """The failure classes that the site has defined in addition to those of Corral."""
     metrics: tuple[MetricsSource, ...] = ()
     """Plugins that add samples to /metrics."""
+    order_of_projects: Order | None = None
+    """The order of waiting jobs as soon as the cluster has jobs of a second project. None: `order` stays."""
     hooks: tuple[Hook, ...] = ()
     """Plugins that are called after placements."""

@@ -16,10 +16,10 @@ from controller.core.state.state import State
 
 
 def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimates: RuntimePredictor) -> State:
-    """Return a copy of the state with these jobs. The copy equals the state that the controller would load if
-    it restarted with this configuration (`pipeline`).
+    """Return a copy of the state with these jobs. The copy equals the state after a restart of the controller
+    with this configuration (`pipeline`).
 
-    1. Load all notes (the stored rows of shares, quotas and other settings) into a new state. The new state
+    1. Load all notes (the stored rows of tenants, quotas and other settings) into a new state. The new state
        computes usage with the half-life of shares and the time window of quotas of the new configuration.
     2. Copy the nodes without jobs. Then give each job its allocations and its nomination again. Put each
        waiting job into its queue at the position that follows from the new configuration.

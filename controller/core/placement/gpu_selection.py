@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node import Node
 from controller.core.cluster.node_table import NodeTable
-from controller.core.cluster.nodes import Node
 from controller.core.model.request import PerNodeRequest
 from wire.agent.orders import GpuHold
 from wire.agent.reports import GpuFacts
@@ -23,7 +23,7 @@ ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
 
 @dataclass(frozen=True, slots=True)
 class GpuChoice:
-    """The GPUs chosen on one cluster node, their NUMA nodes, and whether NVLink connects all of these
+    """The GPUs for a job on one cluster node, their NUMA nodes, and whether NVLink connects all of these
     GPUs.
     """
 
@@ -36,7 +36,7 @@ NO_GPUS = GpuChoice((), (), False)
 
 
 PickGpu = Callable[[Sequence[int]], int]
-"""Chooses one of the given GPU slots for a job that requests a part of a GPU."""
+"""Chooses one of the given GPU indices for a job that requests a part of a GPU."""
 
 
 def choose_gpus(
@@ -52,14 +52,13 @@ def choose_gpus(
     `free` has the free thousandths of each GPU. `kinds` has the type of each GPU, as an index in
     `NodeTable.gpu_types`.
 
-    1. For a part of a GPU, take the GPU that the picker plugin (`pick`) chooses.
-    2. If the job asks for GPUs on one NUMA node or linked by NVLink, use only the GPUs of one group: the
-       smallest group that has enough GPUs and both properties. If no group has both, try groups with one of
-       these properties. Then try groups with the properties that the job requires, without those that it only
-       prefers.
-    3. If at least one NUMA node has enough of these GPUs, take them from the NUMA node with the fewest free
-       GPUs. Otherwise take all GPUs of the NUMA node with the most free GPUs, and continue with the next NUMA
-       node. Within a NUMA node, prefer GPUs that are all linked with each other.
+    1. For a part of a GPU, take the GPU that the picker plugin (`pick`) returns.
+    2. If the job wants one NUMA node or NVLink, use only the GPUs of one group: the smallest group with
+       enough GPUs and both properties. If no group has both, try groups with one of these properties. Then
+       try groups with the required properties only, and ignore properties that the job prefers.
+    3. If a NUMA node has enough of these GPUs, take GPUs of the NUMA node with the fewest free GPUs.
+       Otherwise take all GPUs of the NUMA node with the most free GPUs, and continue with the next NUMA node.
+       Within a NUMA node, prefer GPUs that are all linked with each other.
 
     Example: NUMA node 0 has 2 free GPUs, NUMA node 1 has 4. A request for 2 takes both of node 0; a request
     for 3 takes 3 of node 1.
@@ -89,11 +88,11 @@ def choose_gpus(
 
 
 def _wanted(wish: GpuWish, columns: NodeTable, row: int) -> Iterator[list[bool]]:
-    """Yield the groups of GPUs on a node from which the job's GPUs may be chosen. A group is on one NUMA node
-    or linked by NVLink, as the job prefers or requires.
+    """Yield the groups of GPUs on a node that may provide the GPUs of the job. A group is on one NUMA node or
+    linked by NVLink, as the job prefers or requires.
 
     Groups with both properties come before groups with one property, and small groups before large groups. A
-    group is a list with one entry for each GPU of the node, True if the GPU is in the group.
+    group is a list with one entry for each GPU of the node: True if the GPU is in the group.
     """
     must = (wish.numa == REQUIRE, wish.nvlink == REQUIRE)
     best = (bool(wish.numa), bool(wish.nvlink))
@@ -135,8 +134,9 @@ def _choose_linked(gpus: Sequence[GpuFacts], slots: list[int], count: int) -> li
 def quality_of(choices: Sequence[GpuChoice]) -> int:
     """Return the quality of a placement, from 50 to 150. It is higher for GPUs that are close together.
 
-    The quality is 50 on several cluster nodes. On one cluster node it is 100, plus 30 if all GPUs are on one
-    NUMA node, plus 20 if NVLink connects all GPUs. A job without GPUs has 150 on one cluster node.
+    The quality is 50 on several cluster nodes. On one cluster node the quality is 100, plus 30 if all GPUs
+    are on one NUMA node, plus 20 if NVLink connects all GPUs. A job without GPUs has the quality 150 on one
+    cluster node.
     """
     if len(choices) > 1:
         return SEVERAL_NODES

@@ -1,4 +1,4 @@
-"""Groups nodes by GPU model. This is for jobs on several nodes whose GPUs must all be of one model."""
+"""Groups nodes by GPU model. Jobs on several nodes need this if all their GPUs must be of one model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wire.text import counted
 
 def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
     """Return the GPU model of each node that suits the request. The text is empty if no GPU of the node suits
-    it.
+    the request.
 
     If GPUs of several models suit, the text has all their names, such as `NVIDIA A100 and NVIDIA H100`. The
     node is then grouped only with nodes that have the same models.
@@ -35,10 +35,10 @@ class GpuModelGroups:
     that the placer can use either class.
 
     1. Divide the nodes by GPU model.
-    2. For each model choose the nodes with the best scores. They must be in one topology domain if the job
-       requires this. Otherwise they should be near each other if the network is known.
-    3. Take the model whose chosen nodes have the highest total score, including the points for nearness. On a
-       tie, take the first model by name.
+    2. For each model choose the nodes with the best scores. These nodes must be in one topology domain if the
+       job requires this. Otherwise the nodes should be near each other if the network is known.
+    3. Take the model whose nodes have the highest total score, including the points for nearness. On a tie,
+       take the first model by name.
 
     Cost: O(nodes) for each call.
 
@@ -76,8 +76,8 @@ class GpuModelGroups:
         return sorted(best[:nodes].tolist())
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many of the nodes `rows` can be lost, in the worst case, while one GPU model still has
-        `nodes` nodes. The result is negative if no model has enough nodes now.
+        """Return the worst-case number of the nodes `rows` that can be lost before no GPU model has `nodes`
+        nodes any more. The result is negative if no model has enough nodes now.
 
         Example: with 5 H100 nodes, 3 A100 nodes and `nodes` = 4, the result is 1.
         """
@@ -88,7 +88,7 @@ class GpuModelGroups:
         return len(rows) - nodes if self._inside is None else self._inside.spare_rows(rows, nodes)
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return those of `rows` whose GPU model has at least `nodes` nodes among `rows`."""
+        """Return the rows in `rows` whose GPU model has at least `nodes` nodes among `rows`."""
         return {
             row
             for _, these in self._by_model(rows)
@@ -103,8 +103,8 @@ class GpuModelGroups:
         return f"with room now: {', '.join(counted_models)}"
 
     def _by_model(self, rows: Iterable[int]) -> list[tuple[str, list[int]]]:
-        """Return each GPU model with the row numbers of its nodes, sorted by the name of the model. Row
-        numbers of one model have the same order as in `rows`.
+        """Return each GPU model with the row numbers of its nodes, sorted by the name of the model. The row
+        numbers of one model are in the same order as in `rows`.
         """
         found: dict[str, list[int]] = {}
         for row in rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -11,12 +11,14 @@ import numpy as np
 from controller.core.cluster.free_resources import FreeResources
 from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of, milli_of_models
 from controller.core.cluster.network_tree import NetworkTree
+from controller.core.cluster.node import Node
 from controller.core.cluster.node_table import Bools
-from controller.core.cluster.nodes import Node, Nodes
+from controller.core.cluster.nodes import Nodes
 from controller.core.cluster.topology_domains import TopologyDomains
 from controller.core.framework.interfaces import SchedulingPolicy
 from controller.core.framework.unfiltered_constraints import first_unfiltered
 from controller.core.model.allocation import Allocation
+from controller.core.model.dataclass import dataclass
 from controller.core.model.job import NEVER
 from controller.core.model.request import PerNodeRequest, ResourceRequest
 from controller.core.placement.gpu_selection import NO_GPUS, GpuChoice, choose_gpus, quality_of
@@ -69,7 +71,7 @@ class Placer:
        computed once for each request, and again when nodes are added, removed or changed.
     2. Stop if no node has enough free CPU, memory or GPUs (`Nodes.may_hold`), or if the request fits on too
        few nodes.
-    3. Choose the nodes with the best scores. They are in one topology domain if the request prefers or
+    3. Choose the nodes with the best scores. The nodes are in one topology domain if the request prefers or
        requires this. If the request only prefers one domain and no domain has enough nodes, choose from all
        nodes. With `one_model`, all nodes have GPUs of one model. With [topology], the nodes of a gang without
        a domain are also near each other (`NetworkTree`).
@@ -79,8 +81,8 @@ class Placer:
     A request that does not fit takes two comparisons.
 
     Example: 8 nodes with 8 GPUs, and a request for 16 GPUs without a number of nodes. One node cannot hold 16
-    GPUs, but two nodes can. The shape is 8 GPUs on each of 2 nodes, and the two best nodes with 8 free GPUs
-    are chosen.
+    GPUs, but two nodes can. The shape is 8 GPUs on each of 2 nodes, and the placement is the two best nodes
+    with 8 free GPUs.
     """
 
     def __init__(self, nodes: Nodes, pipeline: SchedulingPolicy) -> None:
@@ -99,8 +101,8 @@ class Placer:
         self._rankings.clear()
 
     def ranking(self, part: PerNodeRequest) -> NodeRanking:
-        """Return the ranking of a request: the nodes on which it fits now, and their scores. First update the
-        cached ranking.
+        """Return the ranking of a request: the nodes on which the request fits now, and their scores. First
+        update the cached ranking.
         """
         ranking = self._rankings.get(part) or self._new_ranking(part)
         ranking.update()
@@ -113,15 +115,15 @@ class Placer:
         return ranking
 
     def possible(self, part: PerNodeRequest) -> Bools:
-        """Return an array that is True for each node that could hold the request if no job ran on it."""
+        """Return which nodes (True by row number) could hold the request without running jobs."""
         return (self._rankings.get(part) or self._new_ranking(part)).possible
 
     def shape(self, ask: ResourceRequest) -> Shape | None:
         """Return the number of nodes on which the request is placed, and the request for each node. Return
         None if the request can never fit.
 
-        If the request does not name a number of nodes, use the smallest number of nodes that could hold it if
-        no job ran.
+        If the request names no number of nodes, use the smallest number of nodes that could hold the request
+        without running jobs.
         """
         known = self._shapes.get(ask)
         if known is None or known[0] != self.nodes.layout_version:
@@ -146,7 +148,7 @@ class Placer:
     def unsupported_request(self, part: PerNodeRequest) -> str | None:
         """Return a field of the request that no configured filter checks; None if all fields are checked.
 
-        A job with this field set never fits, because no filter can tell which nodes meet it.
+        A job with such a field never fits, because no filter can tell which nodes are suitable.
         """
         return first_unfiltered(self.pipeline.filters, part)
 
@@ -197,13 +199,13 @@ class Placer:
 
     def nearness_of(self, shape: Shape) -> NetworkTree | None:
         """Return the tree of switches for a gang whose nodes should be near each other. Return None for a job
-        on one node, for a gang that must be in a topology domain, or without [topology].
+        on one node, for a gang that must be in one topology domain, or without [topology].
         """
         return None if shape.nodes < 2 or shape.topology_required else self.network
 
     def best_rows(self, shape: Shape, nodes: int, barred: Bools | None = None) -> list[int]:
         """Return the row numbers of the `nodes` best nodes for a request that needs no topology domain, in
-        ascending order. If the request fits on fewer nodes, return all of them.
+        ascending order. If the request fits on fewer nodes, return all nodes on which it fits.
         """
         ranking, near = self.ranking(shape.part), self.nearness_of(shape)
         if near is None:
@@ -221,8 +223,8 @@ class Placer:
         return lie if models is None else GpuModelGroups(models, lie or self.nearness_of(shape))
 
     def _models(self, shape: Shape) -> list[str] | None:
-        """Return the GPU model of each node. Return None if the nodes need not be grouped by model, because
-        the job may use several models or because only one model suits it.
+        """Return the GPU model of each node. Return None if the nodes need no grouping by model: the job may
+        use several models, or only one model suits the job.
         """
         if not shape.one_model or len(self.nodes.columns.models) < 2:
             return None
@@ -238,8 +240,8 @@ class Placer:
         return known[1]
 
     def possible_nodes(self, part: PerNodeRequest) -> Bools:
-        """Return an array that is True for each node that accepts jobs now and could hold the request if no
-        job ran on it.
+        """Return which nodes (True by row number) accept jobs now and could hold the request without running
+        jobs.
         """
         return self.possible(part) & self.nodes.columns.open
 
@@ -323,8 +325,8 @@ class Placer:
         )
 
     def _gpus_free(self, allocation: Allocation) -> bool:
-        """Return whether exactly these GPUs are free. Filters do not check this, because they only count free
-        GPUs.
+        """Return whether exactly these GPUs are free. Filters do not check single GPUs, because filters only
+        count free GPUs.
         """
         node, free = self.nodes.by_name[allocation.node], self.nodes.columns.gpu_free
         slots = [(node.slots.get(hold.uuid), hold.milli) for hold in allocation.gpus]
@@ -333,10 +335,9 @@ class Placer:
     def allocate(
         self, part: PerNodeRequest, node: Node, room: FreeResources | None = None
     ) -> tuple[Allocation, GpuChoice]:
-        """Return the allocation for a request on a node, and the GPUs that were chosen for it.
+        """Return the allocation for a request on a node, with the choice of GPUs.
 
-        `room` has the resources from which the GPUs are chosen; None means the resources that are free on the
-        node now.
+        The GPUs are chosen from the resources `room`; None means the resources that are free on the node now.
         """
         choice = NO_GPUS
         if part.wants_gpus:
@@ -357,11 +358,13 @@ class Placer:
     ) -> Placement:
         """Return a placement on the nodes with the row numbers `rows`.
 
-        For a row in `rooms`, GPUs are chosen from the resources that `rooms` has for it. For any other row,
-        they are chosen from the resources that are free now.
+        For a row in `rooms`, choose GPUs from the resources in `rooms`. For any other row, choose GPUs from
+        the resources that are free now.
         """
         nodes, part = self.nodes.rows, shape.part
-        if not part.wants_gpus:  # This gives the same result as the code below, but faster.
+        # Return the nodes directly: for a job without GPUs, this gives the same result as the code below, but
+        # faster.
+        if not part.wants_gpus:
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
             bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)
             return Placement(bare, quality_of([NO_GPUS] * len(rows)))
@@ -380,7 +383,7 @@ def quota_need(
     """Return the most that a job with this request can add to the quota usage of its tenants. GPUs are
     counted for a GPU model only if all GPUs that suit the job are of this model.
 
-    `fewer` is the number of nodes on which an elastic job starts, if it is less than the job requests.
+    `fewer` is the number of nodes on which an elastic job starts, if this number is less than `--nodes`.
     """
     shape = placer.shape(ask)
     part, nodes = (shape.part, shape.nodes) if shape else (ask.part, ask.nodes or 1)

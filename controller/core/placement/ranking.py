@@ -24,8 +24,8 @@ class NodeRanking:
     A row is the entry of a node in the node table.
 
     Algorithm
-    1. Static filters read only labels, taints and hardware. Call them when nodes have been added or removed,
-       or when labels, taints or hardware have changed.
+    1. Static filters read only labels, taints and hardware. Static filters are called when nodes have been
+       added or removed, or when labels, taints or hardware have changed.
     2. In `update`, call the other filters for the rows that changed since the last call.
     3. When `scores` is read, call the scorers for the changed rows on which the request fits. A scorer that
        gives all nodes the same score is not called. `scores` is read only if the request fits on more nodes
@@ -40,8 +40,9 @@ class NodeRanking:
     Invariant: after `update`, `fits` equals the result of all filters for all rows. Cost: O(changed rows *
     filters) for `fits`, and the same with scorers for `scores`.
 
-    Example: 12 of 1,000 nodes have changed since the last pass. The filters are called for these 12 rows, and
-    the scorers for the 3 of them that fit. The scores of the other 988 rows stay.
+    Example: 12 of 1,000 nodes have changed since the last cycle. The filters are called for these 12 rows.
+    The request fits on 3 of them, and the scorers are called for these 3 rows. The scores of the other 988
+    rows stay.
     """
 
     __slots__ = (
@@ -78,14 +79,12 @@ class NodeRanking:
         self._wide = any(getattr(each.scorer, "wide", False) for each in pipeline.scorers)
         self._active_cache: tuple[int, list[WeightedScorer]] = (-1, [])
         self._static_mask: Bools | None = None
-        """An array that is True for each node that all static filters accept. None if there are no static
-        filters.
-        """
+        """Which nodes (True by row number) all static filters accept. None if there are no static filters."""
         self._possible: Bools = np.empty(0, dtype=np.bool_)
         self._hardware_at = -1
         """The value of `Nodes.layout_version` when `_static_mask` and `_possible` were computed."""
         self.fits: Bools = np.empty(0, dtype=np.bool_)
-        """An array that is True for each node that could hold the request at the last update."""
+        """Which nodes (True by row number) could hold the request at the last update."""
         self.count = 0
         """The number of nodes that could hold the request at the last update."""
         self._scores: Floats = np.empty(0)
@@ -122,7 +121,7 @@ class NodeRanking:
 
     @property
     def possible(self) -> Bools:
-        """An array that is True for each node that could hold the request if no job ran on it."""
+        """Which nodes (True by row number) could hold the request without running jobs."""
         if self._hardware_at != self._nodes.layout_version:
             self._read_hardware()
         return self._possible
@@ -137,8 +136,8 @@ class NodeRanking:
         columns = nodes.columns
         rows = self._stale(self._fits_at)
         if self._has_affinity and self._affinity_version != nodes.job_affinity.version:
-            # A job with labels has started or ended. It affects jobs with affinity on all nodes of its
-            # topology domain, so compute all rows again.
+            # A job with labels has started or ended. This affects jobs with affinity to the first job on all
+            # nodes of the topology domain, so compute all rows again.
             rows, self._value_version = ALL_ROWS, -1
             self._affinity_version = nodes.job_affinity.version
         if rows is not None:
@@ -166,9 +165,9 @@ class NodeRanking:
         """An upper bound on the number of nodes on which the request fits now. It is computed without calling
         filters.
 
-        If no resources have become free since the last update, the bound is `count`; otherwise it is the
-        number of all nodes. For requests with labels or job affinity, the bound is always the number of all
-        nodes. They may fit on more nodes even if no resources became free.
+        If no resources have become free since the last update, the bound is `count`. Otherwise the bound is
+        the number of all nodes. For requests with labels or job affinity, the bound is always the number of
+        all nodes. They may fit on more nodes even if no resources became free.
         """
         if self._counted_room_version == self._nodes.room_version and not self._has_affinity:
             return self.count
@@ -256,9 +255,7 @@ class NodeRanking:
 
 
 def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: Sequence[Filter]) -> Bools:
-    """Return an array that is True for each node of `rows` that all filters accept. There must be at least
-    one filter.
-    """
+    """Return which nodes of `rows` (True by position) all filters accept. `filters` must not be empty."""
     mask = filters[0].keep(part, columns, rows)
     for each in filters[1:]:
         mask = mask & each.keep(part, columns, rows)
@@ -266,7 +263,7 @@ def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: 
 
 
 def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filter]) -> Bools:
-    """Return an array that is True for each node that all these filters would accept if no job ran on it.
+    """Return which nodes (True by row number) all these filters would accept without running jobs.
 
     A filter plugin that fails counts as accepting all nodes.
     """
@@ -277,12 +274,12 @@ def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filte
 
 
 def filters_for(part: PerNodeRequest, pipeline: SchedulingPolicy) -> list[Filter]:
-    """Return the filters that check something in this request. The other filters accept all nodes."""
+    """Return the filters that check something in this request. All other filters accept every node."""
     return [each for each in pipeline.filters if each.concerns(part)]
 
 
 def is_static(plugin: Filter) -> bool:
-    """Return whether the filter is static: it reads only labels, taints and hardware, which jobs do not
-    change.
+    """Return whether the filter is static: a static filter reads only labels, taints and hardware, which jobs
+    do not change.
     """
     return bool(getattr(plugin, "static", False))

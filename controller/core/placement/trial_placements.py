@@ -1,4 +1,4 @@
-"""Places several jobs on a copy of the nodes, to check that all of them fit at the same time."""
+"""Places several jobs on a copy of the nodes, to check that all these jobs fit at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from controller.core.placement.placer import Placement, Placer
 
 
 class TrialPlacements:
-    """Finds placements on a copy of the nodes, and reserves them on this copy. The real nodes stay unchanged.
+    """Finds placements on a copy of the nodes, and reserves the placements on this copy. The real nodes stay
+    unchanged.
 
     Running jobs keep their resources on the copy. So a placement on the copy also fits in the cluster while
     the jobs to be moved still hold their old nodes.
@@ -40,7 +41,9 @@ class TrialPlacements:
                 self._nodes.job_affinity.add(job.ask.part, allocation.node)
 
     def block(self, allocation: Allocation) -> None:
-        """Take resources on the copy of the nodes, so that no later placement uses them."""
+        """Mark the resources of `allocation` as used on the copy of the nodes, so that no later placement
+        uses them.
+        """
         self._nodes.claim(NO_JOB, allocation, ())
         self._blocked.append(allocation.node)
 

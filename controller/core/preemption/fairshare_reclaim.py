@@ -1,5 +1,5 @@
-"""Reclaim: a preemption strategy that takes resources back for a waiting job. It decides which tenants must
-give resources back, because they use more than their fair share or have borrowed quota.
+"""Reclaim: a preemption strategy that takes resources back for a waiting job. Tenants must give resources
+back if they use more than their fair share or have borrowed quota.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOISE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ReclaimContext:
-    """The data from which a reclaim strategy decides which tenants must give resources back."""
+    """The data from which a reclaim strategy finds the tenants that must give resources back."""
 
     state: State
     placer: Placer
@@ -32,30 +32,30 @@ class ReclaimContext:
 
 
 class ReclaimPolicy(Protocol):
-    """Decides for one waiting job which running jobs may be stopped. A tenant loses jobs only while it holds
-    more than it is entitled to.
+    """Decides for one waiting job which running jobs may be stopped. A tenant loses jobs only while the
+    tenant holds more than its entitlement.
     """
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether the tenant or project `group` holds more than it is entitled to."""
+        """Return whether the tenant or project `group` holds more than its entitlement."""
         ...
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield those of `jobs` that may be stopped together, in the same order.
+        """Yield the jobs in `jobs` that may be stopped together, in the same order.
 
-        A yielded job counts as ended from then on. As soon as a tenant's remaining jobs hold no more than the
-        tenant is entitled to, none of them is yielded.
+        A yielded job counts as ended from then on. As soon as the remaining jobs of a tenant hold at most the
+        tenant's entitlement, no further job of this tenant is yielded.
         """
         ...
 
 
 @runtime_checkable
 class ReclaimStrategy(Protocol):
-    """A preemption strategy that stops only jobs of tenants that hold more than they are entitled to."""
+    """A preemption strategy that stops only jobs of tenants above their entitlement."""
 
     def group(self, job: Job, state: State) -> Hashable:
         """Return the tenant or project for which this running job counts. The job may be stopped only if this
-        tenant or project holds more than it is entitled to. Return None if the job counts for no tenant. The
+        tenant or project holds more than its entitlement. Return None if the job counts for no tenant. The
         job is then never stopped.
 
         The result for a job must not change while the job runs.
@@ -63,8 +63,8 @@ class ReclaimStrategy(Protocol):
         ...
 
     def reclaim_policy(self, job: Job, context: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the policy that decides which jobs may be stopped for this waiting job; None if no tenant
-        has to give resources back for it.
+        """Return the policy that decides which jobs may be stopped for this waiting job. Return None if no
+        tenant must give resources back for this job.
         """
         ...
 
@@ -77,9 +77,10 @@ def is_exempt(state: State, job: Job, what: str) -> bool:
 
 
 def pending_transfers(state: State, what: str) -> Iterator[tuple[Job, list[Allocation], int]]:
-    """Yield (job, allocations, sign) for each job whose allocations change when the victims of planned
-    preemptions have ended. The job gets the allocations (sign 1) or loses them (sign -1). Jobs in queues that
-    are exempt from `what` are left out, because they do not count for their tenants.
+    """Yield (job, allocations, sign) for each job whose allocations will change when the victims of planned
+    preemptions have ended. With sign 1 the job gets the allocations, with sign -1 the job loses the
+    allocations. Jobs in queues that are exempt from `what` are left out, because these jobs do not count for
+    their tenants.
 
     Reclaim policies add these allocations to the present resources of each tenant. Without this, two
     preemptions in a row would reclaim the same resources twice.
@@ -98,7 +99,7 @@ def pending_transfers(state: State, what: str) -> Iterator[tuple[Job, list[Alloc
 
 def _leaves(state: State, job: Job, member: Member, claimant: Job) -> bool:
     """Return whether the victim `job` leaves the node of `member` for the waiting job `claimant`. A victim on
-    several nodes may leave them for different waiting jobs.
+    several nodes may leave its nodes for different waiting jobs.
     """
     leaving = state.nodes.by_name[member.allocation.node].leaving
     return leaving.get(job.id, claimant.id) == claimant.id
@@ -109,21 +110,21 @@ class FairShareReclaim:
     share.
 
     Algorithm
-    1. For each share of the share tree, take the present use in billing units per hour. Add the use of
+    1. For each tenant of the fair-share tree, take the present use in billing units per hour. Add the use of
        nominated jobs, and subtract the use of their victims (`pending_transfers`).
-    2. The path of the waiting job's tenant has a share on each level of the tree, such as organisation,
-       project and user. Find the deepest level whose share would exceed its fair share with this job. On all
-       levels below this level the tenant is within its fair share. If there is no level below it, the tenant
-       is not `entitled` to reclaim.
+    2. The path of the waiting job's tenant has one tenant on each level of the tree, such as organisation,
+       project and user. Find the deepest level whose tenant would exceed its fair share with this job. On all
+       levels below this level the tenant is within its fair share. If no level is below it, the tenant is not
+       `entitled` to reclaim.
     3. Compare the path of a running job's tenant with the path of the waiting job's tenant, from the top of
-       the tree. The first share on which they differ is the `side` of the running job. The jobs of a side may
-       be stopped under two conditions: the side is deeper than the level of step 2, and its use is more than
-       `threshold` times its fair share.
+       the tree. The first tenant that is only on the running job's path is the `side` of the running job. The
+       jobs of a side may be stopped under two conditions. The side is deeper than the level of step 2, and
+       the use of the side is more than `threshold` times its fair share.
     4. `select` stops jobs of a side only until its use is at most `threshold` times its fair share.
 
-    Invariant: a tenant that got resources by reclaim is within its fair share on that level, so no other
-    tenant can reclaim them on that level. Therefore two tenants cannot stop each other's jobs in turns. Cost:
-    O(depth of the tree) for each tenant.
+    Invariant: a tenant that got resources by reclaim stays within its fair share on that level. So no other
+    tenant can reclaim these resources on that level. Therefore two tenants cannot stop each other's jobs in
+    turns. Cost: O(depth of the tree) for each tenant.
 
     Example: projects a and b share 16 GPUs evenly, so the fair share of each is 8. The threshold is 1.25.
     Project a holds 14, and b holds 2 and waits for 4 more. With 6 GPUs, b is within its fair share. Project a
@@ -145,7 +146,7 @@ class FairShareReclaim:
             if self._rate(self._path[:depth]) + asked > self._fair(self._path[:depth]) + _NOISE
         ]
         self._from = max(beyond, default=0) + 1
-        """The level of the share tree from which downwards the waiting job's tenant is within its fair
+        """The level of the fair-share tree from which downwards the waiting job's tenant is within its fair
         share.
         """
         self.entitled = self._from <= len(self._path)
@@ -163,7 +164,7 @@ class FairShareReclaim:
 
     def _asked(self, context: ReclaimContext, job: Job) -> float:
         """Return the charge for the waiting job in billing units per hour. The job is assumed to get the most
-        expensive GPUs that suit it.
+        expensive suitable GPUs.
         """
         cpu, memory, gpu, *_ = quota_need(context.placer, job.ask, 0.0, context.state.accounts)
         return self._state.shares.sharing.dearest(cpu, memory, gpu, context.state.nodes.columns.models)
@@ -175,9 +176,10 @@ class FairShareReclaim:
         return self._state.shares.fair_rate(path, self._state.capacity)
 
     def _side(self, path: SharePath) -> SharePath | None:
-        """Return the share from which the waiting job may reclaim the resources of a running job. `path` is
-        the path of the running job's tenant in the share tree. The result is the first share of `path` that
-        is not on the path of the waiting job's tenant. Return None if this share is too high in the tree.
+        """Return the tenant from which the waiting job may reclaim the resources of a running job. `path` is
+        the path of the running job's tenant in the fair-share tree. The result is the first tenant of `path`
+        that is not on the path of the waiting job's tenant. Return None if this tenant is too high in the
+        tree.
         """
         for depth in range(1, min(len(path), len(self._path)) + 1):
             if path[:depth] != self._path[:depth]:
@@ -189,7 +191,7 @@ class FairShareReclaim:
 
     def must_give_back(self, group: Hashable) -> bool:
         """Return whether jobs of the tenant `group` may be stopped. The result is True if the waiting job may
-        reclaim from a share above the tenant (`_side`), and this share uses more than `threshold` times its
+        reclaim from a tenant above `group` (`_side`), and if that tenant uses more than `threshold` times its
         fair share.
         """
         if group is None:
@@ -199,10 +201,10 @@ class FairShareReclaim:
         return side is not None and self._excess(side) > _NOISE
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield those of `jobs` that may be stopped together, in the same order.
+        """Yield the jobs in `jobs` that may be stopped together, in the same order.
 
-        A yielded job counts as ended from then on. As soon as a share uses at most `threshold` times its fair
-        share, none of its remaining jobs is yielded.
+        A yielded job counts as ended from then on. As soon as a tenant uses at most `threshold` times its
+        fair share, none of its remaining jobs is yielded.
         """
         left = dict[SharePath, float]()
         for job in jobs:
@@ -215,8 +217,8 @@ class FairShareReclaim:
 
 
 def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> ReclaimPolicy | None:
-    """Return the policy that decides which running jobs may be stopped for this waiting job. Return None if
-    the waiting job would take its own user above the user's fair share.
+    """Return the policy that decides which running jobs may be stopped for this waiting job by fair share.
+    Return None if the waiting job would take its own user above the user's fair share.
     """
     if is_exempt(context.state, job, EXEMPT_FAIR_SHARE):
         return None
@@ -225,16 +227,15 @@ def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> R
 
 
 class QuotaReclaim:
-    """Reclaim by quota: a project that has borrowed quota gives resources to a project that is within its own
-    quota.
+    """Reclaim by quota: a project with borrowed quota gives resources to a project within its own quota.
 
     Algorithm
-    1. Count the resources that each project will hold when all victims that are ending have ended
+    1. Count the resources that each project will hold after all stopped victims have ended
        (`pending_transfers`).
     2. The waiting job's project may reclaim (`entitled`) under one condition. Its use with this job must be
        within its own hard limit for each resource that the job needs.
-    3. Another project must give resources back if it holds more than its own hard limit of one of these
-       resources.
+    3. Another project must give resources back if it holds more of one of these resources than its own hard
+       limit.
     4. `select` stops jobs of a project only until the project has borrowed nothing of these resources.
 
     Example: projects a and b have a quota of 8 GPUs each, and a has borrowed 4 GPUs of b. Project b holds 4
@@ -286,7 +287,7 @@ class QuotaReclaim:
         return group is not None and group != self._project and bool(self._borrowed(str(group)))
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield those of `jobs` that may be stopped together, in the same order.
+        """Yield the jobs in `jobs` that may be stopped together, in the same order.
 
         A yielded job counts as ended from then on. As soon as a project borrows no resource that the waiting
         job needs, none of its remaining jobs is yielded.
@@ -305,8 +306,8 @@ class QuotaReclaim:
 
 
 def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
-    """Return the policy that decides which running jobs may be stopped for this waiting job. Return None if
-    the waiting job would take its own project above the project's quota.
+    """Return the policy that decides which running jobs may be stopped for this waiting job by quota. Return
+    None if the waiting job would take its own project above the project's quota.
     """
     state = context.state
     if state.quotas.unlimited or is_exempt(state, job, EXEMPT_QUOTA):

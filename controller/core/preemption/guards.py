@@ -1,5 +1,5 @@
-"""Guards: the settings that protect a running job from preemption. They come from the job's profile, its
-queue and its own options.
+"""Guards: the settings that protect a running job from preemption. They come from the job's scheduler
+profile, its queue and its own options.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from controller.core.quota.queue_rules import QueueRule
 from wire.names import JobState
 
 GuardsOf = Callable[[Job], PreemptionGuards]
-"""Returns the guards of a running job. These are the settings of its own profile and queue, and not those of
-the job that preempts it.
+"""Returns the guards of a running job. These guards are the settings of the running job's own scheduler
+profile and queue, and not those of the preempting job.
 """
 
 
 def guards_in_queue(guards: PreemptionGuards, rule: QueueRule) -> PreemptionGuards:
-    """Return the guards of a profile, changed by the settings of a running job's queue (`rule`)."""
+    """Return the guards of a scheduler profile, changed by the settings of a running job's queue (`rule`)."""
     if rule.preemptible and rule.sets_no_guard:
         return guards
     return replace(
@@ -43,7 +43,7 @@ class LikelyEnds(NamedTuple):
     seconds before each of these times.
 
     `predicted` is the end after the predicted run time. `limit` is the end after the time limit and the
-    grace. Each is NEVER if it is not known.
+    grace. A time that is not known is NEVER.
     """
 
     spare_s: float
@@ -51,8 +51,8 @@ class LikelyEnds(NamedTuple):
     limit: float
 
     def spares(self, now: float) -> bool:
-        """Return whether the job is not preempted now because it is likely to end within `spare_s`
-        seconds.
+        """Return whether the job is spared: a job that is likely to end within `spare_s` seconds is not
+        preempted now.
         """
         return self.at(now) <= now + self.spare_s
 
@@ -64,8 +64,8 @@ class LikelyEnds(NamedTuple):
 
 
 def likely_ends(job: Job, guards: PreemptionGuards) -> LikelyEnds:
-    """Return the times at which a running job is likely to end, and for how many seconds before them it is
-    not preempted.
+    """Return the times at which a running job is likely to end, and the seconds before these times in which
+    the job is not preempted.
     """
     began = job.started_at
     if began is None or not guards.spare_ending_s:
@@ -75,10 +75,10 @@ def likely_ends(job: Job, guards: PreemptionGuards) -> LikelyEnds:
 
 
 def may_move(job: Job) -> bool:
-    """Return whether the job may be moved when it is preempted. Other nodes are kept for a moved job, and it
-    starts there as soon as its present attempt has ended.
+    """Return whether the job may be moved when it is preempted. Other nodes are kept for a moved job, and the
+    moved job starts there as soon as its present attempt has ended.
 
-    An elastic job is not moved, because it can leave a node without a restart.
+    An elastic job is not moved, because an elastic job can leave a node without a restart.
     """
     return job.state is JobState.RUNNING and not job.spec.gang.elastic
 

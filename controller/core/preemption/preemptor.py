@@ -1,4 +1,4 @@
-"""Chooses the running jobs that are stopped so that a waiting job can start."""
+"""Chooses running jobs to stop, so that a waiting job can start."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from controller.core.model.events.nominations import PreemptionPlanned, Victim
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.placement.trial_placements import TrialPlacements
+from controller.core.preemption.gang_gain import GangGainStrategy, is_worth
 from controller.core.preemption.guards import GuardsOf, likely_ends, may_move
 from controller.core.preemption.scavengers import StopsForAll
 from controller.core.preemption.victim_search import VacatedNodes, VictimSearch, leaving_node
@@ -30,7 +31,7 @@ NO_GUARDS = PreemptionGuards(
 
 @dataclass(frozen=True, slots=True)
 class NotAbovePriority:
-    """The preemption strategy that may stop every job whose priority is not above that of the waiting job.
+    """The preemption strategy that may stop every running job with at most the priority of the waiting job.
 
     A strategy gives each running job a number (`standing`) and each waiting job a number (`reach`). A running
     job may be stopped if its `standing` is at most the `reach` of the waiting job.
@@ -56,11 +57,13 @@ class Preemptor:
     2. Exclude nodes that are reserved for other jobs. Also exclude nodes that the job cannot use because of
        an operator's reservation or affinity.
     3. Search victims with each strategy, in the configured order, until one strategy finds enough victims. If
-       the job's queue has the key `may_preempt`, only jobs in the queues of that key can be victims.
+       the job's queue has the key `may_preempt`, only jobs in the queues of that key can be victims. With
+       `gang_gain`, a job on several nodes may at last preempt jobs on one node, if this is worth the lost
+       work (gang_gain.py) and its project has not used more than its share.
     4. If more jobs would be stopped within `window_s` seconds than the configured `rate`, plan nothing.
     5. Find other nodes for each victim, the victim with the most GPUs first (`_targets`). A victim that fits
-       on other nodes is moved: these nodes are kept for the victim, and it starts there when its present
-       attempt has ended. The other victims wait in the queue.
+       on other nodes is moved: these nodes are kept for the victim, and the victim starts there when its
+       present attempt has ended. All other victims wait in the queue after their stop.
 
     Some jobs are likely to end within `spare_ending_s` seconds. If the waiting job fits after their ends, no
     job is preempted (`ends_anyway`).
@@ -85,25 +88,31 @@ class Preemptor:
         self._placer = placer
         self.guards = guards
         self.guards_of = guards_of or (lambda _: guards)
-        """Returns the guards of a running job: the protecting settings of its own profile and queue."""
+        """Returns the guards of a running job: the protecting settings of its own scheduler profile and
+        queue.
+        """
         self._changed: set[int] = set()
-        self._searches = [VictimSearch(state, placer, each, self.guards_of) for each in strategies]
+        self._strategies = [*strategies]
+        more: list[Strategy] = [GangGainStrategy()] if guards.gang_gain else []
+        self._searches = [
+            VictimSearch(state, placer, each, self.guards_of) for each in [*self._strategies, *more]
+        ]
 
     def without_guards(self, names: Collection[str]) -> Preemptor:
-        """Return a preemptor that ignores some guards (limits in [preemption] that protect running jobs) in
-        all profiles. `names` are the field names of these guards in PreemptionGuards.
+        """Return a preemptor that ignores some guards (limits in [preemption] to protect running jobs) in all
+        scheduler profiles. `names` are the field names of these guards in PreemptionGuards.
         """
         lifted: dict[str, Any] = {name: getattr(NO_GUARDS, name) for name in names}
         return Preemptor(
             self._state,
             self._placer,
-            [each.strategy for each in self._searches],
+            self._strategies,
             replace(self.guards, **lifted),
             lambda job: replace(self.guards_of(job), **lifted),
         )
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record that a running job has changed: its protection against preemption, or the work that its
+        """Record that a running job has changed: its protection against preemption, or the work that a
         preemption would lose.
 
         `preemptible_at` is the time from which more waiting jobs than before may preempt the job. It is NEVER
@@ -116,12 +125,12 @@ class Preemptor:
         self, job: Job, now: float, reserved: Bools | None = None, *, scavengers_only: bool = False
     ) -> PreemptionPlanned | None:
         """Return the event that names the victims to stop and the placement for the waiting job. Return None
-        if stopping jobs does not free enough resources, or if too many jobs were preempted in the last
-        `window_s` seconds.
+        if stopping jobs does not free enough resources. Also return None if too many jobs were preempted in
+        the last `window_s` seconds.
 
         `reserved` is True for each node that is reserved for other jobs and must not be used. With
-        `scavengers_only`, stop only scavengers (jobs of the lowest priority), by strategies that stop them
-        for all other jobs, such as `pressure`.
+        `scavengers_only`, stop only scavengers (jobs of the lowest priority), and use only strategies that
+        stop scavengers for all other jobs, such as `pressure`.
         """
         if not scavengers_only:
             self.retry_at = NEVER
@@ -140,13 +149,27 @@ class Preemptor:
         for search in self._searches:
             if scavengers_only and not isinstance(search.strategy, StopsForAll):
                 continue
+            for_gangs = isinstance(search.strategy, GangGainStrategy)
+            if for_gangs and (shape.nodes < 2 or self._above_share(job, now)):
+                continue
             most = PRIORITIES["SCAVENGER"] if scavengers_only else NEVER
             found = search.find(job, shape, now, barred, queues, most)
             if found is not None and found[1]:
                 placement, vacated = found
+                victims = (self._state.jobs[each] for each in vacated)
+                if for_gangs and not is_worth(shape, victims, self.guards.gang_gain, now):
+                    continue
                 return self._event(job, placement, vacated, search.strategy.name, now, reserved)
             self.retry_at = min(self.retry_at, search.retry_at)
         return None
+
+    @property
+    def active(self) -> bool:
+        """True if the configuration lets waiting jobs preempt running jobs."""
+        return bool(self._searches)
+
+    def _above_share(self, job: Job, now: float) -> bool:
+        return self._state.shares.above_share(self._state.tenant(job)[0], now)
 
     def _sync(self, now: float) -> None:
         """Update each strategy's index of the jobs that may be stopped."""
@@ -173,7 +196,7 @@ class Preemptor:
             return None
         jobs = [self._state.jobs[each] for each in ids]
         if not self._may_fit_after(jobs, shape):
-            return None  # Return before the nodes are copied, because a copy is slow.
+            return None  # Return before the nodes are copied, because this copy is slow.
         ends = sorted((likely_ends(each, self.guards_of(each)).at(now), each.id) for each in jobs)
         nodes = self._state.nodes.copy()
         placer = Placer(nodes, self._placer.pipeline)
@@ -186,7 +209,7 @@ class Preemptor:
         return None
 
     def _may_fit_after(self, ending: Iterable[Job], shape: Shape) -> bool:
-        """Return False if too few nodes have enough free resources for the request even when all jobs in
+        """Return False if too few nodes have enough free resources for the request, even after all jobs in
         `ending` have ended. True means that the request may fit then.
         """
         nodes, ranking = self._state.nodes, self._placer.ranking(shape.part)
@@ -203,14 +226,13 @@ class Preemptor:
             free = free_on(nodes, node.row)
             for number in jobs:
                 free.add(node, node.held[number], 1)
-            # On a node with nominations, the end of a job may free more resources than the job holds.
+            # On a node with nominations, the end of a job may free more resources than the job itself holds.
             fitting += bool(node.claims) or free.fits(shape.part, needs, node.row)
         return fitting >= shape.nodes
 
     def barred(self, job: Job, shape: Shape, now: float, reserved: Bools | None) -> Bools | None:
-        """Return an array that is True for each node that must not be used for the waiting job. These are the
-        nodes in `reserved`, and nodes that the job cannot use because of an operator's reservation or
-        affinity.
+        """Return which nodes (True by row number) the waiting job must not use. These are the nodes in
+        `reserved`, and nodes that the job cannot use because of an operator's reservation or affinity.
         """
         barred = either_mask(reserved, self._state.barred_nodes(job, now, self.guards.grace_s))
         if shape.part.social:
@@ -219,7 +241,7 @@ class Preemptor:
         return barred
 
     def stoppable(self, job: Job, running: Iterable[Job], now: float) -> set[int]:
-        """Return the ids of the jobs in `running` that at least one strategy may stop for the waiting job."""
+        """Return the ids of the jobs in `running` that some strategy may stop for the waiting job."""
         queues = self.victim_queues(job)
         jobs = [each for each in running if queues is None or each.spec.queue in queues]
         return {each.id for search in self._searches for each in search.stoppable(job, jobs, now)}
@@ -297,14 +319,14 @@ class Preemptor:
         return found
 
     def grace(self, job: Job) -> float:
-        """Return the seconds that a victim may take to save its state and end. The guards of its profile and
-        queue can lengthen the time that the job itself requests.
+        """Return the seconds that a victim may take to save its state and end. The guards of its scheduler
+        profile and queue can lengthen the time that the job itself requests.
         """
         return grace_of(job, self.guards_of(job))
 
     def claim_problem(self, job: Job) -> str:
-        """Return why a nominated job can no longer use the nodes and GPUs that are kept for it. Return an
-        empty text if it can.
+        """Return why a nominated job can no longer use its nominated nodes and GPUs. Return an empty text if
+        the job can still use them.
         """
         for allocation in job.claim:
             node = self._state.nodes.by_name[allocation.node]
@@ -319,7 +341,7 @@ class Preemptor:
 
     def victims_have_left(self) -> bool:
         """Return whether the victims of some nominated job have ended. This job can then start in the next
-        pass.
+        cycle.
         """
         state = self._state
         return any(
@@ -327,8 +349,8 @@ class Preemptor:
         )
 
     def claim_ready(self, job: Job) -> bool:
-        """Return whether a nominated job can start now. The nodes that are kept for it must be up, and all
-        victims must have left these nodes.
+        """Return whether a nominated job can start now. Its nominated nodes must be up, and all victims must
+        have left these nodes.
         """
         if job.unended or job.wait.gates:
             # A job that is being moved must first end on its old nodes. A replica of a service must first

@@ -1,5 +1,5 @@
-"""Scavengers: jobs of the lowest priority. They may use reserved and kept GPUs, because every other waiting
-job may preempt them.
+"""Scavengers: jobs of the lowest priority. Scavengers may use reserved and kept GPUs, because every other
+waiting job may preempt scavengers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from wire.names import PRIORITIES, WHOLE_GPU
 
 @runtime_checkable
 class StopsForAll(Protocol):
-    """A preemption strategy that protects no job up to a certain priority: every waiting job with a higher
-    priority may stop it.
+    """A preemption strategy that protects no job up to a certain priority. Every waiting job with a higher
+    priority may stop such a job.
     """
 
     @property
@@ -32,9 +32,9 @@ class StopsForAll(Protocol):
 def scavengers_yield(policy: SchedulingPolicy, profiles: tuple[Profile, ...]) -> bool:
     """Return whether all other waiting jobs may preempt scavengers.
 
-    There are two conditions. Each profile has a strategy such as `pressure`, which stops scavengers for all
-    other jobs. No profile uses conservative backfill, because it starts jobs on their reserved GPUs without a
-    new search for free GPUs.
+    Two conditions must hold. Each scheduler profile has a strategy such as `pressure`, which stops scavengers
+    for all other jobs. No profile uses conservative backfill, because conservative backfill starts jobs on
+    their reserved GPUs without searching free GPUs again.
     """
     policies = [each.policy for each in profiles] or [policy]
     return all(
@@ -48,21 +48,22 @@ def scavengers_yield(policy: SchedulingPolicy, profiles: tuple[Profile, ...]) ->
 
 
 class Scavengers:
-    """Finds the jobs that yield, and the time from which on they do. A job yields if it has the priority
-    SCAVENGER and may be preempted.
+    """Finds the jobs that yield, and the time from which each of them yields. A running job yields if it has
+    the priority SCAVENGER and other jobs may preempt it.
 
-    In the plans of other jobs, a scavenger that yields holds its GPUs only until it may be preempted. This is
-    the end of its minimum run time, or the end of the cooldown after a preemption.
-    1. It may start on reserved GPUs if it may be preempted before the reserved start. The waiting job
-       preempts the scavenger at the reserved start, or earlier if no other job is in the way.
-    2. It may start on GPUs that a queue keeps free. Its GPUs count as free for that queue while it may be
-       preempted.
-    3. In the queue it comes after all other jobs (`State.scavengers_last`), and it gets no reservation. A
-       scavenger with licences or labels does not yield, because preemption considers neither. A scavenger in
-       a queue that some queue may not preempt (`may_preempt`) does not yield either.
+    In the plans of other jobs, a scavenger that yields holds its GPUs only until other jobs may preempt it.
+    This is the end of its minimum run time, or the end of the cooldown after a preemption.
+    1. A scavenger may start on reserved GPUs if other jobs may preempt it before the reserved start. The
+       waiting job preempts the scavenger at the reserved start, or earlier if no other job is in the way.
+    2. A scavenger may start on GPUs that a queue keeps free. While other jobs may preempt the scavenger, its
+       GPUs count as free for that queue.
+    3. In the queue, scavengers come after all other jobs (`State.scavengers_last`), and scavengers get no
+       reservations. A scavenger with licences or labels does not yield, because preemption considers neither.
+       A scavenger in a queue that some queue may not preempt (`may_preempt`) does not yield either.
 
-    Example: a gang has reserved two nodes from 18:00. At 12:00, 3 GPUs of them are free. A sweep of 8 hours
-    may not start there. A scavenger of 8 hours may, and the gang preempts it at 18:00.
+    Example: a gang has reserved two nodes from 18:00. At 12:00, 3 GPUs of these nodes are free. An ordinary
+    job of 8 hours may not start on them. A scavenger of 8 hours may start on them, and the gang preempts the
+    scavenger at 18:00.
     """
 
     def __init__(self, state: State, guards_of: GuardsOf) -> None:
@@ -75,7 +76,9 @@ class Scavengers:
         self._running: list[Job] = []
 
     def yields(self, job: Job) -> bool:
-        """Return whether the job yields (gives way to every other job), or would yield if it ran."""
+        """Return whether the job yields (every other job may preempt it). For a waiting job, return whether
+        it would yield if it ran.
+        """
         return (
             job.granted_priority <= PRIORITIES["SCAVENGER"]
             and not job.ask.licences
@@ -105,7 +108,7 @@ class Scavengers:
         return min(runtime_s, hold_s)
 
     def running(self) -> list[Job]:
-        """Return the running jobs that yield (every other job may preempt them)."""
+        """Return the running jobs that yield, which means that every other job may preempt them."""
         if self._seen != self._state.nodes.change_count:
             jobs = (self._state.jobs[number] for _, number in self._state.releases)
             self._running = [job for job in jobs if job.unended and self.yields(job)]

@@ -37,24 +37,23 @@ cannot hide one of these jobs.
 
 
 class VictimIndex:
-    """A matrix with one row for each node. A row has the jobs that one strategy may stop on the node, the job
-    with the least loss per GPU first.
+    """A matrix with one row for each node. A row has the jobs on the node that the preemption strategy may
+    stop, the job with the least loss per GPU first.
 
     The loss of a job is the work that is lost if the job is stopped: its work since the start or the last
-    checkpoint. A job that saves its state when it is preempted loses nothing.
+    checkpoint. A job that saves its state before its preemption loses nothing.
 
-    1. `sync` writes only the rows of nodes that changed (`Nodes.changed_since`), and of nodes with a job that
-       changed. A job changes when it saves a checkpoint, or when its protection against preemption
-       (`standing`) changes.
-    2. `changed_rows` lists the rows that were written since the last rebuild. Each LossBounds (the bounds for
-       one request) records how many entries of the list it has read.
+    1. `sync` writes only the rows of changed nodes (`Nodes.changed_since`) and of nodes with a changed job. A
+       job changes when it saves a checkpoint, or when its protection against preemption (`standing`) changes.
+    2. `changed_rows` lists the rows that were written since the last rebuild. Each LossBounds object (the
+       bounds for one request) remembers how much of this list it has read.
     3. When nodes are added or removed, or when the list is too long, all rows are written again (a rebuild).
        A rebuild empties the list and increases `rebuilds`. Then each LossBounds reads all rows.
 
     Invariant: the order within a row does not change as time passes. If a job loses work, the loss for each
-    of its GPUs grows by the same amount per second. Time alone changes a row only when a job on its node
-    becomes preemptible, or when it has run longer than predicted. Cost: O(jobs on the node) for each row
-    written.
+    of its GPUs grows by the same amount per second. Time alone changes a row only in two cases: a job on the
+    node becomes preemptible, or a job on the node has run longer than predicted. Cost: O(jobs on the node)
+    for each row written.
     """
 
     def __init__(self, state: State, strategy: Strategy, guards_of: GuardsOf) -> None:
@@ -78,7 +77,7 @@ class VictimIndex:
         time until which this may be so.
         """
         self._has_free_gpu: Bools = np.zeros(0, dtype=np.bool_)
-        """True for each node that accepts jobs and on which at least a part of a GPU is free."""
+        """True for each node that accepts jobs and has at least a part of a GPU free."""
         self._nodes_with_free_gpu = 0
         self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
         self.groups: dict[Hashable, int] = {}
@@ -91,8 +90,8 @@ class VictimIndex:
         self.job: Ints = np.full((height, width), NO_JOB, dtype=np.int64)
         self.gpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.weight: Ints = np.zeros((height, width), dtype=np.int64)
-        """The thousandths of GPUs whose work is lost. If the job can give up this node alone, these are its
-        GPUs on this node; otherwise they are all its GPUs.
+        """The thousandths of GPUs whose work is lost. If the job can give up only this node, count its GPUs
+        on this node. Otherwise count all GPUs of the job.
         """
         self.cpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.memory: Ints = np.zeros((height, width), dtype=np.int64)
@@ -102,7 +101,7 @@ class VictimIndex:
         self.queue: Ints = np.zeros((height, width), dtype=np.int64)
         self.ready: Floats = np.full((height, width), NEVER)
         self.loses: Bools = np.zeros((height, width), dtype=np.bool_)
-        """False if the job saves its state when it is preempted, so that no work is lost."""
+        """False if the job saves its state before its preemption, so that no work is lost."""
         self.spare_s: Floats = np.zeros((height, width))
         self.predicted_end: Floats = np.full((height, width), NEVER)
         self.limit_end: Floats = np.full((height, width), NEVER)
@@ -136,8 +135,8 @@ class VictimIndex:
         self._note_ending_rows(now)
 
     def _note_ending_rows(self, now: float) -> None:
-        """Record in `_ending_rows` the nodes with a spared job: it is likely to end soon, so it is not
-        preempted now.
+        """Record in `_ending_rows` the nodes with a spared job. A spared job is likely to end soon, so it is
+        not preempted now.
         """
         due, begun = self._ending_from, self._ending_rows
         while due and due[0][0] <= now + _EARLY_S:
@@ -153,8 +152,8 @@ class VictimIndex:
 
     @property
     def next_preemptible_at(self) -> float:
-        """The next time at which a running job that is protected now becomes preemptible. NEVER if there is
-        none.
+        """The next time at which a running job loses its protection and becomes preemptible. NEVER if there
+        is none.
         """
         return self._becoming_preemptible[0][0] if self._becoming_preemptible else NEVER
 
@@ -206,8 +205,8 @@ class VictimIndex:
         """Return the values of `_COLUMNS` for each preemptible job on the node, the job with the least loss
         per GPU first.
 
-        Also record the times at which the jobs become preemptible, are likely to end, and have run beyond
-        their likely end.
+        Also record three times of each job: when it becomes preemptible, its likely end, and when it has run
+        beyond its likely end.
         """
         jobs, node = self._state.jobs, self._state.nodes.rows[row]
         found = []
@@ -254,8 +253,8 @@ class VictimIndex:
         return values
 
     def ending_jobs(self, now: float) -> list[int]:
-        """Return the ids of the running jobs that are not preempted now because they are likely to end soon.
-        The lowest id is first. `now` is the time of the last `sync`.
+        """Return the ids of the spared jobs: running jobs that are not preempted now, because they are likely
+        to end soon. The lowest id is first. `now` is the time of the last `sync`.
         """
         if not self.may_spare:
             return []
@@ -264,8 +263,9 @@ class VictimIndex:
         return sorted(set(jobs[self.ending(rows, now) & (jobs != NO_JOB)].tolist()))
 
     def ending(self, rows: Rows, now: float) -> Bools:
-        """Return a matrix that is True for each job that is not preempted now because it is likely to end
-        soon. The matrix has the nodes `rows` as its rows, and the jobs on each node as its columns.
+        """Return which jobs are spared (not preempted now, because they are likely to end soon), as a matrix
+        of True and False. The matrix has the nodes `rows` as its rows, and the jobs on each node as its
+        columns.
         """
         earliest = now + self.spare_s[rows]
         predicted, limit = self.predicted_end[rows], self.limit_end[rows]
@@ -280,17 +280,18 @@ class VictimIndex:
 
 
 class LossBounds:
-    """For each node a lower bound on the work that is lost if jobs are stopped until a request fits there.
+    """For each node, a lower bound on the work that is lost if jobs are stopped until the request fits on the
+    node.
 
     The unit is GPU-milli-seconds: thousandths of a GPU (GPU-milli) times seconds.
 
     Algorithm. D is the number of GPU-milli that are missing on the node (`_missing_gpu`). A set of victims
-    that frees D contains either one job that frees D alone, or only jobs that free less than D each.
+    that frees D contains one job that frees D alone, or only jobs that free less than D each.
     1. `one` is the bound for the first case: the least loss of a job that frees D alone. `one` grows per
        second by the GPU-milli of the smallest of these jobs.
-    2. `many` is the bound for the second case. It adds up the losses of the other jobs, the least loss per
-       GPU first, until they free D. Only the needed part of the last job counts. `many` grows per second by
-       the part of D that jobs with a loss free.
+    2. `many` is the bound for the second case. `many` adds up the losses of the other jobs, the least loss
+       per GPU first, until these jobs free D. Only the needed part of the last job counts. `many` grows per
+       second by the part of D that jobs with a loss free.
     3. The bound is the smaller of the two. It is infinite if all preemptible jobs together are not enough.
 
     Invariant: while the row of a node in the index does not change, no set of victims on the node loses less
@@ -337,28 +338,35 @@ class LossBounds:
         self._many: Floats = np.zeros(height)
         """The loss `many` at the time t is `_many_grows * t - _many`."""
         self._many_grows: Floats = np.zeros(height)
-        self.missing_gpu: Ints = np.zeros(height, dtype=np.int64)
+        self.missing_gpu: Floats = np.zeros(height)
         """How many thousandths of GPUs must become free on each node before the request fits."""
-        self._possible: Bools = np.zeros(height, dtype=np.bool_)
+        self._least: Floats = np.zeros(height)
+        """0 for each node on which the request can fit, and infinity for all other nodes."""
         self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
     def losses(self, now: float) -> Floats:
         """Return for each node a lower bound on the work that is lost if jobs there are stopped until the
         request fits. The unit is GPU-milli-seconds.
 
-        The bound is infinite if stopping all preemptible jobs of the node is not enough, or if `rule_out` was
-        called for the node.
+        The bound is infinite if the request does not fit even after all preemptible jobs have been stopped,
+        or if `rule_out` was called for the node.
         """
         self._update(now)
-        one = self._one + self._one_grows * (now - self._at)
-        many = self._many_grows * now - self._many
-        return np.where(self._possible, np.maximum(0.0, np.minimum(one, many)), np.inf)
+        # Compute in place, because this is called for each decision, and new arrays take half of the time.
+        one: Floats = now - self._at
+        one *= self._one_grows
+        one += self._one
+        many: Floats = self._many_grows * now
+        many -= self._many
+        np.minimum(one, many, out=one)
+        np.maximum(one, self._least, out=one)
+        return one
 
     def rule_out(self, row: int) -> None:
-        """Exclude a node until its jobs change, because stopping jobs there does not free enough resources
-        for the request.
+        """Exclude a node until its jobs change, because stopping jobs there does not free enough for the
+        request.
         """
-        self._possible[row] = False
+        self._least[row] = np.inf
 
     def preemptible(self, row: int, now: float) -> list[int]:
         """Return the jobs of a node that may be stopped for this request, the job with the least loss per GPU
@@ -423,13 +431,14 @@ class LossBounds:
         )
         self._one[rows] = np.where(needless, 0.0, self._one[rows])
         self._one_grows[rows] = np.where(needless, 0.0, self._one_grows[rows])
-        self._possible[rows] = (
+        possible = (
             (gpu.sum(axis=1) >= deficit)
             & (cpu >= part.cpu_milli)
             & (memory >= part.memory_mib)
             & columns.open[rows]
             & self._fitting[rows]
         )
+        self._least[rows] = np.where(possible, 0.0, np.inf)
 
     def _missing_gpu(self, rows: Rows) -> Ints:
         """Return for each node the least number of thousandths of GPUs that must become free before the

@@ -12,8 +12,8 @@ import numpy as np
 
 from controller.core.cluster.free_resources import FreeResources, free_on, row_trial
 from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node import Node
 from controller.core.cluster.node_table import Bools
-from controller.core.cluster.nodes import Node
 from controller.core.cluster.topology_domains import TopologyDomains
 from controller.core.framework.interfaces import Strategy
 from controller.core.model.job import NEVER, Job
@@ -28,10 +28,12 @@ from controller.core.state.state import State
 
 MAX_CACHED = 256
 MAX_NODES_EXAMINED = 64
-"""At most this many nodes are examined for one job, in addition to the number that it needs."""
+"""The number of nodes that are examined for one job is at most this constant plus the number of nodes that
+the job needs.
+"""
 MAX_SETS_TRIED = 256
-"""At most this many sets of victims are tried on one node to find a set that loses less than the first
-one.
+"""At most this many sets of victims are tried on one node, to find a set with less loss than the
+first set.
 """
 REQUEUE_S = 3_600.0
 """A time in seconds. A victim that fits on no other nodes must wait in the queue. Its cost grows by its GPUs
@@ -39,7 +41,9 @@ times this time. A job on n nodes waits until n nodes are free, so for this job 
 times.
 """
 FAILED_SAVES = 0.01
-"""The assumed fraction of jobs that fail to save their state when they are preempted. Their work is lost."""
+"""The assumed fraction of jobs that fail to save their state before their preemption. The work of such a job
+is lost.
+"""
 _SAME = 1 + 1e-9
 _GPU_HOUR = 3_600_000.0
 """The number of GPU-milli-seconds in one GPU-hour."""
@@ -62,13 +66,13 @@ class Candidate:
 
 
 class VictimSearch:
-    """Finds victims (running jobs to stop) for a waiting job. Chooses those with the least loss among the
-    jobs that one strategy may stop.
+    """Finds victims (running jobs to stop) for a waiting job. Chooses the victims with the least loss among
+    the jobs that one strategy may stop.
 
     Algorithm (`find`)
-    1. The strategy names the running jobs that it may stop for the waiting job. Their `standing` (protection)
-       is at most the `reach` of the waiting job. A reclaim strategy names only jobs of tenants that must give
-       resources back. `queues` can limit them to the jobs of some queues.
+    1. The strategy names the running jobs that may be stopped for the waiting job. Their `standing`
+       (protection) is at most the `reach` of the waiting job. A reclaim strategy names only jobs of tenants
+       that must give resources back. `queues` can limit the victims to the jobs of some queues.
     2. Compute a lower bound on the loss for each node (`LossBounds`), and go through the nodes from the
        lowest bound upwards. Find the victims with the least loss on each node (`_candidate`). Stop at the
        first bound that is not below the greatest loss among the best nodes found until then. No later node
@@ -82,12 +86,13 @@ class VictimSearch:
     6. Return the placement and the nodes that each victim leaves.
 
     The loss of a job (`_loss`) is a cost in GPU time, the sum of two parts:
-    - the work since its start or last checkpoint (GPUs times time). If the job saves its state when it is
-      preempted, only the fraction FAILED_SAVES of this work counts. In this case, its GPUs times the time for
-      the checkpoint are added.
+    - the work since its start or last checkpoint (GPUs times time). If the job saves its state before its
+      preemption, only the fraction FAILED_SAVES of this work counts. In this case, its GPUs times the time
+      for the checkpoint are added.
     - its GPUs times REQUEUE_S, because the job must wait in the queue. A job on n nodes counts (n + 1) / 2
-      times this, because it waits for n nodes. This part is 0 if the job fits on other nodes now, because it
-      is then moved. A job that is likely to end within `spare_ending_s` seconds is no victim (`likely_ends`).
+      times this time, because the job must wait until n nodes are free. This part is 0 for a job that fits on
+      other nodes now, because such a job is moved and does not wait. A job that is likely to end within
+      `spare_ending_s` seconds is no victim (`likely_ends`).
 
     Invariant: victims are returned only if the job passes every filter on every chosen node when all victims
     have left. So no job is stopped without a use. Cost: O(nodes) for the bounds that changed, then at most
@@ -114,20 +119,20 @@ class VictimSearch:
         self._index.sync(changed, now)
 
     def ending(self, now: float) -> list[int]:
-        """Return the ids of the running jobs that are not preempted because they are likely to end soon. The
-        lowest id is first.
+        """Return the ids of the spared jobs: running jobs that are not preempted now, because they are likely
+        to end soon. The lowest id is first.
         """
         return self._index.ending_jobs(now)
 
     @property
     def retry_at(self) -> float:
-        """The next time at which a running job that is protected now becomes preemptible. NEVER if there is
-        none.
+        """The next time at which a running job loses its protection and becomes preemptible. NEVER if there
+        is none.
         """
         return self._index.next_preemptible_at
 
     def stoppable(self, job: Job, running: Iterable[Job], now: float) -> list[Job]:
-        """Return those of the running jobs that the strategy allows to stop for the waiting job.
+        """Return the running jobs that the strategy allows to stop for the waiting job.
 
         The limits in [preemption], and options of the running jobs such as `--not-preemptible`, are not
         checked.
@@ -170,8 +175,8 @@ class VictimSearch:
             policy = self._reclaim.reclaim_policy(job, ReclaimContext(self._state, self._placer, now))
             if policy is None:
                 return None
-            # Do not cache the bounds of a reclaim strategy. Whenever a job starts or ends, other tenants may
-            # have to give resources back.
+            # Do not cache the bounds of a reclaim strategy, because at each start or end of a job, other
+            # tenants may have to give resources back.
             bounds = LossBounds(shape.part, reach, self._index, self._placer, policy, queues)
         for _ in range(MAX_NODES_EXAMINED):
             # Choose the nodes with the least loss (steps 2 and 3 of the class docstring).
@@ -221,15 +226,19 @@ class VictimSearch:
         sorted by row number. Return an empty result if there are too few nodes.
         """
         grouping = self._placer.required_grouping(shape)
-        lost = bounds.losses(now)
-        # If no GPU is free, each victim must wait in the queue. This adds to its cost, so raise the bounds.
-        losses = lost.copy() if self._index.any_gpu_free else lost + bounds.missing_gpu * REQUEUE_S
+        losses = bounds.losses(now)
+        # If no GPU is free, each victim must wait in the queue after its stop. This wait adds to the cost of
+        # a victim, so raise the bounds.
+        if self._index.any_gpu_free:
+            lost = losses.copy()
+        else:
+            lost, losses = losses, losses + bounds.missing_gpu * REQUEUE_S
         if barred is not None:
             losses = np.where(barred, np.inf, losses)
         found: list[Candidate] = []
         chosen: list[Candidate] = []
         for _ in range(min(len(losses), shape.nodes + MAX_NODES_EXAMINED)):
-            # If several nodes have the least loss, argmin returns the first of them.
+            # If several nodes have the least loss, use the first of them (argmin does this).
             row = int(losses.argmin())
             bound = float(losses[row])
             if bound == np.inf or (chosen and bound * _SAME >= chosen[-1].loss):
@@ -245,8 +254,8 @@ class VictimSearch:
         chosen = sorted(chosen, key=lambda each: each.row)
         rows = [each.row for each in chosen]
         if chosen and grouping is not None and grouping.spare_rows(rows, shape.nodes) < 0:
-            # All nodes of the job must be in one topology domain or have one GPU model, and too few nodes of
-            # one group were found.
+            # The job needs all its nodes in one topology domain or with one GPU model, and no such group has
+            # enough nodes.
             return []
         return chosen
 
@@ -277,7 +286,8 @@ class VictimSearch:
         milli = {job: jobs[job].gpu_milli for job in victims}
         loss = {job: self._loss(jobs[job], node, now, milli[job], waits=waits[job]) for job in victims}
         if all(waits.values()):
-            # Each victim must wait in the queue. This adds to its cost, so raise the lower bound.
+            # Each victim must wait in the queue after its stop. This wait adds to the cost of a victim, so
+            # raise the lower bound.
             bound += float(bounds.missing_gpu[row]) * REQUEUE_S
         free = free_on(nodes, row)
         chosen: list[int] = []
@@ -306,8 +316,8 @@ class VictimSearch:
         return Candidate(total, row, tuple(chosen))
 
     def _loss(self, job: Job, node: Node, now: float, milli: int, *, waits: bool) -> float:
-        """Return the cost of stopping the job so that it leaves the node, in GPU-milli-seconds. `milli` are
-        the thousandths of GPUs that the job holds on all its nodes. With `waits`, the job cannot start on
+        """Return the cost of stopping the job so that the job leaves the node, in GPU-milli-seconds. `milli`
+        are the thousandths of GPUs that the job holds on all its nodes. With `waits`, the job cannot start on
         other nodes at once. The cost of its wait is then added.
         """
         if job.spare(node.name):
@@ -318,8 +328,8 @@ class VictimSearch:
         return lost + milli * REQUEUE_S * waits * (1 + len(job.running)) / 2
 
     def _has_to_wait(self, job: Job, node: Node, now: float) -> bool:
-        """Return whether a job that is stopped on the node must wait in the queue, because it fits on no
-        other nodes.
+        """Return whether a job that is stopped on the node must wait in the queue, because no other nodes fit
+        the job.
         """
         if job.spare(node.name):
             return False
@@ -345,8 +355,8 @@ class VictimSearch:
         free = free_on(self._state.nodes, node.row)
         for victim in victims:
             allocation = node.held.get(victim)
-            # Add only the resources of jobs that are not being stopped yet. The resources of a job that is
-            # being stopped are kept for another job.
+            # Add only the resources of jobs that are not being stopped yet. A job that is being stopped frees
+            # its resources for another job.
             if allocation is not None and victim not in node.leaving:
                 free.add(node, allocation, 1)
         return free
@@ -361,8 +371,8 @@ class VictimSearch:
         """Return the nodes that each victim leaves. An empty tuple means that the victim is stopped on all
         its nodes.
 
-        If an elastic job can continue without the chosen nodes, it leaves only these nodes. Any other victim
-        is stopped on all its nodes.
+        If an elastic job can continue without the nodes in `chosen`, the job leaves only these nodes. Any
+        other victim is stopped on all its nodes.
         """
         jobs, rows = self._state.jobs, self._state.nodes.rows
         vacated: dict[int, tuple[str, ...]] = {}
@@ -380,10 +390,11 @@ class VictimSearch:
         self, part: PerNodeRequest, chosen: list[Candidate], vacated: VacatedNodes, now: float
     ) -> VacatedNodes:
         """Return `vacated` without the victims that can stay. A victim can stay if the request fits on all
-        chosen nodes even when it does not end. The victim with the greatest loss is tried first.
+        nodes in `chosen` even without the end of this victim. The victim with the greatest loss is tried
+        first.
         """
         if len(chosen) == 1:
-            # There is only one node. `_candidate` has already left out the victims that can stay on it.
+            # The job uses only one node, and `_candidate` has already left out the victims that can stay.
             return vacated
 
         def loss(victim: int) -> float:
@@ -397,8 +408,8 @@ class VictimSearch:
 
 
 def leaving_node(node: Node, vacated: VacatedNodes) -> list[int]:
-    """Return the victims that leave this node. They are stopped on all their nodes, or they are elastic and
-    give up this node.
+    """Return the victims that leave this node. Such a victim is stopped on all its nodes, or it is an elastic
+    job that gives up this node.
     """
     return [job for job, nodes in vacated.items() if not nodes or node.name in nodes]
 
@@ -407,9 +418,9 @@ def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, .
     """Yield at most MAX_SETS_TRIED sets of jobs that together lose less than `below`, the set with the least
     loss first. `loss` has the loss of each job.
 
-    The jobs are sorted by loss. A heap has the next sets. When a set is taken from the heap, two new sets are
-    added: the set plus the next job, and the set with its last job replaced by the next job. So every set is
-    yielded at most once, after all sets that lose less.
+    The jobs are sorted by loss. A heap has the next sets. When a set is taken from the heap, two sets are
+    added: the set plus the next job, and the set with the next job in place of its last job. So every set is
+    yielded at most once, after all sets with less loss.
     """
     jobs = sorted(loss, key=lambda job: (loss[job], job))
     heap: list[tuple[float, tuple[int, ...]]] = [(loss[job], (at,)) for at, job in enumerate(jobs[:1])]

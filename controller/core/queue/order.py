@@ -14,8 +14,8 @@ from controller.core.quota.queue_rules import QueueRule
 
 
 class OrderView:
-    """Data that an order plugin may read in addition to the job: the time, the usage of tenants and the size
-    of the cluster.
+    """Data that an order plugin may read about the cluster: the time, the usage of tenants and the size of
+    the cluster.
     """
 
     def __init__(
@@ -25,28 +25,32 @@ class OrderView:
         queues: Mapping[str, QueueRule],
         columns: NodeTable,
         capacity: Callable[[], float],
+        rationed: frozenset[SharePath] = frozenset(),
     ) -> None:
         self.now = now
         self.shares = shares
         self._queues = queues
         self._columns = columns
         self._capacity = capacity
+        self.rationed = rationed
+        """The users who have got more than their part of their project's use, while another user of the
+        project with less usage waits (backfill/rationing.py).
+        """
 
     def path(self, job: Job) -> SharePath:
-        """Return the path of the job's user in the share tree, for example (project, user)."""
+        """Return the path of the job's user in the fair-share tree, for example (project, user)."""
         return self.shares.path(job.spec.project, job.user)
 
     def queue(self, job: Job) -> float:
-        """Return the priority of the job's queue on a scale from 0 (the queue with the lowest priority) to 1
-        (the queue with the highest).
-        """
+        """Return the priority of the job's queue on a scale from 0 (lowest queue) to 1 (highest queue)."""
         lowest, highest = self._priority_range
         rule = self._queues.get(job.spec.queue)
         return ((rule.priority if rule else 0) - lowest) / (highest - lowest) if highest > lowest else 0.0
 
     @cached_property
     def _priority_range(self) -> tuple[int, int]:
-        # The queue "default" has the priority 0. It exists even if the configuration does not define it.
+        # The queue "default" has the priority 0. This queue exists even if the configuration does not define
+        # it.
         found = [0, *(rule.priority for rule in self._queues.values())]
         return min(found), max(found)
 
@@ -61,8 +65,8 @@ class OrderView:
 
 
 class Order(Protocol):
-    """An order plugin: it ranks waiting jobs. The job with the lowest rank is first. Of jobs with equal
-    ranks, the one with the lowest id is first.
+    """An order plugin, which ranks waiting jobs. The job with the lowest rank is first. Among jobs with equal
+    ranks, the job with the lowest id is first.
     """
 
     name: ClassVar[str]
@@ -79,8 +83,8 @@ class DynamicOrder(Protocol):
     """
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return a key that divides jobs with equal requests into groups. Jobs with equal keys never overtake
-        each other while they wait.
+        """Return a key that divides jobs with equal requests into groups. Jobs with equal keys keep their
+        order while they wait.
 
         Jobs of one group are sorted by `rank`, which does not change.
         """
@@ -95,14 +99,14 @@ class DynamicOrder(Protocol):
 
 
 def compares_shares(order: object) -> bool:
-    """Return whether the order puts a job earlier if its tenant has used less than its share. Each lane (list
-    of equal jobs) then has the jobs of only one tenant.
+    """Return whether the order prefers jobs of tenants that have used less than their fair share. Each lane
+    (list of equal jobs) then has the jobs of only one tenant.
     """
     return bool(getattr(order, "compares_shares", False))
 
 
 def weighs_queues(order: Order) -> bool:
-    """Return whether the order itself uses the priority of queues. If it does not, jobs are sorted first by
-    the priority of their queue, and then by this order.
+    """Return whether the order itself uses the priority of queues. If the order does not use it, jobs are
+    sorted first by the priority of their queue, and then by this order.
     """
     return bool(getattr(order, "weighs_queues", False))

@@ -1,13 +1,13 @@
 """The queue of waiting jobs, divided into lanes of jobs with equal requests.
 
-Jobs with the same resource request form a class: if one of them does not fit on the nodes, none of them fits.
-An order plugin may divide a class into groups, for example by user. A lane has the waiting jobs of one class
-and group. Jobs of one lane never overtake each other, so the scheduler considers only the first job of a
-lane.
+Jobs with the same resource request form a request class. If one job of a class does not fit on the nodes, no
+job of the class fits. An order plugin may divide a request class into groups, for example by user. A lane has
+the waiting jobs of one request class and one group. Jobs of one lane keep their order while they wait, so the
+scheduler considers only the first job of a lane.
 
-Cost: adding a job takes one bisection and one list insertion. Removing a job and reading the first one are
-O(1) on average. The entry of a removed job stays in the list of its lane until there are more removed entries
-than waiting jobs.
+Cost: adding a job takes one bisection and one list insertion. Removing a job and reading the first job are
+O(1) on average. The entry of a removed job stays in its lane until the lane has more removed entries than
+waiting jobs.
 
 Example: 5,000 jobs of user ann request one GPU, and 3 jobs of user bob request eight. With the order `fifo`
 these are two lanes. If bob's first job does not fit, his other two jobs are not tried until resources become
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     from controller.core.queue.order import DynamicOrder, Order
 
 NO_END = float("inf")
+ALWAYS = float("-inf")
+"""`waits_since` of a job that was preempted. The job counts as the one that has waited longest."""
 MIN_STALE = 8
 """Up to this many removed entries stay in a lane. With more, the lane may be cleaned up."""
 Rank = tuple[float, ...]
 QueueEntry = tuple[Rank, int]
 """The rank and the id of a waiting job. In one queue, the job with the lowest entry is first."""
 LaneGroup = tuple[Hashable, ...]
-"""The group of a job in the order plugin. Jobs with equal requests and an equal group never overtake each
-other while they wait.
+"""The group of a job in the order plugin. Jobs with equal requests and an equal group keep their order while
+they wait.
 """
 PositionKey = Callable[[QueueEntry], QueueEntry]
 """Returns the present sort key of an entry. Used for orders in which positions change with time or usage."""
@@ -73,7 +75,7 @@ class Lane:
     gets a new entry. `_first` is the index of the first entry that may be valid.
     """
 
-    __slots__ = ("_entries", "_first", "ask", "fit", "group", "ranks")
+    __slots__ = ("_entries", "_first", "ask", "fit", "group", "ranks", "waits_since")
 
     def __init__(self, ask: ResourceRequest, group: LaneGroup, fit: ClassFit) -> None:
         self.ask = ask
@@ -83,6 +85,8 @@ class Lane:
         self._first = 0
         self.ranks: dict[int, Rank] = {}
         """The rank (sort key) of each waiting job, by job id."""
+        self.waits_since = NO_END
+        """No job of the lane has waited since before this time."""
 
     def __len__(self) -> int:
         return len(self.ranks)
@@ -90,7 +94,7 @@ class Lane:
     def __iter__(self) -> Iterator[QueueEntry]:
         """Yield the entry (rank, id) of each waiting job, the lowest rank first.
 
-        A job that is added to the lane or removed from it during the iteration is not yielded.
+        Jobs that are added or removed during the iteration are not yielded.
         """
         for entry in self._entries[self._first :]:
             if self.ranks.get(entry[1]) == entry[0]:
@@ -107,8 +111,8 @@ class Lane:
         return None
 
     def after(self, entry: QueueEntry) -> QueueEntry | None:
-        """Return the entry (rank, id) of the next job in the lane after the job with this entry. Return None
-        if this job is the last one.
+        """Return the entry (rank, id) of the job that comes after `entry` in the lane. Return None if `entry`
+        is the last one.
         """
         entries, ranks = self._entries, self.ranks
         for at in range(bisect_left(entries, entry, self._first), len(entries)):
@@ -122,13 +126,15 @@ class Lane:
         """
         return bisect_left(list(self), position, key=position_key)
 
-    def add(self, job: int, rank: Rank) -> None:
+    def add(self, job: int, rank: Rank, waits_since: float) -> None:
         """Insert the job into the lane, behind all jobs with a lower rank."""
+        if waits_since < self.waits_since:
+            self.waits_since = waits_since
         self.ranks[job] = rank
         entry = (rank, job)
         at = bisect_left(self._entries, entry, self._first)
-        # Insert no second entry. If the job was removed and is added again with the same rank, its old entry
-        # is still in the list.
+        # Do not insert a second entry. If a job was removed and is added again with the same rank, the list
+        # still has its old entry.
         if at == len(self._entries) or self._entries[at] != entry:
             self._entries.insert(at, entry)
 
@@ -142,7 +148,9 @@ class Lane:
 
 
 class Queue:
-    """The waiting jobs of one profile, in lanes of jobs with equal requests. A job is in at most one lane."""
+    """The waiting jobs of one scheduler profile, in lanes of jobs with equal requests. A job is in at most
+    one lane.
+    """
 
     def __init__(self, order: Order, moving: DynamicOrder | None = None) -> None:
         self.order = order
@@ -150,16 +158,22 @@ class Queue:
         """The order plugin, if its positions change while jobs wait; otherwise None."""
         self.lanes: dict[tuple[ResourceRequest, LaneGroup], Lane] = {}
         self.gang_lanes: dict[Lane, None] = {}
-        """The lanes of jobs that may need several nodes. A gang is always in one of them."""
+        """The lanes of jobs that may need several nodes. Every waiting gang is in one of these lanes."""
+        self.rationed: frozenset[tuple[str, ...]] = frozenset()
+        """The users, as paths in the share tree, who have used more than their part of their project
+        (backfill/rationing.py), as found in the last cycle that tried all jobs.
+        """
         self.new_jobs: dict[int, None] = {}
-        """Waiting jobs that were added since the last pass. If nothing else has changed, a pass tries only
+        """Waiting jobs that were added since the last cycle. If nothing else has changed, a cycle tries only
         these jobs.
         """
         self.pending_reasons: dict[int, Reason] = {}
-        """For each job, the reason why the last pass over all jobs did not start it although it fits."""
+        """For each job that fits but was not started by the last cycle over all jobs, the reason why it was
+        not started.
+        """
         self.lane_pending_reasons: dict[Lane, Reason] = {}
-        """For each lane (list of equal jobs), the reason why the last pass over all jobs skipped all of its
-        jobs, such as a quota.
+        """For each lane (list of equal jobs) that the last cycle over all jobs skipped as a whole, the
+        reason, such as a quota.
         """
         self.by_latest_start: list[tuple[float, int]] = []
         """(latest start, job) for each waiting job with a deadline, the earliest latest start first."""
@@ -183,11 +197,13 @@ class Queue:
         rank: Rank,
         group: LaneGroup = (),
         latest_start: float = NO_END,
+        waits_since: float = ALWAYS,
     ) -> None:
         """Add a job to the lane of the waiting jobs with its request `ask` and its order group `group`.
 
         `latest_start` is the time by which the job must start to meet its deadline; NO_END without a
-        deadline.
+        deadline. `waits_since` is the time at which the job has entered the queue, or ALWAYS for a job that
+        was preempted.
         """
         if latest_start < NO_END:
             insort(self.by_latest_start, (latest_start, job))
@@ -200,7 +216,7 @@ class Queue:
             # A request with GPUs but without a number of nodes may need several nodes.
             if (ask.nodes or ask.part.gpus) > 1:
                 self.gang_lanes[lane] = None
-        lane.add(job, rank)
+        lane.add(job, rank, waits_since)
         self._lane_of[job] = lane
         self.new_jobs[job] = None
 
@@ -228,8 +244,15 @@ class Queue:
         return self._lane_of.get(job)
 
     def entry(self, job: int) -> QueueEntry:
-        """Return (rank, id) of a waiting job. In one queue, the job with the lower entry is first."""
+        """Return (rank, id) of a waiting job. In one queue, the job with the lowest entry is first."""
         return self._lane_of[job].ranks[job], job
+
+    def in_order(self, position_key: PositionKey | None = None) -> Iterator[int]:
+        """Yield the ids of all waiting jobs, in queue order. `position_key` is as in `ahead`.
+
+        The cost is O(log lanes) for each id that is read, after one sort key for each lane.
+        """
+        return (job for _, job in heapq.merge(*self.lanes.values(), key=position_key))
 
     def first_ahead(self, job: int, position_key: PositionKey | None = None) -> Iterator[int]:
         """Yield the ids of the waiting jobs before this job, in queue order.
@@ -257,7 +280,9 @@ class Queue:
 
 
 class ProfileQueues:
-    """The queues of all profiles, used like one queue. A job is in the queue of at most one profile."""
+    """The queues of all scheduler profiles, used like one queue. A job is in the queue of at most one
+    profile.
+    """
 
     def __init__(self, by_name: Mapping[str, Queue]) -> None:
         self.by_name = by_name
@@ -278,11 +303,13 @@ class ProfileQueues:
             queue.remove(job)
 
     def lane(self, job: int) -> Lane | None:
-        """Return the lane of a waiting job; None if the job is in no queue."""
+        """Return the lane (list of jobs with equal requests) of a waiting job; None if the job is in no
+        queue.
+        """
         return next((lane for queue in self.by_name.values() if (lane := queue.lane(job)) is not None), None)
 
     def entry(self, job: int) -> QueueEntry:
-        """Return (rank, id) of a waiting job. Of two jobs in one profile, the one with the lower entry is
+        """Return (rank, id) of a waiting job. In one scheduler profile, the job with the lowest entry is
         first.
         """
         return next(queue.entry(job) for queue in self.by_name.values() if job in queue)

@@ -39,8 +39,8 @@ class Budget:
     gpu_hours: float | None = None
     money: float | None = None
     carry_over: float = 0.0
-    """The largest part of the budget, from 0 to 1, that is carried over to the next month if it was not
-    used.
+    """The largest fraction (0 to 1) of the budget that is carried over to the next month if it
+    was not used.
     """
     then: BudgetAction = BudgetAction.ALERT
 
@@ -114,7 +114,7 @@ class MonthUse:
 
 @dataclass(slots=True)
 class BudgetUse:
-    """The use of one project with a budget, as it was at the time `at`."""
+    """The use of one project with a budget, at the time `at`."""
 
     month: int
     """The index of the month in `Calendar.starts`."""
@@ -199,8 +199,9 @@ class Budgets:
     """The budgets of all projects and their use.
 
     1. `start` and `stop` are called when a member of a job's attempt starts and ends. The GPUs, CPUs and
-       memory of a member are charged from its start to its end, as in usage records, at the prices that
-       scheduler.toml has during that time. CPUs and memory cost money only; without prices they cost nothing.
+       memory of a member are charged from its start to its end, as in usage records. The prices are those of
+       scheduler.toml during that time. CPUs and memory cost money only; without prices, CPUs and memory cost
+       nothing.
     2. `_advance` adds the use since the last call of `_advance`. When a month has ended, `_advance` moves the
        use of that month to `past`.
     3. The budget of a month grows by the unused part of the last month's budget, but at most by `carry_over`
@@ -209,8 +210,8 @@ class Budgets:
        is computed again when a member starts or ends.
 
     Invariant: `BudgetUse.milli`, `cpu_milli` and `memory_mib` are the sums of the GPUs, CPUs and memory of
-    the project's running members (checked by invariants.py).
-    Cost: O(GPUs of the member) for a start or end in a project with a budget, otherwise nothing.
+    the project's running members (checked by invariants.py). Cost: O(GPUs of the member) for a start or end
+    in a project with a budget, otherwise nothing.
 
     Example: a budget of 1,000 GPU-hours with carry_over 0.25. After a month with 600 GPU-hours the next month
     has 1,250 GPU-hours; after a month with 900, 1,100.
@@ -273,6 +274,10 @@ class Budgets:
         for use in self.uses.values():
             self._advance(use, at)
 
+    def counts(self, job: Job) -> bool:
+        """Return whether the use of the job is charged to a budget."""
+        return job.spec.project in self.rules.budgets
+
     def start(self, job: Job, members: Iterable[Member], at: float) -> None:
         """Charge the project of a job for these members, which have started at the time `at`."""
         self._change(job, members, at, 1)
@@ -282,10 +287,9 @@ class Budgets:
         self._change(job, members, at, -1)
 
     def _change(self, job: Job, members: Iterable[Member], at: float, sign: int) -> None:
-        project = job.spec.project
-        if project not in self.rules.budgets:
+        if not self.counts(job):
             return
-        use = self._use(project, at)
+        use = self._use(job.spec.project, at)
         self._advance(use, at)
         for member in members:
             self._count(use, member, sign)
@@ -375,7 +379,7 @@ class Budgets:
 
     def spent(self, project: str, now: float) -> BudgetSpent | None:
         """Return why no job of the project may start; None if its jobs may start. Jobs may not start if the
-        budget is used up and scheduler.toml says that this stops them.
+        budget is used up and scheduler.toml demands a stop in this case.
         """
         budget = self.rules.budgets.get(project) if self.stops else None
         if budget is None or budget.then is not BudgetAction.STOP:
@@ -386,8 +390,8 @@ class Budgets:
         return BudgetSpent(standing, standing.ends_at - now)
 
     def comes_last(self, project: str, now: float) -> bool:
-        """Return whether the jobs of the project come after the jobs of all other projects, because its
-        budget is used up.
+        """Return whether the jobs of the project come after the jobs of all other projects because of a
+        used-up budget.
         """
         budget = self.rules.budgets.get(project) if self.lowers else None
         if budget is None or budget.then is not BudgetAction.LOW:
@@ -413,7 +417,7 @@ class Budgets:
 
     @staticmethod
     def _reached(standing: BudgetStanding, percent: int) -> bool:
-        # The time of the next alert is computed by a division, so allow for its rounding error.
+        # Allow for a rounding error, because the time of the next alert is the result of a division.
         return standing.part * 100 >= percent - 1e-6
 
     def _alerted(self, project: str, now: float) -> int:
@@ -421,7 +425,9 @@ class Budgets:
         return use.alerted if use is not None and use.month == self.rules.calendar.index(now) else 0
 
     def note_alert(self, project: str, percent: int, at: float) -> None:
-        """Record that the project has reached this percentage in the month that contains the time `at`."""
+        """Record that the use of the project has reached this percentage of its budget in the month of the
+        time `at`.
+        """
         use = self._use(project, at)
         self._advance(use, at)
         use.alerted = percent
@@ -444,7 +450,7 @@ class Budgets:
         Return NEVER if no alert is due and the project uses nothing that is counted.
         """
         use = self.uses[project]
-        # `use.at` is the time of the last start or end of a job, so it may lie in an earlier month.
+        # `use.at` is the time of the last start or end of a job, so this time can be in an earlier month.
         since = max(use.at, self._checked_at)
         standing, alerted = self.standing(project, since), self._alerted(project, since)
         level = next((each for each in ALERTS if each > alerted), None)

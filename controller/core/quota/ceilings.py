@@ -13,7 +13,7 @@ Priorities inherited from a dependent job need no check, because the priority of
 checked.
 
 Example: users may ask for NORMAL, project "prod" for HIGH, queue "scavenge" for LOW. A job of a member of
-prod with HIGH is accepted in the default queue. In queue "scavenge" it is refused: at most LOW.
+prod with HIGH is accepted in the default queue. In queue "scavenge" this job is refused: at most LOW.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Ceilings:
 
 
 def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] | None:
-    """Compare one requested value with its ceiling. Return (field of the spec, key of the table, requested
-    value, allowed value) if the spec exceeds the ceiling, otherwise None.
+    """Compare one requested value with its ceiling. If the spec exceeds the ceiling, return (field of the
+    spec, key of the table, requested value, allowed value). Otherwise return None.
     """
     if name == "priority":
         within, where, asked = spec.priority <= most, "priority", f"priority {priority_name(spec.priority)}"
@@ -128,8 +128,8 @@ def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] 
 
 
 def _stop_s(spec: JobSpec) -> float:
-    """Return how many seconds a job with this spec may take to end after it is preempted. This is the time to
-    save a checkpoint, plus its grace.
+    """Return the seconds that a job with this spec may take to end after its preemption. This is the time to
+    save a checkpoint, plus the grace of the job.
     """
     return spec.grace_s + (spec.checkpoint_s if spec.saves else 0.0)
 

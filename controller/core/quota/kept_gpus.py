@@ -14,15 +14,15 @@ from wire.names import WHOLE_GPU, Reason
 from wire.text import counted, duration, printable
 
 Unreserved = Callable[[float, float], Mapping[int, int]]
-"""A function of a duration in seconds and the present time. For each node with reservations, by row number,
-it returns a number of free GPUs: those that no reservation needs within the duration.
+"""A function of a duration in seconds and the present time. The result has, for each node with reservations,
+by row number, the number of free GPUs that no reservation needs within the duration.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class GpusKept:
-    """The reason why a job may not start: the queue `queue` keeps a number of GPUs free for its own jobs, and
-    fewer would be left.
+    """The reason why a job may not start: the queue `queue` keeps GPUs free for its own jobs, and too few
+    GPUs would be left.
     """
 
     queue: str
@@ -43,7 +43,9 @@ class GpusKept:
 
     @property
     def reason(self) -> Reason:
-        """KEPT_FREE if the job would fit now; otherwise RESOURCES, because other jobs use the GPUs."""
+        """Return KEPT_FREE if the job would fit now. Otherwise return RESOURCES, because other jobs use the
+        GPUs.
+        """
         return Reason.KEPT_FREE if self.withheld else Reason.RESOURCES
 
     def __str__(self) -> str:
@@ -64,7 +66,7 @@ class KeptGpus:
        job had to wait for two more GPUs, whole nodes would stay idle.
     3. A narrow job may not start if fewer GPUs than `keep_free_gpus` would then be free for jobs of the
        queue. A free GPU does not count if a backfill reservation needs it within the longest time limit of
-       the queue, because a job with this limit could not use it. A GPU of a scavenger that may be preempted
+       the queue. A job with this limit could not use the GPU. A GPU of a scavenger that may be preempted
        counts as free if its node has no reservation.
 
     The queue keeps a number of free GPUs and not particular GPUs. When a job of the queue takes a free GPU,

@@ -1,4 +1,4 @@
-"""The limit that a job would exceed, and the sentence that explains it to users."""
+"""A limit that a job would exceed, and the sentence for users about this limit."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ GPU_HOUR = WHOLE_GPU * HOUR_S
 
 @dataclass(frozen=True, slots=True)
 class LimitExceeded:
-    """A limit that a job would exceed: the limit of a user, project or queue on one resource (`kind`), with
-    the amounts that are used, requested and allowed.
+    """A limit of a user, project or queue on one resource (`kind`) that a job would exceed, with the used,
+    requested and allowed amounts.
     """
 
     key: TenantKey
@@ -58,7 +58,7 @@ class LimitExceeded:
 
     @property
     def never_text(self) -> str:
-        """A sentence for users about a job that can never start, because it needs more than the limit even
+        """Return a sentence for users: the job can never start, because it needs more than the limit even
         when no other job runs.
         """
         return f"{self._name} is {amount_text(self.kind, self.limit)}{self._asked}"

@@ -3,17 +3,16 @@
 1. A job without --project is in project "default". It goes to the `default_project` of its queue. If the
    queue has none, the job goes to the project that names the user in its `default_for`. If there is none
    either, the job stays in "default".
-2. A project is declared if scheduler.toml names it, or if an operator has set its quota, weight or limit.
-   "default" is always declared. For a job in an undeclared project, `[scheduler] unknown_projects` decides:
-   "open" accepts the job, "default" puts the job into project "default", and "refuse" refuses the job. This
-   also holds for operators and admins.
-3. If the project has members, the user must be one of them. Operators and admins may use every declared
-   project.
+2. A project is declared if scheduler.toml names the project, or if an operator has set its quota, weight or
+   limit. "default" is always declared. For a job in an undeclared project, `[scheduler] unknown_projects`
+   decides: "open" accepts the job, "default" puts the job into project "default", and "refuse" refuses the
+   job. This also holds for operators and admins.
+3. If the project has members, the user must be a member. Operators and admins may use every declared project.
 
 An edit that changes the project is checked by steps 2 and 3. The simulator and replays have no Requester
 (user with rights), so only step 1 applies to their jobs.
 
-Cost: one look-up. If scheduler.toml does not name the project, also one search of all quotas and shares that
+Cost: one look-up. If scheduler.toml does not name the project, also one search of all quotas and weights that
 operators have set.
 
 Example: scheduler.toml has [projects.vision] with members ada and bob, and default_for ada. A job of ada
@@ -68,8 +67,8 @@ class ProjectRules:
     """The project of jobs without --project in each queue. This setting comes before `defaults`."""
 
     def with_default(self, spec: JobSpec, user: str) -> JobSpec:
-        """Return the spec of a submitted job with its final project. If the project is "default", replace it
-        by the default project of the queue or of the user.
+        """Return the spec of a submitted job with its final project. If the project is "default", use the
+        default project of the queue or of the user instead.
         """
         if spec.project != DEFAULT_PROJECT:
             return spec

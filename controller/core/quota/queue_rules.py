@@ -35,8 +35,8 @@ class QueueRule:
     strategies decide.
     """
     min_runtime_s: float | None = None
-    """Jobs of the queue are not preempted before they have run for this many seconds; None: [preemption]
-    decides.
+    """Jobs of the queue must have run for this many seconds before a preemption; None:
+    [preemption] decides.
     """
     max_preemptions: int | None = None
     """A job of the queue is preempted at most this many times. None: `max_per_job` of [preemption]
@@ -51,8 +51,8 @@ class QueueRule:
     max_jobs_per_user: int | None = None
     """The most waiting and running jobs that one user may have in the queue."""
     exempt: frozenset[str] = frozenset()
-    """With EXEMPT_QUOTA, jobs of the queue do not count for the quotas of users and projects, and these
-    quotas do not stop them. With EXEMPT_FAIR_SHARE, jobs of the queue are not charged to shares.
+    """With EXEMPT_QUOTA, the quotas of users and projects neither count nor stop the jobs of the queue. With
+    EXEMPT_FAIR_SHARE, the use of these jobs is not charged to tenants.
     """
     hours: WeekHours | None = None
     """The hours of the week in which jobs of the queue may start; None: at all times."""
@@ -67,6 +67,8 @@ class QueueRule:
     """The wait, in seconds, that jobs of the queue should not exceed. It is only reported and changes no
     decision.
     """
+    qos: str | None = None
+    """The QOS that Slurm's commands show for jobs of the queue; None: the QOS `normal`."""
 
     @property
     def sets_no_guard(self) -> bool:
@@ -75,7 +77,7 @@ class QueueRule:
 
     @property
     def limits_users(self) -> bool:
-        """True if the queue limits how much one user may use in it."""
+        """True if the queue limits the use of each single user."""
         most = self.max_running_per_user, self.max_gpus_per_user, self.max_jobs_per_user
         return any(each is not None for each in most)
 

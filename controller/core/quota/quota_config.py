@@ -15,6 +15,7 @@ from controller.core.quota.queue_rules import NO_QUEUE_RULE, QueueRule
 from controller.core.quota.timetable import NO_TIMETABLE, Timetable
 from controller.core.quota.usage_counters import WEEK_S
 from wire.cluster.quota import Quota
+from wire.names import SLURM_QOS
 
 
 class QuotaProvider(Protocol):
@@ -25,8 +26,8 @@ class QuotaProvider(Protocol):
     name: ClassVar[str]
 
     def quota(self, scope: str, name: str) -> Quota | None:
-        """Return the quota of a user, project or queue; None if it has none. The name "*" stands for all
-        tenants without their own quota.
+        """Return the quota of a user, project or queue; None for a tenant without a quota. The name "*"
+        stands for all tenants without their own quota.
         """
         ...
 
@@ -79,6 +80,10 @@ class QuotaConfig:
     def queue(self, name: str) -> QueueRule:
         """Return the rule of a queue. The rule of a queue without a table limits nothing."""
         return self.queues.get(name, NO_QUEUE_RULE)
+
+    def qos(self, queue: str) -> str:
+        """Return the QOS that Slurm's commands show for jobs of a queue."""
+        return self.queue(queue).qos or SLURM_QOS
 
     @property
     def unlimited(self) -> bool:

@@ -61,17 +61,17 @@ NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
 
 
 class Quotas:
-    """The quotas in effect: those of the configuration, overridden by changes of operators (edits).
+    """The quotas in effect: the quotas of the configuration, and above them the changes of operators (edits).
 
-    1. Each limit of a tenant comes from the first source that sets it. The sources are the operator's edit
-       for the tenant, the tenant's entry in a table [hours.NAME] that is in force, and the tenant's entry in
-       [quota]. Then follow the same three for "*" (all tenants).
+    1. Each limit of a tenant comes from the first source that sets the limit. The sources are the operator's
+       edit for the tenant, the tenant's entry in a table [hours.NAME] that is in force, and the tenant's
+       entry in [quota]. Then follow the same three sources for "*" (all tenants).
     2. A job exceeds a hard limit if the use plus the job's need is above the limit. A project may borrow up
        to `borrow` above its limit. However, all projects that have their own limit may together use at most
        the sum of these limits.
-    3. A job that exceeds a soft limit, or that borrows, may start, but comes after all other jobs in the
-       queue. One exception: a job that needs more than the soft limit by itself counts as over the limit only
-       if its tenant already uses the whole limit.
+    3. A job over a soft limit, or a job that borrows, may start, but comes after all other jobs in the queue.
+       One exception: a job that needs more than the soft limit by itself counts as over the limit only if its
+       tenant already uses the whole limit.
 
     Cost: one comparison for each limit of the job's user, project and queue; nothing if there is no limit at
     all.
@@ -110,7 +110,7 @@ class Quotas:
 
     @property
     def version(self) -> int:
-        """A number that increases with every change of a limit."""
+        """Return a number that increases with every change of a limit."""
         self._follow_cluster()
         return self._version
 
@@ -152,7 +152,7 @@ class Quotas:
             or any(limit.percent is not None for limit in part.gpus_per_model.values())
             for part in parts
         )
-        # Two spellings of one model that differ only in upper and lower case are one resource.
+        # Treat two spellings of a GPU model that differ only in upper and lower case as one resource.
         names = {model.casefold(): model for part in parts for model in sorted(part.gpus_per_model)}
         self.models = tuple(names[each] for each in sorted(names))
         self._clear()
@@ -256,7 +256,7 @@ class Quotas:
         return found
 
     def closed(self, queue: str, now: float) -> HoursClosed | None:
-        """Return the start hours of a queue if they forbid starts now; otherwise None."""
+        """Return the start hours of a queue if no job of the queue may start now; otherwise None."""
         hours = self.rules.queue(queue).hours
         if hours is None:
             return None
@@ -275,9 +275,9 @@ class Quotas:
         now: float,
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
-        """Return the first hard limit that the job would exceed if it started now; None if it would exceed
-        none. `need` is the amount that the job requests. `reserved` has additional amounts by tenant. They
-        count as used.
+        """Return the first hard limit that the job would exceed if the job started now; None if there is no
+        such limit. `need` is the amount that the job requests. `reserved` has additional amounts by tenant.
+        They count as used.
         """
         if self.unlimited:
             return None
@@ -294,8 +294,8 @@ class Quotas:
         return None
 
     def never_allowed(self, user: str, spec: JobSpec, need: Amount) -> LimitExceeded | None:
-        """Return a hard limit that the job exceeds by itself, even if no other job of its tenants runs and no
-        other project uses the quota that it may borrow. Return None if there is none.
+        """Return a hard limit that the job exceeds by itself: even if no other job of its tenants runs, and
+        no other project uses the quota that the job may borrow. Return None if there is none.
         """
         if self.unlimited:
             return None
@@ -309,8 +309,8 @@ class Quotas:
         return None
 
     def never_on_model(self, user: str, spec: JobSpec, model: str, need: int) -> LimitExceeded | None:
-        """Return a hard limit that a job exceeds if it holds `need` thousandths of GPUs of the model `model`,
-        even if its tenants use nothing else. Return None if there is no such limit.
+        """Return a hard limit that a job with `need` thousandths of GPUs of the model `model` exceeds, even
+        if its tenants use nothing else. Return None if there is no such limit.
         """
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
@@ -349,8 +349,8 @@ class Quotas:
     def over_soft(
         self, user: str, spec: JobSpec, need: Amount, now: float, waited_s: float = 0.0
     ) -> LimitExceeded | None:
-        """Return the first soft limit that the job would exceed, or the first hard limit that it would exceed
-        by borrowing; None if there is none. Soft limits do not apply to a job that has already waited longer
+        """Return the first soft limit that the job would exceed, or the first hard limit that the job would
+        exceed by borrowing; otherwise None. Soft limits do not apply to a job that has already waited longer
         than `soft_for_s`. `waited_s` is its wait in seconds.
         """
         if not self.has_soft_limits:
@@ -360,14 +360,14 @@ class Quotas:
             loans = [each for each in bounds.hard if each[0] in bounds.lent]
             soft = bounds.soft if waited_s <= self.rules.soft_for_s else ()
             for index, (kind, limit) in enumerate((*soft, *loans)):
-                # Count any need of GPU time as 1. Then all jobs with the same request get the same result,
-                # whatever their time limits are.
+                # Count any need of GPU time as 1, so that jobs with the same request and different time
+                # limits get the same result.
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
                 if more > limit and index < len(soft):
-                    # A job that needs more than the soft limit by itself exceeds it only if the tenant
-                    # already uses the whole limit. Otherwise this job would come after all others even while
-                    # its tenant uses nothing.
+                    # A job that needs more than the soft limit by itself counts as over the limit only if the
+                    # tenant already uses the whole limit. Otherwise the job would come after all other jobs
+                    # even while its tenant uses nothing.
                     more = 1
                 if more and used + more > limit:
                     shares = bounds.soft_shares if index < len(soft) else bounds.shares
@@ -381,10 +381,11 @@ class Quotas:
         milli_by_model: Mapping[str, int],
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> dict[str, LimitExceeded]:
-        """Return the GPU models that the job may not use now, each with the hard limit that it would exceed.
+        """Return the GPU models that the job may not use now, each with the hard limit that would be
+        exceeded.
 
-        `milli_by_model` has thousandths of GPUs for each model that suits the job: the amount that the job
-        would hold if all its GPUs were of this model.
+        `milli_by_model` has, for each suitable model, the thousandths of GPUs that the job holds if all its
+        GPUs are of this model.
         """
         found: dict[str, LimitExceeded] = {}
         for account in self.accounts.tenants_of(user, spec) if self.models else ():
@@ -420,7 +421,7 @@ class Quotas:
 
     def borrows(self, project: str, kind: int, need: int) -> bool:
         """Return whether the project would borrow quota from other projects if it used `need` more of the
-        resource `kind` than now.
+        resource `kind`.
         """
         account = self.accounts.tenant(("project", project))
         limits = dict(self.limits_of(account.key).hard)
@@ -435,7 +436,7 @@ class Quotas:
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:
-        """Return None if a project may borrow as much quota as it needs. Otherwise return the limit that it
+        """Return None if a project may borrow as much quota as it needs; otherwise the limit that the project
         would exceed. The project borrows the part of `used` plus `need` that is above its hard limit `limit`.
         """
         lent = bounds.lent.get(kind, 0)

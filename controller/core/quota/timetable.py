@@ -18,8 +18,8 @@ QUARTER = QUARTER_S // 60
 
 @dataclass(frozen=True, slots=True)
 class HoursTable:
-    """One table [hours.NAME]: the hours in which it is in force, and the quotas and weights that then
-    apply.
+    """One table [hours.NAME]: the hours in which the table is in force, and the quotas and weights for these
+    hours.
     """
 
     name: str
@@ -31,8 +31,8 @@ class HoursTable:
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """The tables [hours.NAME] in the order of scheduler.toml. If two tables in force set one limit or one
-    weight, the first of them applies.
+    """The tables [hours.NAME] in the order of scheduler.toml. If two tables in force set the same limit or
+    weight, the first table applies.
 
     Algorithm of `next_change`: try each quarter of an hour in the next eight days. The result is exact,
     because hours begin and end at full quarters. Every time zone differs from UTC by a whole number of
@@ -51,7 +51,7 @@ class Timetable:
         return tuple(each.name for each in self.tables if each.hours.is_open(now))
 
     def next_change(self, now: float) -> float:
-        """Return the first time after `now` at which other tables are in force; infinity if there is none in
+        """Return the first time after `now` at which other tables are in force; infinity without a change in
         the next eight days.
         """
         if not self.tables:
@@ -61,7 +61,7 @@ class Timetable:
         return next((at for at in later if self.in_force(at) != present), math.inf)
 
     def named(self, names: tuple[str, ...]) -> tuple[HoursTable, ...]:
-        """Return the tables with these names. Ignore a name without a table, because it comes from an earlier
+        """Return the tables with these names. Ignore a name without a table: the name comes from an earlier
         configuration.
         """
         return tuple(each for each in self.tables if each.name in names)

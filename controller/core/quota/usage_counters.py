@@ -64,8 +64,8 @@ class TenantUsage:
         self._spent = 0
 
     def amount(self, kind: int, now: float, window_s: float) -> int:
-        """Return how much of one resource is used. GPU time includes that of attempts that ended in the last
-        `window_s` seconds.
+        """Return the used amount of one resource. GPU time includes the GPU time of attempts that ended in
+        the last `window_s` seconds.
         """
         if kind != GPU_TIME or not self._spent:
             return self.used[kind]
@@ -106,22 +106,22 @@ class TenantUsage:
 
 class UsageCounters:
     """The counters of all tenants. A job is counted for up to four tenants: its user, its project, its queue,
-    and its user within this queue.
+    and its user within its queue.
 
     A job in a queue that is exempt from quotas is not counted for its user and its project. The job counts
     for the fourth tenant only if the queue limits each of its users, for example by [queues.NAME]
     max_running_per_user.
 
-    1. `add_queued` is called when a job is submitted, `start` when it is placed, `grow` when an elastic job
+    1. `add_queued` is called at the submit of a job, `start` at its placement, `grow` when an elastic job
        gets more nodes.
-    2. `release` is called when members of a gang have ended, `finish` at the end of the attempt,
-       `remove_queued` if a queued job is cancelled.
+    2. `release` is called when gang members have ended, `finish` at the end of the attempt, `remove_queued`
+       at the cancel of a queued job.
 
-    3. GPUs of a model are counted only while a quota limits this model (`models`). When the set of these
-       models changes, or a node with running jobs reports GPUs of other models, all jobs are counted again.
+    3. GPUs of a model are counted only while a quota limits this model (`models`). All jobs are counted again
+       when the set of these models changes, or when a node with running jobs reports GPUs of other models.
 
-    Invariant: `used` is the sum over all jobs that have not ended (invariants.py counts them again and
-    compares). Cost: O(allocations of the job) for an event, independent of the number of jobs.
+    Invariant: `used` is the sum over all jobs that have not ended. invariants.py counts these jobs again and
+    compares. Cost: O(allocations of the job) for an event, independent of the number of jobs.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class UsageCounters:
         self._models_of = models_of
         self.by_key: dict[TenantKey, TenantUsage] = {}
         self._queues: Mapping[str, QueueRule] = {}
-        """The rules of queues that limit each of their users, or that are exempt from quotas."""
+        """The rules of queues with a limit for each user, and of queues that are exempt from quotas."""
         self._of: dict[tuple[str, str, str], tuple[TenantUsage, ...]] = {}
         self._gpu_time_held: dict[int, int] = {}
         """For each running job, the GPU time that is counted in `used`. The job is assumed to run until its
@@ -141,8 +141,8 @@ class UsageCounters:
         """
 
     def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, ...]:
-        """Return the counters of the tenants for which a job of the user counts: its user, its project, its
-        queue, and its user within this queue. The class docstring has the exceptions.
+        """Return the counters of the tenants for which a job counts: its user, its project, its queue, and
+        its user within its queue. The class docstring has the exceptions.
         """
         key = user, spec.project, spec.queue
         found = self._of.get(key)
@@ -208,8 +208,8 @@ class UsageCounters:
         return round(gpu * min(NEVER if limit_s is None else limit_s, self.window_s))
 
     def unused_gpu_time(self, jobs: Iterable[Job], now: float) -> dict[TenantKey, int]:
-        """Return, for each tenant, the part of the counted GPU time that these jobs have not used until
-        `now`. Jobs are counted as if they run until their time limits. Unit: 1/1000 GPU-seconds.
+        """Return, for each tenant, the counted GPU time that these jobs have not used until `now`. A job is
+        counted with its whole time limit. Unit: 1/1000 GPU-seconds.
         """
         found: dict[TenantKey, int] = {}
         for job in jobs:
@@ -230,26 +230,30 @@ class UsageCounters:
         self._gpu_time_held[job.id] = gpu_time
 
     def release(self, job: Job, allocations: Iterable[Allocation], at: float) -> None:
-        """Subtract the allocations of gang members that have ended, and count the GPU time that they used."""
+        """Subtract the allocations of ended gang members, and count the GPU time of these members."""
         released = list(allocations)
         held_s = 0.0 if job.placed_at is None else max(0.0, at - job.placed_at)
         spent = sum(round(sum(hold.milli for hold in each.gpus) * held_s) for each in released if each.gpus)
         self._subtract(job, released)
         if spent:
             for tenant in self.tenants_of(job.user, job.spec):
-                if tenant.key[0] != QUEUE_USER:  # Queues do not limit the GPU time of their users.
+                # Skip the users of a queue, because queues do not limit the GPU time of their users.
+                if tenant.key[0] != QUEUE_USER:
                     tenant.spend(spent, at, self.window_s)
 
     def _subtract(self, job: Job, allocations: Iterable[Allocation]) -> None:
         less = self.held(job, allocations)
         for tenant in self.tenants_of(job.user, job.spec):
             used = tenant.used
-            for place in (CPU, MEMORY, GPU, *range(FIRST_MODEL, len(less))):
+            used[CPU] -= less[CPU]
+            used[MEMORY] -= less[MEMORY]
+            used[GPU] -= less[GPU]
+            for place in range(FIRST_MODEL, len(less)):
                 used[place] -= less[place]
 
     def finish(self, job: Job, *, again: bool) -> None:
-        """Stop counting a job as running, because its attempt has ended. With `again`, the job is queued
-        again, so count it as queued.
+        """Stop counting a job as running, because its attempt has ended. With `again`, the job returns to the
+        queue, so count the job as queued.
         """
         gpu_time = self._gpu_time_held.pop(job.id, None)
         for tenant in self.tenants_of(job.user, job.spec):
@@ -302,14 +306,14 @@ class UsageCounters:
         elif not job.state.terminal:
             self.add_queued(job)
             self.start(job, [member.allocation for member in job.members.values()])
-            # Do not add the GPU time of ended members here. It is in the database rows of the tenants, which
-            # are loaded separately.
+            # Do not add the GPU time of ended members here. The database rows of the tenants contain this
+            # time and are loaded separately.
             ended = [each.allocation for each in job.members.values() if each.ended_at is not None]
             self._subtract(job, ended)
 
     def held(self, job: Job, allocations: Iterable[Allocation]) -> Amount:
-        """Return how much these allocations of a job add to the counters. For CPU and memory, count the job's
-        limit if it is above the request.
+        """Return the amounts that these allocations of a job add to the counters. For CPU and memory, count
+        the limit of the job if this limit is above the request.
         """
         cpu = memory = gpu = 0
         more_cpu, more_memory = job.ask.beyond

@@ -1,5 +1,5 @@
-"""Hours of the week. They are the hours in which jobs of a queue may start ([queues.NAME] hours), or the
-hours in which other quotas apply ([hours.NAME]).
+"""Hours of the week. In these hours, jobs of a queue may start ([queues.NAME] hours), or other quotas apply
+([hours.NAME]).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ WEEK = 7 * DAY
 """The length of a week, in minutes."""
 QUARTER_S = 900
 QUARTERS_SEARCHED = 8 * 96
-"""The search for the next opening covers eight days (in quarters of an hour), because a clock change can skip
-one opening.
+"""The number of quarters of an hour that the search for the next opening covers: eight days, because a clock
+change can skip one opening.
 """
 _DAYS = rf"(?P<first>{'|'.join(DAYS)})(?:-(?P<last>{'|'.join(DAYS)}))?"
 _TIMES = r"(?P<from>\d\d:\d\d)-(?P<to>\d\d:\d\d)"
@@ -30,7 +30,8 @@ FORM = 'write days, times or both, such as "sat-sun", "20:00-08:00" or "mon-fri 
 
 @dataclass(frozen=True, slots=True)
 class WeekHours:
-    """Hours of the week in a time zone, in which jobs of a queue may start or other quotas are in force.
+    """Hours of the week in a time zone. In these hours, jobs of a queue may start or other quotas are in
+    force.
 
     Algorithm of `next_opening`: try each quarter of an hour in the next eight days. The result is exact,
     because hours begin and end at full quarters. Every time zone differs from UTC by a whole number of

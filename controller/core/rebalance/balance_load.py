@@ -74,7 +74,7 @@ class _NodeLoads:
     @property
     def highest(self) -> int:
         """The row in the node table of the node with the highest load. Only nodes that accept jobs count. If
-        several have the highest load, this is the first one by name.
+        several nodes have the highest load, the result is the first of them by name.
         """
         return int(np.where(self._columns.open, self.each, -1.0).argmax())
 

@@ -19,11 +19,12 @@ ROUNDING_S = 1e-6
 def keeps_head_start(
     state: State, placer: Placer, mode: Backfill, first: Job, proposal: Proposal, now: float
 ) -> bool:
-    """Return whether the first waiting job, `first`, is guaranteed to start no later with the moves of the
-    proposal than without them.
+    """Return whether the moves of the proposal do not delay the guaranteed start of the first waiting job,
+    `first`.
     """
     if mode.reserves is Reserves.NO_JOB:
-        # With this kind of backfill, the first waiting job has no guaranteed start that a move could delay.
+        # Check nothing: with this kind of backfill, the first waiting job has no guaranteed start that a move
+        # could delay.
         return True
     if not mode.starts_behind or mode.reserves is Reserves.ALL_JOBS:
         return False
@@ -38,8 +39,8 @@ def keeps_head_start(
 def state_after(state: State, proposal: Proposal) -> State:
     """Return a copy of the state after the moves of a proposal.
 
-    In the copy, all moved jobs start on their new nodes at the same time: when the last moved job has left
-    its old nodes.
+    In the copy, all moved jobs start on their new nodes at one time: when the last of them has left its old
+    nodes.
     """
     ahead = copy(state)
     ahead.nodes = state.nodes.copy()

@@ -31,9 +31,9 @@ class MoveSearch:
     """Finds the possible moves of running jobs at the time `now`. Tries the moves on a copy of the nodes.
 
     1. `movable` lists the jobs of a node that may be moved.
-    2. `move` finds a placement for such a job on the copy, and reserves it on the copy. The job's old
-       allocations stay in use on the copy, so a set of moves fits even while the jobs still hold their old
-       nodes.
+    2. `move` finds a placement for such a job on the copy, and reserves this placement on the copy. The old
+       allocations of the job stay in use on the copy. So a set of moves fits while all moved jobs still hold
+       their old nodes.
     3. `reset` removes all these reservations before the next set of moves is tried.
     4. To free resources for a waiting job, a `VictimSearch` chooses the jobs to move, as in preemption. If
        one of these jobs fits on no other nodes, `leave_out` excludes this job. The next search then finds
@@ -77,7 +77,7 @@ class MoveSearch:
         return 0.0 if self._is_movable(job) and job.id not in self.stuck else NEVER
 
     def reach(self, _job: Job) -> float | None:
-        """Return 0, so that the victim search chooses only jobs that may be moved (`standing` 0)."""
+        """Return 0. The victim search then chooses only jobs that may be moved (`standing` 0)."""
         return 0.0
 
     def _is_movable(self, job: Job) -> bool:
@@ -112,7 +112,7 @@ class MoveSearch:
 
     @property
     def victims(self) -> VictimSearch:
-        """The search that chooses the jobs to move for a waiting job: those that lose the least work."""
+        """The search for jobs to move for a waiting job. It chooses the jobs with the least loss of work."""
         if self._victims is None:
             self._victims = VictimSearch(self.state, self.placer, self, self._guards_of)
             self._victims.sync((), self.now)
@@ -127,11 +127,11 @@ class MoveSearch:
             yield number
 
     def leave_out(self, job: Job) -> None:
-        """Exclude a running job from the moves for the present waiting job, because it fits on no other
-        nodes.
+        """Do not move this running job for the present waiting job, because no other nodes fit the running
+        job.
 
-        If the running job fits on no other nodes even without the reservation for the waiting job, also
-        exclude it for all later waiting jobs.
+        If no other nodes would fit it without the reservation for the waiting job either, also exclude it for
+        all later waiting jobs.
         """
         self.stuck.add(job.id)
         if self.move(job) is None:
@@ -148,8 +148,8 @@ class MoveSearch:
             self.victims.sync(freed, self.now)
 
     def barred(self, job: Job, shape: Shape) -> Bools | None:
-        """Return an array that is True for each node that the waiting job may not use because of an
-        operator's reservation or affinity. Return None if there is no such node.
+        """Return which nodes (True by row number) the waiting job may not use, because of an operator's
+        reservation or affinity. Return None if there is no such node.
         """
         barred = self.state.barred_nodes(job, self.now, self._guards.grace_s)
         if shape.part.social:
@@ -165,9 +165,9 @@ class MoveSearch:
         self._trial.reserve(self.state.jobs[job], placement.allocations, leaving)
 
     def move(self, job: Job, barred: Bools | None = None) -> PlannedMove | None:
-        """Find another placement for the job and reserve it on the copy of the nodes.
+        """Find another placement for the job, and reserve this placement on the copy of the nodes.
 
-        Return None if the job fits on no other node that it may use.
+        Return None if no other nodes that the job may use fit the job.
         """
         until = self.now + grace_of(job, self._guards)
         not_here = self.state.barred_nodes(job, self.now, until - self.now)
@@ -187,7 +187,9 @@ class MoveSearch:
         return [move for job in jobs if (move := self.move(job, barred)) is not None]
 
     def block(self, allocation: Allocation) -> None:
-        """Take resources on the copy of the nodes, so that no move uses them."""
+        """Mark the resources of `allocation` as used on the copy of the nodes, so that no move uses these
+        resources.
+        """
         self._trial.block(allocation)
 
     def reset(self) -> None:

@@ -41,11 +41,11 @@ class RebalanceRules:
     gathered_hours: float = 1.0
     """The gain in GPU-hours for each additional GPU that becomes wholly free or is on an empty node."""
     load_gap: float = 0.5
-    """A threshold for the difference between the highest and the lowest load of nodes (0 to 1). Above it,
-    jobs are moved to balance the loads.
+    """A threshold for the difference between the highest and the lowest load of nodes (0 to 1). If the
+    difference is greater, jobs are moved to balance the loads.
     """
     without_checkpoint: bool = False
-    """True: also move jobs that have no checkpoint and cannot save one on request."""
+    """True: also move jobs without a checkpoint that cannot save one on request."""
 
 
 NO_REBALANCING = RebalanceRules()
@@ -53,7 +53,7 @@ NO_REBALANCING = RebalanceRules()
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """The move of one job from the allocations `origin`, which it holds now, to the allocations `target`."""
+    """The move of one job from its present allocations `origin` to the allocations `target`."""
 
     job: int
     attempt: int
@@ -99,17 +99,15 @@ class Proposal:
     brought together.
     """
     for_job: int | None = None
-    """The waiting job that will start on the nodes that the moved jobs leave. None if the moves are for no
-    job.
-    """
+    """The waiting job that will start on the nodes of the moved jobs. None if the moves are for no job."""
     target: tuple[Allocation, ...] = ()
     quality: int = 0
     """`target` and `quality` are the placement of the job `for_job`."""
     node: str = ""
-    """The node that the moves empty, or whose load they reduce."""
+    """The node that the moves empty, or the node whose load the moves reduce."""
     earlier_s: float | None = None
     """The number of seconds by which the job `for_job` starts earlier, or the node is empty earlier. None if
-    it is unknown.
+    this number is unknown.
     """
     gap: tuple[float, float] | None = None
     """The difference between the highest and the lowest load of nodes, as (before the moves, after the
@@ -146,8 +144,8 @@ class Proposal:
 def layouts(
     nodes: Nodes, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> tuple[FreeGpuLayout, FreeGpuLayout]:
-    """Return two layouts of the free GPUs. The first is the present one. The second is the layout after these
-    moves and the start of a job with the allocations `started`.
+    """Return two layouts of the free GPUs. The first layout is the present layout. The second is the layout
+    after these moves and the start of a job with the allocations `started`.
     """
     columns = nodes.columns
     after = gpus_after(nodes, columns.gpu_free, moves, started)

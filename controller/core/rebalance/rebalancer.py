@@ -1,4 +1,4 @@
-"""Rebalancing: proposes moves of running jobs with their cost and their gain, and carries them out."""
+"""Rebalancing: proposes moves of running jobs, with their cost and gain, and carries the moves out."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ OFF = 'An operator sets [rebalance] mode = "propose" or "auto" in scheduler.toml
 
 
 class Rebalancer:
-    """Finds proposals in the present state and carries them out. It keeps no data between two calls.
+    """Finds proposals in the present state, and carries proposals out. The object keeps no data between two
+    calls.
 
     1. Find the first waiting job that does not fit. From the other waiting jobs that only lack free nodes,
        take the first job of each class (jobs with equal requests).
     2. Collect the proposals of each strategy (strategies.py) of a configured kind, in order of preference.
-    3. Drop a proposal whose gain is too small for its cost, or that would delay the first waiting job.
+    3. Drop a proposal whose gain is too small for its cost. Also drop a proposal that would delay the first
+       waiting job.
     4. To carry out a proposal, reserve the new nodes of all its jobs first and then stop the jobs.
 
     Invariant: at most `max_moves` jobs are being moved at a time. Moves count for the rate limit of
@@ -88,7 +90,9 @@ class Rebalancer:
         return Accepted(tuple(moved))
 
     def proposals(self, now: float) -> list[Proposal]:
-        """Return all present proposals. After one of them is carried out, the others may be invalid."""
+        """Return all present proposals. After one proposal has been carried out, the other proposals may be
+        invalid.
+        """
         return list(self._proposals(now))
 
     def _proposals(self, now: float) -> Iterator[Proposal]:
@@ -111,15 +115,16 @@ class Rebalancer:
 
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
         """Return (first job, jobs to help). The first job is the first waiting job that is within all quotas
-        and limits but cannot start. It is None if there is none. The jobs to help only lack free nodes, so
-        moves could let them start. For jobs with equal requests, only the first is included.
+        and limits but cannot start. The first job is None if no job waits for nodes. The jobs to help only
+        lack free nodes, so moves of running jobs could let them start. For jobs with equal requests, only the
+        first is included.
         """
         state, cycle = self._state, self._cycle
         place = position_key(state, cycle.queue, now)
         heads = [head for lane in state.queue if (head := lane.head()) is not None]
         heads.sort(key=place)
-        # Move jobs for later waiting jobs only under two conditions. Backfill may start later jobs before the
-        # first one, and not every waiting job has a reservation.
+        # Move jobs for later waiting jobs only if backfill may start later jobs before the first one, and if
+        # not every waiting job has a reservation.
         helps_behind = cycle.backfill.starts_behind and cycle.backfill.reserves is not Reserves.ALL_JOBS
         first: Job | None = None
         found: list[Job] = []

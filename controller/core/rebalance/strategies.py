@@ -8,8 +8,8 @@ from itertools import accumulate
 import numpy as np
 
 from controller.core.backfill.easy import earliest_reservation
+from controller.core.cluster.node import Node
 from controller.core.cluster.node_table import ABSENT, Bools
-from controller.core.cluster.nodes import Node
 from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement
@@ -72,7 +72,7 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
 def _without_fullest(
     search: MoveSearch, placement: Placement, leaving: VacatedNodes, barred: Bools | None
 ) -> Bools:
-    """Return a copy of `barred` with one more barred node: the node of the placement that the most jobs of
+    """Return a copy of `barred` in which one more node is barred: the node of the placement that most jobs of
     `leaving` would have to leave. `barred` is True for each node that the job must not use.
     """
     nodes = search.state.nodes
@@ -134,7 +134,7 @@ def _earlier_start(
 
 
 def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
-    """Yield proposals that move jobs from nodes that are being drained to other nodes.
+    """Yield proposals that move jobs away from nodes with a drain.
 
     The moves of one proposal cost at most `max_gpu_hours`. The gain (`worth`) is a sum over the moved jobs:
     the GPUs of a job, times the hours from its move to its expected end.
@@ -195,7 +195,7 @@ def _empty_gpu(search: MoveSearch) -> Proposal | None:
     """Return a proposal that moves the jobs of one partly used GPU to other partly used GPUs. Return None if
     the gain is too small for the cost for each of these GPUs.
 
-    Wholly free GPUs are blocked in the search (`MoveSearch.block`), so that no move uses them.
+    Wholly free GPUs are blocked in the search (`MoveSearch.block`), so that no move uses a wholly free GPU.
     """
     nodes, free = search.state.nodes, search.state.nodes.columns.gpu_free
     shared = (free > 0) & (free < WHOLE_GPU) & nodes.columns.open[:, None]
@@ -230,7 +230,8 @@ def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
 
 
 def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job]:
-    """Return the jobs in `holders` if all of them can be moved away from the node; otherwise an empty list.
+    """Return the jobs in `holders` if all of these jobs can be moved away from the node; otherwise an empty
+    list.
 
     The list is empty in three cases: one of the jobs is protected, there are more jobs than one proposal may
     move, or resources of the node are kept for a nominated job.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from controller.core.backfill.profile_cycles import ProfileCycles
-from controller.core.cluster.nodes import Node, TimedDrain
+from controller.core.cluster.node import Node, TimedDrain
 from controller.core.lifecycle.stop import Stopper
 from controller.core.model.effects import Effect, SendToNode
 from controller.core.model.events.attempts import EndWarned, JobShrunk
@@ -34,11 +34,11 @@ class Departure(enum.Enum):
     ENDS = "ends"
     """The job ends before this time, because of its time limit."""
     MOVED = "moved"
-    """The job saves its state if it can, and continues on other nodes. It continues at once, or after a wait
-    in the queue.
+    """The job saves its state if possible, and continues on other nodes. The job continues at once, or after
+    a wait in the queue.
     """
     ENDED = "ended"
-    """The job saves its state if it can, and ends, because it may not be queued again."""
+    """The job saves its state if possible and ends, because it may not be queued again."""
 
 
 WARN_AGAIN_S = 60.0
@@ -62,7 +62,7 @@ class DepartingJob:
 
     @property
     def view(self) -> LeavingJob:
-        """The job in the form in which the API returns it."""
+        """Return the job in the form of the API."""
         job = self.job
         return LeavingJob(job.id, job.label, job.name, job.user, self.how.value, self.at)
 
@@ -74,20 +74,21 @@ class TimedDrains:
     1. After the command, `Reservations` bars the node for each job that could still run at `empty_by`. Jobs
        that end before `empty_by` still start on the node. Replicas of services are moved to other nodes
        early, as before a reservation.
-    2. At the command, `warn` records a warning for each job that will be stopped, and writes it to the job's
-       log and terminals. A job is not warned twice of the same time, even if another of its nodes is drained.
+    2. At the command, `warn` records a warning for each job that will be stopped, and writes the warning to
+       the job's log and terminals. A job is not warned twice of the same time, even if another of its nodes
+       is drained.
     3. A job that would still run at `empty_by` gets a stop order early enough: its checkpoint and its grace
        are over at `empty_by`. An elastic job gives up only this node. A job that may be preempted continues
-       on other nodes. If other nodes are free, they are kept for the job; otherwise the job waits in the
-       queue. Any other job ends with the reason DRAINED.
-    4. From `empty_by` on, the node is drained without a time, so no job starts on it.
+       on other nodes. If other nodes are free, these nodes are kept for the job; otherwise the job waits in
+       the queue. Any other job ends with the reason DRAINED.
+    4. From `empty_by` on, the node is drained without a time, so no job starts on the node.
 
-    Invariant: a job is stopped only if its time limit allows it to run beyond `empty_by`. Cost: O(jobs on
+    Invariant: a job is stopped only if its time limit lets the job run beyond `empty_by`. Cost: O(jobs on
     nodes with a timed drain) for each step, and one placement for each moved job.
 
     Example: gpu01 is to be empty by 18:00. Job 7 ends at 17:30 at the latest. Job 8 has no time limit and
-    needs 60 s for a checkpoint and 60 s of grace. Its owner is warned at once, and it gets a stop order at
-    17:58. A job of 2 hours may start on gpu01 at 15:00, but not at 16:30.
+    needs 60 s for a checkpoint and 60 s of grace. Its owner is warned at once, and the job gets a stop order
+    at 17:58. A job of 2 hours may start on gpu01 at 15:00, but not at 16:30.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class TimedDrains:
             yield DepartingJob(job, how, empty_by - grace_of(job, guards))
 
     def to_stop(self, node: Node, empty_by: float) -> list[DepartingJob]:
-        """Return the jobs on the node that must be stopped, because they may still run at `empty_by`."""
+        """Return the jobs on the node that may still run at `empty_by`, and therefore must be stopped."""
         return [each for each in self.leaving(node, empty_by) if each.how is not Departure.ENDS]
 
     def stops(self) -> Stops:
@@ -155,8 +156,8 @@ class TimedDrains:
         """Warn the owners of the jobs on the node that will be stopped for its drain.
 
         `before` is the result of `stops` before the drain was recorded. No warning is given for a job that
-        would stop at about the same time without this drain. There is also none for a job whose stop is
-        already due.
+        would stop at about the same time without this drain. No warning is given for a job whose stop is
+        already due either.
         """
         drain, planned = node.timed_drain, self.stops()
         if drain is None:
@@ -205,8 +206,8 @@ class TimedDrains:
             self._stopper.stop(job, Reason.EVICTED, cause, now, until)
 
     def _move(self, job: Job, node: str, now: float) -> bool:
-        """Plan a move of the job. Other nodes are kept for the job until it has ended on `node`. Return False
-        if the job fits on no other nodes now.
+        """Plan a move of the job. Keep other nodes for the job until the job has ended on `node`. Return
+        False if the job fits on no other nodes now.
         """
         if not may_move(job):
             return False

@@ -1,4 +1,4 @@
-"""Advance reservations of nodes, and the times at which they keep other jobs off these nodes.
+"""Advance reservations of nodes, and the times at which a reservation keeps other jobs off its nodes.
 
 `Reservations.version` increases when a reservation is added, begins, ends or is removed.
 """
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.core.cluster.node import Node
 from controller.core.cluster.node_table import Bools
-from controller.core.cluster.nodes import Node, Nodes
+from controller.core.cluster.nodes import Nodes
 from controller.core.model.job import NEVER
 from wire.cluster.reservation import LONGEST_S, ReservationSpec
 from wire.text import printable
@@ -34,18 +35,18 @@ class Reservation:
     spec: ReservationSpec
     nodes: tuple[str, ...]
     starts_at: float
-    """The start of the active occurrence; if none is active, the start of the next one."""
+    """The start of the active occurrence. If no occurrence is active, the start of the next occurrence."""
     by: str
     began: bool = False
     drain: bool = False
-    """True: this is the reservation of a timed drain, which begins at `starts_at`. False: it is an operator's
-    reservation.
+    """True: this is the reservation of a timed drain, which begins at `starts_at`. False: an operator made
+    this reservation.
     """
 
     @property
     def title(self) -> str:
-        """A phrase that names the reservation in a sentence, such as `reservation 'fans'` or `the drain of
-        node gpu01`.
+        """Return a phrase that names the reservation in a sentence, such as `reservation 'fans'` or `the
+        drain of node gpu01`.
         """
         if self.drain:
             return f"the drain of node {self.nodes[0]}"
@@ -94,14 +95,15 @@ class Reservation:
         overlapping an occurrence. Return NEVER if there is no such time.
 
         Steps for a recurring reservation:
-        1. Find the occurrence at or before `at`. If it is still active at `at`, continue at its end.
+        1. Find the occurrence at or before `at`. If this occurrence is still active at `at`, continue at its
+           end.
         2. If the next occurrence begins in less than `length` seconds, continue at its end. If `length` is
            longer than the gap between two occurrences, return NEVER, because all gaps are equally long.
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
-            # The start of the job is unknown, for example because it waits for the end of a job without a
-            # time limit.
+            # The start of the job is unknown: for example, the job waits for the end of a job without a time
+            # limit.
             return at
         if every is None:
             if at >= self.ends_at or at + length <= self.starts_at:
@@ -158,7 +160,7 @@ class Reservations:
         return min((each.next_change for each in self.by_name.values()), default=NEVER)
 
     def add(self, reservation: Reservation) -> None:
-        """Add a reservation, or replace the one with the same name."""
+        """Add a reservation, or replace the reservation with the same name."""
         self.by_name[reservation.spec.name] = reservation
         self._changed(reservation.spec.name)
 
@@ -192,9 +194,9 @@ class Reservations:
         return [each for each in self if not each.admits(user, project)]
 
     def barred_rows(self, nodes: Nodes, user: str, project: str, at: float, length: float) -> Bools | None:
-        """Return an array that is True for each node that a job of this user and project cannot use. The
-        nodes are reserved for others at some time in the `length` seconds from `at` on. Return None if there
-        is no such node.
+        """Return which nodes (True by row number) a job of this user and project cannot use. The nodes are
+        reserved for others at some time in the `length` seconds from `at` on. Return None if there is no such
+        node.
         """
         found: Bools | None = None
         for each in self:
@@ -218,7 +220,7 @@ class Reservations:
         return known[1]
 
     def on_row(self, nodes: Nodes, row: int, candidates: Iterable[Reservation]) -> list[Reservation]:
-        """Return those of `candidates` that reserve the node with this row number."""
+        """Return the reservations in `candidates` that reserve the node with this row number."""
         return [each for each in candidates if row in self.rows(nodes, each)]
 
 

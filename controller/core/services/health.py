@@ -10,7 +10,8 @@ from wire.names import JobState, Reason
 
 
 class HealthHandler:
-    """Handles the results of health checks. An agent reports a result only when it differs from the last one.
+    """Handles the results of health checks. An agent reports a result only when the result differs from the
+    last report.
 
     An unhealthy job is stopped, unless the action of its health check is NOTIFY. The action or the job's
     restart policy then decides if the job runs again (lifecycle/requeue_policy.py).

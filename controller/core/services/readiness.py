@@ -1,4 +1,4 @@
-"""Decides if a replica of a service is ready, and if it must leave its nodes."""
+"""Decides if a replica of a service is ready, and if the replica must leave its nodes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from wire.names import JobState
 
 
 def is_ready(state: State, service: Service, job: Job, now: float) -> bool:
-    """Return whether the replica is ready: it runs on connected nodes, is not being stopped, and its health
-    checks pass. A replica without health checks must have run for `ready_after_s` seconds.
+    """Return whether the replica is ready: the replica runs on connected nodes, is not being stopped, and
+    passes its health checks. A replica without health checks must have run for `ready_after_s` seconds.
     """
     if job.state is not JobState.RUNNING or job.stopping is not None:
         return False
@@ -36,8 +36,8 @@ def ready_at(service: Service, job: Job) -> float:
 
 
 def must_leave(state: State, job: Job, now: float) -> bool:
-    """Return whether the running replica must leave its nodes. It must if a node is drained, or if a node is
-    reserved for other users now or within MOVE_BEFORE_S seconds.
+    """Return whether the running replica must leave its nodes. The replica must leave if one of its nodes is
+    drained, or reserved for other users now or within MOVE_BEFORE_S seconds.
     """
     drained = any(state.nodes.by_name[member.allocation.node].drained for member in job.running)
     return drained or any(at <= now for at in _leave_times(state, job))
@@ -51,8 +51,8 @@ def leaves_at(state: State, job: Job, now: float) -> float:
 
 
 def _leave_times(state: State, job: Job) -> Iterator[float]:
-    """Yield the times at which the replica must leave its nodes because of reservations that do not admit it.
-    Each time is MOVE_BEFORE_S seconds before a reservation starts.
+    """Yield the times at which the replica must leave its nodes because of reservations for other users. Each
+    time is MOVE_BEFORE_S seconds before a reservation starts.
     """
     nodes = {member.allocation.node for member in job.running} if state.reservations else set()
     for each in state.reservations:

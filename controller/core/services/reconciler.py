@@ -1,4 +1,4 @@
-"""Queues and ends jobs so that each service runs the replicas that scheduler.toml sets."""
+"""Queues and ends jobs, so that each service has the replicas of scheduler.toml."""
 
 from __future__ import annotations
 
@@ -56,27 +56,27 @@ class _Round:
 class ServiceReconciler:
     """Keeps the wanted number of replicas of each service running, with the settings of scheduler.toml.
 
-    A replica is an ordinary job. A replica that fails is restarted by the restart policy in its spec, and its
-    resources are kept for the restart (lifecycle/kept_room.py). So the algorithm below only queues and ends
-    whole jobs.
+    A replica is an ordinary job. The restart policy in the spec of a replica restarts the replica after a
+    failure. Its resources are kept for the restart (lifecycle/kept_room.py). So the algorithm below only
+    queues and ends whole jobs.
 
     Algorithm of a round, for one service
     1. End the replicas whose number is not wanted. If a service was removed from scheduler.toml, none of its
        replicas is wanted.
-    2. Where two jobs have the same number, the later one replaces the earlier one. End the earlier one when
-       the later one is ready. End the later one if it still waits and is no longer needed, for example
-       because the drained node of the earlier one is open again.
-    3. A replica on a node that is drained, or that is soon reserved for others, gets a replacement with the
-       same number. Step 2 of a later round ends the replica when its replacement is ready.
-    4. A replica with another revision (its settings have changed, or a restart was ordered) is ended, and its
-       successor gets its resources. Meanwhile at most `max_unavailable` replicas may be unready. If
-       `max_unavailable` is 0, the replica gets a replacement as in step 3. Replicas on nodes that do not
-       report stay as they are.
+    2. If two jobs have the same replica number, the later job replaces the earlier job. End the earlier job
+       when the later job is ready. End the later job if it still waits and is no longer needed, for example
+       because the drained node of the earlier job is open again.
+    3. A replica on a drained node, or on a node with a reservation for others soon, gets a replacement with
+       the same number. Step 2 of a later round ends the replica when its replacement is ready.
+    4. A replica with another revision is ended, and its successor gets its resources. The revision changes
+       with the settings and with each ordered restart. Meanwhile at most `max_unavailable` replicas may be
+       unready. If `max_unavailable` is 0, the replica gets a replacement as in step 3. Replicas on nodes that
+       do not report stay unchanged.
     5. Queue a job for each wanted number without a job.
 
     Invariant: a replica number has at most two jobs that are not being ended. A round is a function of the
-    state, so a crash between two steps neither loses a replica nor queues one twice. Cost: O(replicas of the
-    service) for a round. A round of a service runs only after an event about one of its replicas, their nodes
+    state. So a crash between two steps neither loses a replica nor queues a replica twice. Cost: O(replicas
+    of the service) for a round. A round of a service runs only after an event about its replicas, their nodes
     or its settings, or when a replica becomes ready.
 
     Example: a service has 3 replicas and max_unavailable = 1, and its command changes. Replica 0 is ended and
@@ -97,13 +97,13 @@ class ServiceReconciler:
         round.
         """
         self.refusals: dict[str, Refusal] = {}
-        """For each service whose last replica could not be queued: the refusal. Each scheduling pass tries
+        """For each service whose last replica could not be queued: the refusal. Each scheduling cycle tries
         again.
         """
         self._changed = dict.fromkeys((*self._services, *self._state.replicas), NEVER)
         """The services with an event since their last round (check of replicas), each with the time of the
-        event. At first it has all services. Their time is NEVER, because a scheduling pass follows each new
-        configuration and runs these rounds.
+        event. At the beginning, all services are in this dictionary. Their time is NEVER, because a
+        scheduling cycle follows each new configuration and runs these rounds.
         """
 
     @property
@@ -133,7 +133,7 @@ class ServiceReconciler:
 
     def run(self, now: float) -> None:
         """Run a round (the algorithm of the class docstring) for each service that needs one. A service needs
-        a round if an event was about it, its next round is due, or its last submit was refused.
+        a round after an event about the service, when its next round is due, or after a refused submit.
         """
         due = {name for name, at in self._due.items() if at <= now}
         for name in sorted({*self._changed, *due, *self.refusals}):
@@ -245,7 +245,7 @@ class ServiceReconciler:
             assert job.replica is not None
             if is_silent(self._state, job):
                 # The replica may still be ready: right after a restart of the controller no node is
-                # connected. Wait until its node connects or the replica is lost.
+                # connected. Wait until its node connects or the node is lost.
                 continue
             if is_ready(self._state, service, job, current.now):
                 if not service.max_unavailable and not replacing:
@@ -286,7 +286,7 @@ class ServiceReconciler:
             self._record(event)
 
     def _end(self, job: Job, why: str, now: float) -> None:
-        """Cancel a replica that waits, or stop one that runs, unless it is being ended already."""
+        """Cancel a waiting replica, or stop a running replica, unless it is being ended already."""
         if job.state.terminal:
             return
         if job.state is JobState.QUEUED:

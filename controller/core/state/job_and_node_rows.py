@@ -1,10 +1,10 @@
-"""The database rows of jobs and nodes. After a restart the controller loads its state from these rows, so
-that it does not have to read the whole journal.
+"""The database rows of jobs and nodes. After a restart, the controller loads its state from these rows, and
+so need not read the whole journal.
 
-A row has columns for the fields by which the store searches, and a JSON body for all others. `JobFields` and
-`NodeFields` list the fields that have the same name in the JSON body and in Job or Node. These fields are
-copied by name, so a new field needs only one line there. A new field also needs a default, because older rows
-do not have it.
+A row has columns for the fields by which the store searches, and a JSON body for all other fields.
+`JobFields` and `NodeFields` list the fields that have the same name in the JSON body and in Job or Node.
+These fields are copied by name, so a new field needs only one line there. A new field also needs a default,
+because older rows lack the field.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from controller.core.cluster.gpus.gpu_health import GpuCondition
 from controller.core.cluster.labels_and_taints import NodeOverrides
 from controller.core.cluster.licences import licences_in_use
-from controller.core.cluster.nodes import JUST_STARTED, Node, TimedDrain
+from controller.core.cluster.node import JUST_STARTED, Node, TimedDrain
 from controller.core.model.allocation import Allocation
 from controller.core.model.events.attempts import JobPreempted
 from controller.core.model.events.controller import ConfigApplied
@@ -76,8 +76,8 @@ class JobFields:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRecord:
-    """The part of a job's database row about preemption: its nomination (nodes kept for it), its preemptions
-    and its moves.
+    """The part of a job's database row about preemption: the nomination of the job (nodes kept for the job),
+    its preemptions and its moves.
     """
 
     claim: tuple[Allocation, ...] = ()
@@ -101,8 +101,8 @@ class JobRecord(JobFields):
     preemption: PreemptionRecord | None = None
     """The nomination and preemptions; None: all fields of PreemptionRecord have their defaults."""
     profile: str = ""
-    """The profile that placed the job. It is empty before the placement, because the profile then follows
-    from the configuration.
+    """The scheduler profile that placed the job. It is empty before the placement, because the profile then
+    follows from the configuration.
     """
     operator_hold: str = ""
     """The operator that holds the job. The row has this field only if an operator holds the job."""
@@ -125,6 +125,9 @@ class JobRecord(JobFields):
     """The same as in Job. Only the row of a job that was queued again has this field."""
     healthy: bool | None = None
     """The result of the health checks. Only the row of a running job with a result has this field."""
+    kept_until: float | None = None
+    kept_why: str = ""
+    """The same as in Job. Only the row of a job that a user keeps has these fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +156,7 @@ class NodeFields:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord(NodeFields):
-    """The JSON body of a node's database row. The allocations on the node are in the rows of the jobs that
-    hold them.
-    """
+    """The JSON body of a node's database row. The allocations on the node are in the rows of the jobs."""
 
     health: tuple[GpuRecord, ...] = ()
     timed_drain: TimedDrain | None = None
@@ -181,9 +182,7 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
 
 
 def _member_record(member: Member) -> dict[str, Any]:
-    """Return a member for the job's row. Fields that older versions do not know are left out if they are
-    empty.
-    """
+    """Return a member for the job's row. Empty fields that older versions do not know are left out."""
     record: dict[str, Any] = _encode_member(member)
     for name in ("memory_mib", "failure", "steps"):
         if not record[name]:
@@ -215,6 +214,8 @@ def _job_row(job: Job, spec: str | None) -> JobRow:
         body["last"] = encode(job.last)
     if job.healthy is not None:
         body["healthy"] = job.healthy
+    if job.kept_until is not None:
+        body["kept_until"], body["kept_why"] = job.kept_until, job.kept_why
     return JobRow(
         id=job.id,
         user=job.user,
@@ -249,10 +250,10 @@ def _encoded_preemption(job: Job) -> Any:
 
 class RowDecoder:
     """Decodes the specs and JSON bodies of job rows. Equal texts are decoded only once, because many jobs
-    have equal ones.
+    have equal texts.
 
-    Several jobs can share one decoded spec or body, because these objects are immutable. The body of a job
-    with allocations is not shared, because it has Member objects, which change.
+    Several jobs share one decoded spec or body, because specs and bodies are immutable. The body of a job
+    with allocations is not shared, because its Member objects can change.
     """
 
     def __init__(self) -> None:
@@ -308,6 +309,8 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
         limit_raised=record.limit_raised,
         warned_end=record.warned_end,
         outlived=record.outlived,
+        kept_until=record.kept_until,
+        kept_why=record.kept_why,
         claim=preemption.claim,
         claim_quality=preemption.claim_quality,
         claim_from=preemption.claim_from,
@@ -346,8 +349,8 @@ def restore_state(
 ) -> tuple[str, ...]:
     """Load database rows into an empty state. Every node counts as disconnected until its agent connects.
 
-    Return the names of the nodes that were connected when the rows were written. The caller passes them in
-    the input ControllerStarted, so that the journal records that these nodes are now disconnected.
+    Return the names of the nodes that were connected when the rows were written. The caller puts these names
+    into the input ControllerStarted, so that the journal records the loss of the connections.
     """
     load_notes(state, notes)
     were_up = []
@@ -366,7 +369,7 @@ def restore_state(
 
 
 def insert_jobs(state: State, jobs: Iterable[Job]) -> None:
-    """Add jobs to a state that already has its nodes, and update all counters and indexes for them."""
+    """Add jobs to a state that already has its nodes. Also update all counters and indexes for these jobs."""
     for node in state.nodes.by_name.values():
         state.reservations.follow_drain(node)
     ended = []
@@ -416,14 +419,15 @@ def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow],
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
     for event in events:
         if isinstance(event, PreemptionPlanned):
-            # Also write the row of each victim, because it names the jobs for which the victim is stopped. If
-            # the victim was already being stopped, this batch has no other event about the victim.
+            # Also write the row of each victim, because a victim's row names the jobs for which the victim is
+            # stopped. The batch may contain no other event about the victim.
             jobs.update(dict.fromkeys(victim.job for victim in event.victims))
     fresh = {event.job for event in events if isinstance(event, JobQueued | JobEdited)}
     names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))
     if any(isinstance(event, ConfigApplied) and event.overcommit is not None for event in events):
         names.update(dict.fromkeys(node.name for node in state.nodes))
-    specs: dict[int, str] = {}  # All elements of an array share one spec object. Encode it only once.
+    # All elements of an array share one spec object. Encode this object only once.
+    specs: dict[int, str] = {}
     rows = []
     for each in jobs:
         job, text = state.jobs[each], None

@@ -16,24 +16,23 @@ if TYPE_CHECKING:
 
 
 ABOVE_SHARE = 3
-"""A gang of a project that has used more than its share comes first only after this many times the usual
-wait.
-"""
+"""The factor by which the wait of a gang must be longer if its project has used more than its fair share."""
 
 
-def _order_view(state: State, now: float) -> OrderView:
+def _order_view(state: State, queue: Queue, now: float) -> OrderView:
     nodes, rules = state.nodes, state.quotas.rules
-    return OrderView(now, state.shares, rules.queues, nodes.columns, lambda: state.capacity)
+    return OrderView(now, state.shares, rules.queues, nodes.columns, lambda: state.capacity, queue.rationed)
 
 
 def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """Return how many points each priority factor gives the job; empty if the order plugin of the job's
+    """Return the points of each priority factor of the job; empty if the order plugin of its scheduler
     profile does not use points.
     """
-    receipt = getattr(state.queue_of(job).order, "receipt", None)
+    queue = state.queue_of(job)
+    receipt = getattr(queue.order, "receipt", None)
     if receipt is None:
         return ()
-    found: tuple[Points, ...] = receipt(job, _order_view(state, now))
+    found: tuple[Points, ...] = receipt(job, _order_view(state, queue, now))
     return found
 
 
@@ -45,7 +44,7 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
     overdue = overdue_gangs(state, queue, now)
     if moving is None and not state.orders_by_limits and not overdue:
         return None
-    view = _order_view(state, now)
+    view = _order_view(state, queue, now)
 
     def place(entry: QueueEntry) -> QueueEntry:
         rank, number = entry
@@ -69,25 +68,39 @@ def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
     have waited three times as long if its project has used more than its share. A job that was preempted is
     in the result at once.
 
-    Such a job comes before all other jobs, so that backfill reserves nodes for it and starts no further jobs
-    on them. If several jobs have equal requests (a lane), only the first of them can be in the result.
+    In the default order of several projects (`State.orders_projects`), a job of a project above its share is
+    never in the result. There the project is compared with the projects that have waiting jobs. Otherwise, in
+    an overloaded cluster, the gangs of one project would always come before the jobs of all other projects.
 
-    Example: with `gang_after_s = 86400`, a job on four nodes that has waited for 25 hours comes first. Of two
-    such jobs, the order of the queue decides which one is first.
+    Such a job comes before all other jobs. Backfill then reserves nodes for this job and starts no further
+    jobs there. If several jobs have equal requests (a lane), only the first job of the lane can be in the
+    result.
+
+    Example: with `gang_after_s = 86400`, a job on four nodes that has waited for 25 hours comes first. If
+    several such jobs wait, the order of the queue decides which job is first.
     """
     if state.gang_after_s is None:
         return frozenset()
     widest = state.nodes.columns.gpu_free.shape[1]
-    heads = (
-        lane.head() for lane in queue.gang_lanes if (lane.ask.nodes or 0) > 1 or lane.ask.part.gpus > widest
-    )
     found, bound_s = [], state.gang_after_s
-    for head in heads:
+    for lane in queue.gang_lanes:
+        if now - lane.waits_since <= bound_s:
+            continue
+        if (lane.ask.nodes or 0) <= 1 and lane.ask.part.gpus <= widest:
+            continue
+        head = lane.head()
         job = None if head is None else state.jobs[head[1]]
         if job is not None and job.preemptions:
             found.append(job.id)
         elif job is not None and now - job.ready_at > bound_s:
-            above = state.shares.above_share(state.tenant(job)[0], now)
-            if not above or now - job.ready_at > ABOVE_SHARE * bound_s:
+            among = _projects_waiting(state, queue) if state.orders_projects else None
+            above = state.shares.above_share(state.tenant(job)[0], now, among)
+            if not above or (among is None and now - job.ready_at > ABOVE_SHARE * bound_s):
                 found.append(job.id)
     return frozenset(found)
+
+
+def _projects_waiting(state: State, queue: Queue) -> frozenset[str]:
+    """Return the top-level tenants (organisations, or projects without one) that have waiting jobs."""
+    heads = (lane.head() for lane in queue)
+    return frozenset(state.tenant(state.jobs[head[1]])[0] for head in heads if head is not None)

@@ -15,7 +15,7 @@ from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of, milli_by
 from controller.core.cluster.licences import Licences
 from controller.core.cluster.node_table import Bools, either_mask
 from controller.core.cluster.nodes import Nodes
-from controller.core.estimates.runtime_prediction import RuntimePredictor
+from controller.core.estimates.runtime_prediction import PredictionConfig, RuntimePredictor
 from controller.core.fairshare.offqueue_usage import OffQueueUsage
 from controller.core.fairshare.share_tree import FairshareConfig, SharePath, ShareTree
 from controller.core.framework.profiles import Profile, profile_of
@@ -25,7 +25,7 @@ from controller.core.model.request import ResourceRequest, request_of
 from controller.core.model.rows import UsageRow
 from controller.core.model.services import MOVE_BEFORE_S, NO_ORDERS, ServiceOrders
 from controller.core.queue.order import DynamicOrder, Order, weighs_queues
-from controller.core.queue.queue import ProfileQueues, Queue
+from controller.core.queue.queue import ALWAYS, ProfileQueues, Queue
 from controller.core.quota.budgets import Budgets
 from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.quota_config import QuotaConfig
@@ -41,14 +41,20 @@ from wire.names import PRIORITIES, JobState
 NO_SPEC = JobSpec(command=())
 
 
+def _remove_sorted(releases: list[tuple[float, int]], release: tuple[float, int]) -> None:
+    at = bisect_left(releases, release)
+    if at < len(releases) and releases[at] == release:
+        del releases[at]
+
+
 def _queue_of(order: Order) -> Queue:
     return Queue(order, order if isinstance(order, DynamicOrder) else None)
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedConfig:
-    """The configuration in use: its hash, the time at which it was applied (`at`), and the user or operator
-    that applied it (`by`).
+    """The configuration in use: its hash, the time of its application (`at`), and the user or operator that
+    applied it (`by`).
     """
 
     digest: str
@@ -57,7 +63,7 @@ class AppliedConfig:
 
 
 class State:
-    """The state of the cluster. Only `apply` changes it. Other functions may fill its caches.
+    """The state of the cluster. Only `apply` changes the state. Other functions may fill its caches.
 
     An ended job stays in memory until `keep_ended` more jobs have ended.
     """
@@ -73,13 +79,19 @@ class State:
         self.nodes = Nodes()
         self.profiles: tuple[Profile, ...] = ()
         self.queues: dict[str, Queue] = {"": _queue_of(order)}
-        """The queues by profile. The last queue is for jobs that match no other profile."""
+        """The queues by scheduler profile. The last queue is for jobs that match no other profile."""
         self.queue: Queue | ProfileQueues = self.queues[""]
-        """The queues of all profiles, used like one queue."""
+        """The queues of all scheduler profiles, used like one queue."""
+        self.order_of_projects: Order | None = None
+        """The order that replaces `order` when a job of a second project is queued; None: `order` stays."""
+        self.orders_projects = False
+        """True if `order_of_projects` has replaced `order`."""
         self.scavengers_last = False
         """True if jobs with the priority SCAVENGER come after all others (see preemption/scavengers.py)."""
         self.gang_after_s: float | None = None
         """`[scheduler] gang_after_s`: gangs that have waited longer come first; None: never."""
+        self.longest_runs = PredictionConfig(quantile=1.0)
+        """The rule for the run time that `assumed_span` returns for jobs without a time limit."""
         self.releases: list[tuple[float, int]] = []
         """(expected end, job) of each placed or nominated job, sorted by the expected end, the soonest first.
         """
@@ -88,12 +100,16 @@ class State:
         self.claims: dict[int, None] = {}
         """The nominated jobs (jobs for which resources are kept), in the order of their nominations."""
         self.shortenable: set[int] = set()
-        """Waiting jobs with a least time limit (`--time-min`). Some of them may have started or ended since.
+        """Waiting jobs with a least time limit (`--time-min`). Some of these jobs may have started or ended
+        since.
+
         """
         self.elastic: dict[int, None] = {}
         """Running elastic jobs, which may grow when no job waits."""
         self.preempted_at: list[float] = []
-        """The times of earlier preemptions, the oldest first. The rate limit of preemption uses them."""
+        """The times of earlier preemptions, the oldest first. The rate limit of preemption uses
+        these times.
+        """
         self.next_job = 1
         self.forgot = False
         """True if ended jobs were dropped from memory. The idempotency keys of these jobs are then only in
@@ -133,8 +149,8 @@ class State:
         self._asked = (NO_SPEC, "", request_of(NO_SPEC))
 
     def ask(self, spec: JobSpec, user: str) -> ResourceRequest:
-        """Return the resource request of a job spec. The last result is cached, because each submit needs it
-        twice.
+        """Return the resource request of a job spec. The last result is cached, because each submit calls
+        this method twice.
         """
         if spec is not self._asked[0] or user != self._asked[1]:
             self._asked = spec, user, request_of(spec, user)
@@ -144,6 +160,8 @@ class State:
         """Put the job into its queue. Do nothing if the job is held or nominated, or if a gate is closed. A
         closed gate is a reason to wait, such as a dependency.
         """
+        if self.order_of_projects is not None and self.shares.several_projects:
+            self.order_projects(self.order_of_projects)
         if not job.ready:
             return
         if job.spec.time_min_s is not None:
@@ -157,16 +175,19 @@ class State:
             # tenant that is at a limit.
             group = (*group, job.user, job.spec.project, job.spec.queue)
         if self.scavengers_last:
-            # Limits such as kept GPUs and reservations apply to other jobs, but not to scavengers.
+            # Do not apply kept GPUs and operators' reservations to scavengers, because other jobs may stop
+            # scavengers at any time.
             group = (*group, job.granted_priority <= PRIORITIES["SCAVENGER"])
-        queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
+        rank = (*self.queue_tier(job), *order.rank(job), job.id)
+        waits_since = ALWAYS if job.preemptions else job.ready_at
+        queue.add(job.id, job.ask, rank, group, job.latest_start, waits_since)
 
     def queue_of(self, job: Job) -> Queue:
         queue = self.queues.get(job.profile)
         return next(reversed(self.queues.values())) if queue is None else queue
 
     def assign_profile(self, job: Job) -> None:
-        """Set the profile of a job from the configuration, unless the job is already placed."""
+        """Set the scheduler profile of a job from the configuration, unless the job is already placed."""
         if job.placed_at is None:
             job.profile = profile_of(self.profiles, job.spec, job.user) if self.profiles else ""
 
@@ -186,8 +207,8 @@ class State:
         return (float(-rule.priority),) if rule is not None else (0.0,)
 
     def over_soft_quota(self, job: Job, now: float) -> LimitExceeded | None:
-        """Return the first limit that the job would exceed if it started now: a soft limit, or a hard limit
-        that the job can exceed by borrowing quota. Return None if there is none.
+        """Return the first limit that the job would exceed if the job started now. Such a limit is a soft
+        limit, or a hard limit that borrowing quota raises. Return None if the job would exceed no limit.
         """
         part, nodes = job.ask.part, job.ask.nodes or 1
         gpu_milli = gpu_needs_of(part, self.nodes.columns).max_milli * nodes
@@ -204,8 +225,8 @@ class State:
         self._regroup()
 
     def _count_models(self, window_s: float | None = None, *, again: bool = False) -> None:
-        """Count the usage of all tenants again if one of these has changed: the GPU models that quotas limit,
-        or the time window of quotas (`window_s`). With `again` True, always count again.
+        """Count the usage of all tenants again if the GPU models that quotas limit have changed, or the time
+        window of quotas (`window_s`). With `again` True, always count again.
         """
         window_s, models = window_s or self.accounts.window_s, self.quotas.models
         if again or (window_s, models) != (self.accounts.window_s, self.accounts.models):
@@ -235,16 +256,16 @@ class State:
         self.shares.set_hour_weights(weights)
 
     def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set the limits that an operator has ordered for a share. The limits override those in the
+        """Set the limits that an operator has ordered for a tenant. The limits override the limits of the
         configuration.
         """
         self.shares.set_limits(name, soft, hard)
         self._regroup()
 
     def _regroup(self, *, always: bool = False) -> None:
-        """Set `limited`: True if a quota or share limit exists. If `limited` changes, or `always` is True,
-        put all waiting jobs into the queue again. This is needed because the queue separates tenants only
-        while limits exist.
+        """Set `limited`: True if a quota or fair-share limit exists. If `limited` changes, or `always`
+        is True, put all waiting jobs into the queue again. This is needed because the queue separates tenants
+        only while limits exist.
         """
         was = self.limited
         self.limited = not self.quotas.unlimited or bool(self.shares.hard) or self.budgets.affects_jobs
@@ -260,8 +281,21 @@ class State:
             self.scavengers_last = last
             self._regroup(always=True)
 
+    def order_projects(self, order: Order | None) -> None:
+        """Order the waiting jobs by `order` as soon as jobs of a second project exist. With one project they
+        keep their order. Queues of profiles with an order of their own are not changed.
+        """
+        self.order_of_projects = order
+        if order is None or not self.shares.several_projects:
+            return
+        before, self.order, self.order_of_projects, self.orders_projects = self.order, order, None, True
+        for queue in self.queues.values():
+            if queue.order is before:
+                queue.order, queue.moving = order, order if isinstance(order, DynamicOrder) else None
+        self._regroup(always=True)
+
     def tenant(self, job: Job) -> SharePath:
-        """Return the path of the job's user in the share tree."""
+        """Return the path of the job's user in the fair-share tree."""
         return self.shares.path(job.spec.project, job.user)
 
     @property
@@ -273,7 +307,7 @@ class State:
         return self._capacity[1]
 
     def set_profiles(self, profiles: tuple[Profile, ...]) -> None:
-        """Set the profiles of the configuration. Must be called before the first decision."""
+        """Set the scheduler profiles of the configuration. Must be called before the first decision."""
         if profiles == self.profiles:
             return
         waiting = [job for lane in self.queue for _, job in lane]
@@ -299,9 +333,9 @@ class State:
             self._regroup(always=True)
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return an array that is True for each node that the job cannot use. The cause is an operator's
-        reservation, a timed drain or a quota of GPUs of one model. Return None if there is no such node. The
-        job may start up to `later_s` seconds after `now`.
+        """Return which nodes (True by row number) the job cannot use. Causes are operators' reservations,
+        timed drains and quotas of GPU models. Return None if there is no such node. The job may start up to
+        `later_s` seconds after `now`.
         """
         return either_mask(self.reserved_nodes(job, now, later_s), self.nodes_at_model_quota(job))
 
@@ -319,8 +353,8 @@ class State:
         return bool(reservations.by_name or reservations.drains or self.quotas.models)
 
     def nodes_at_model_quota(self, job: Job) -> Bools | None:
-        """Return an array that is True for each node that the job cannot use, because its tenants have no
-        quota left for the node's GPU model. Return None if there is no such node.
+        """Return which nodes (True by row number) the job cannot use, because its tenants have no quota left
+        for the node's GPU model. Return None if there is no such node.
         """
         full, columns = self.full_models(job), self.nodes.columns
         if not full:
@@ -340,8 +374,8 @@ class State:
 
     def _model_claims(self, job: Job) -> dict[TenantKey, list[int]]:
         """Return for each tenant how its use of quotas will change before the job starts. Add the amounts of
-        other nominated jobs (jobs with nodes kept for them). Subtract the amounts that the job itself holds
-        now, which is possible only if the job is being moved.
+        other nominated jobs (jobs for which nodes are kept). Subtract the amounts that the job itself holds
+        now. A waiting job holds resources only while it is being moved.
         """
         found: dict[TenantKey, list[int]] = {}
         changes = [(job, [member.allocation for member in job.running], -1)] if job.running else []
@@ -355,18 +389,30 @@ class State:
         return found
 
     def reserved_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return an array that is True for each node that the job cannot use because of an operator's
-        reservation or a timed drain. Return None if there is no such node.
+        """Return which nodes (True by row number) the job cannot use because of operators' reservations or
+        timed drains. Return None if there is no such node.
 
-        A reservation that does not admit the job bars it if the job could still run when the reservation
-        begins. The job is assumed to start at `now`, or up to `later_s` seconds later. A replica (job of a
-        service) leaves a node before a reservation begins. Therefore only reservations that begin soon bar a
-        replica.
+        A reservation that does not admit the job bars its nodes if the job could still run at the start of
+        the reservation. The job is assumed to start at `now`, or up to `later_s` seconds later. A replica
+        (job of a service) leaves a node before a reservation begins. Therefore only reservations that begin
+        soon bar a replica.
         """
         if not self.reservations:
             return None
-        length = (job.span if job.replica is None else 2 * MOVE_BEFORE_S) + later_s
+        length = (self.assumed_span(job) if job.replica is None else 2 * MOVE_BEFORE_S) + later_s
         return self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, length)
+
+    def assumed_span(self, job: Job) -> float:
+        """Return for how many seconds an attempt of the job may hold its nodes, as assumed by operators'
+        reservations and by the deadlines of other jobs.
+
+        1. The time limit plus the grace, if the job has a time limit.
+        2. Otherwise the longest of the last run times of similar jobs, if enough of them have ended.
+        3. Otherwise `[jobs] default_time_limit_s`. NEVER if this is 0.
+        """
+        if job.limit < NEVER:
+            return job.span
+        return (self.estimates.planned(job, self.longest_runs) or NEVER) + job.spec.grace_s
 
     def add_release(self, job: Job) -> None:
         """Add the expected end of a placed or nominated job to the sorted list `releases`."""
@@ -377,13 +423,12 @@ class State:
 
     def remove_release(self, job: Job) -> None:
         """Remove the job from the sorted list `releases`. Call this before the job's expected end changes,
-        because the list is sorted by it.
+        because the list is sorted by expected end.
         """
         release = (job.expected_end, job.id)
-        for releases in (self.releases, self._assumed_releases):
-            at = bisect_left(releases, release)
-            if at < len(releases) and releases[at] == release:
-                del releases[at]
+        _remove_sorted(self.releases, release)
+        if self._assumed_releases:
+            _remove_sorted(self._assumed_releases, release)
 
     def assumes_ends(self, by: float) -> bool:
         """Return whether a running job without a time limit is expected to end at or before the time `by`.
@@ -407,7 +452,7 @@ class State:
         """Update the index of running elastic jobs (`elastic`) after the state of the job has changed."""
         if job.spec.gang.elastic and job.state is JobState.RUNNING:
             self.elastic[job.id] = None
-        else:
+        elif self.elastic:
             self.elastic.pop(job.id, None)
 
     def index(self, job: Job) -> None:
@@ -417,8 +462,11 @@ class State:
         self.next_job = max(self.next_job, job.id + 1)
         if job.key:
             insort(
-                self.keys.setdefault((job.user, job.key), []), job.id
-            )  # Sort on insertion: rows of ended jobs are loaded last and may have lower ids.
+                self.keys.setdefault((job.user, job.key), []),
+                job.id,
+                # Insert the job at its sorted place: rows of ended jobs are loaded last and may have lower
+                # ids.
+            )
         if job.array is not None and job.index is not None:
             self.arrays.setdefault(job.array, {})[job.index] = job.id
         if job.replica is not None and not job.state.terminal:
@@ -437,16 +485,16 @@ class State:
             del self.replicas[job.replica.service]
 
     def account(self, job: Job, now: float) -> None:
-        """Make the usage records of an ended attempt. The next commit writes them to the store."""
+        """Make the usage records of an ended attempt. The next commit writes these records to the store."""
         if self.used is not None:
             self.used += usage_rows(job, now)
 
     def note_ended(self, job: Job) -> None:
-        """Record that the job has ended. The job stays in memory until forget_old() drops it."""
+        """Record that the job has ended. The job stays in memory until forget_old() drops the job."""
         self.ended[job.id] = None
 
     def forget_old(self) -> None:
-        """Drop the oldest ended jobs from memory until `keep_ended` of them are left. Call this after the
+        """Drop the oldest ended jobs from memory until `keep_ended` ended jobs are left. Call this after the
         database rows of these jobs were made.
         """
         while len(self.ended) > self.keep_ended:
@@ -464,7 +512,9 @@ class State:
                 self.arrays.pop(job.array, None)
 
     def find(self, label: str) -> Job | None:
-        """Return the job with this label, such as `17` or `12_3`. Return None if the job is not in memory."""
+        """Return the job with this display id, such as `17` or `12_3`. Return None if the job is not in
+        memory.
+        """
         head, bar, tail = label.partition("_")
         if not (head.isascii() and head.isdigit() and len(head) < 19):
             return None

@@ -1,5 +1,5 @@
-"""The workloads of the cluster. They record which jobs belong to which task, and how many jobs of each task
-have ended in which state.
+"""The workloads of the cluster. The records say which jobs belong to which task, and how many jobs of each
+task have ended in each state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEEP_WORKLOADS = 1_000
 @dataclass(slots=True)
 class Task:
     """One task of a workload. `total` counts its present jobs: jobs that a retry has replaced are left out.
-    `completed`, `failed` and `cancelled` count those that have ended.
+    `completed`, `failed` and `cancelled` count the ended jobs by state.
     """
 
     after: tuple[str, ...] = ()
@@ -86,7 +86,8 @@ class Workload:
 
 
 class Workloads:
-    """All workloads by id. An index finds the workload of a repeated submit."""
+    """All workloads by id. A submit request that a client sends again, with the same key,
+    finds the workload that the first request made."""
 
     def __init__(self) -> None:
         self.by_id: dict[int, Workload] = {}

@@ -1,1 +1,1 @@
-"""Sends the agent program to a host, and starts it there."""
+"""Sends the agent program to a host, and starts the agent there."""

@@ -29,8 +29,9 @@ log = logging.getLogger(__name__)
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in (13, 12, 11, 10, 9)), "/opt/*/bin/python3")
 """The Python interpreters that are tried if none is configured. On many hosts, python3 itself is too old."""
 BOOTSTRAP_S, FROZEN_BOOTSTRAP_S = 20.0, 180.0
-"""Seconds until the agent must run: first for the agent that uses a Python of the host, then for the agent
-with its own Python, which is thirty times as large."""
+"""Seconds until the agent must run. The first value is for an agent with a Python of the host, the second for
+an agent with its own Python, which is thirty times as large.
+"""
 PARTING_S = 5.0
 """Seconds to wait for the exit code and the last output of a program that has closed its output."""
 MAX_LOGIN_OUTPUT = 1 << 18
@@ -52,8 +53,9 @@ _FIND = (
     'echo "corral finds no python$seen" >&2; exit 127'
     "'"
 )
-"""The shell command that finds a Python interpreter. Every shell reads the command in the same way, because
-it is one line in single quotes that contains no quote, backslash or `!`."""
+"""The shell command that finds a Python interpreter. The command is one line in single quotes without a
+quote, backslash or `!` inside. So every shell reads the command in the same way.
+"""
 _NO_PYTHON = "corral finds no python"
 
 
@@ -89,11 +91,11 @@ async def start_agent(
     home: str,
     made: Bundle,
 ) -> BootstrappedAgent:
-    """Send the agent program `made` to the host and start it.
+    """Send the agent program `made` to the host, and start the agent program.
 
-    `python` is the path of the Python interpreter on the host; if empty, the host is searched for one. `home`
-    is the directory for the agent's files; if empty, ~/.corral is used. Raise BootstrapFailed, or the error
-    of a broken connection.
+    `python` is the path of the Python interpreter on the host; if empty, search the host for a Python
+    interpreter. `home` is the directory for the agent's files; if empty, ~/.corral is used. Raise
+    BootstrapFailed, or the error of a broken connection.
 
     If the host has no Python and `python` is empty, send an agent with its own Python. Only a controller that
     `make binary` has packed into one file contains such an agent.
@@ -146,8 +148,8 @@ class _Bootstrap:
             async with asyncio.timeout(self._patience_s):
                 return await handing_over
         except TimeoutError:
-            # Kill the process on the host. Otherwise it would wait forever, and each new attempt to connect
-            # would add another process.
+            # Kill the process on the host. Otherwise the process would wait forever, and each further try to
+            # connect would add a process.
             self._process.kill()
             raise self._silent() from None
         except BaseException:
@@ -185,8 +187,8 @@ class _Bootstrap:
     async def _answer(self) -> tuple[str, str]:
         """Return the next message of the program on the host: the kind of message, and its text.
 
-        Messages begin with a random marker. Lines without it were printed by the shell's start-up files and
-        are skipped.
+        Messages begin with a random marker. Lines without the marker were printed by the shell's start-up
+        files and are skipped.
         """
         word, heard = "".join(self._marker).encode(), 0
         while heard < MAX_LOGIN_OUTPUT:

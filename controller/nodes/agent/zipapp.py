@@ -45,7 +45,7 @@ def bundle() -> Bundle:
 def _bootstrap_source() -> str:
     """Return the source text of the program that receives the agent on a host.
 
-    The text consists of two modules of this project, one after the other, so that it can run as a single
+    The text consists of two modules of this project, one after the other, so that the program is a single
     file.
     """
     names = ("wire/trusted_paths.py", "agent/host/bootstrap.py")
@@ -58,7 +58,7 @@ def _bootstrap_source() -> str:
 
 
 _NOT_NEEDED = ("api", "http")
-"""Packages in `wire` that are not sent to hosts, because only clients of the HTTP API use them."""
+"""Packages in `wire` that are not sent to hosts, because only clients of the HTTP API use these packages."""
 
 
 def _packages() -> dict[str, bytes]:

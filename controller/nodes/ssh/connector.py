@@ -91,7 +91,7 @@ class SshConnector:
 async def _retry_dropped(
     connect: Callable[[], Awaitable[asyncssh.SSHClientConnection]],
 ) -> asyncssh.SSHClientConnection:
-    """Connect, and try again if the server drops the connection.
+    """Call `connect`, and call it again if the server drops the connection.
 
     sshd drops connections at random while more than MaxStartups logins are in progress.
     """

@@ -81,7 +81,9 @@ class HostKeyRecorder(asyncssh.SSHClient):
         self.reached = True
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """Record the key and refuse it. asyncssh calls this only for host keys that it does not know."""
+        """Record the host key and refuse the host key. asyncssh calls this method only for
+        unknown host keys.
+        """
         self.shown, self.place = key, (host, addr, port)
         return False
 
@@ -90,7 +92,7 @@ class SshConfig(Protocol):
     """The options of ~/.ssh/config that apply to a host."""
 
     def get(self, option: str, default: Any = None) -> Any:
-        """Return the value of an option, or `default` if it is not set."""
+        """Return the value of an option, or `default` for an option that is not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ class SshAttempt:
         return CannotConnect(_without_connection(error))
 
     def _ssh_config(self) -> SshConfig | None:
-        """Return the options of ~/.ssh/config for the host, or None if it cannot be read."""
+        """Return the options of ~/.ssh/config for the host, or None if this file cannot be read."""
         with suppress(OSError, ValueError):
             where = {} if self.config is None else {"config": str(self.config)}
             made = asyncssh.SSHClientConnectionOptions(host=self.address.host, client_keys=None, **where)
@@ -177,14 +179,13 @@ class SshAttempt:
         return HostKeyUnknown(self.node, shown)
 
     def _locked(self, config: SshConfig | None) -> list[str]:
-        """Return the key files that were skipped because they have a passphrase."""
+        """Return the key files that were skipped because of a passphrase."""
         files = [self.identity] if self.identity else (config and config.get("IdentityFile")) or _DEFAULT_KEYS
         return [file for file in files if _is_locked(file)]
 
 
 def _there(config: SshConfig | None, option: str) -> list[str] | None:
-    """Return the files that an option of ~/.ssh/config names, if they exist; None if the option is not
-    set."""
+    """Return the existing files that an option of ~/.ssh/config names; None if the option is not set."""
     files = config.get(option) if config is not None else None
     if not files:
         return None
@@ -213,7 +214,7 @@ def _without_connection(error: Exception) -> str:
 
 
 def is_dropped(error: Exception) -> bool:
-    """Return whether the server accepted the connection and then closed it."""
+    """Return whether the server accepted the connection and then closed the connection."""
     dropped = isinstance(error, (ConnectionError, asyncssh.ConnectionLost))
     return dropped and not isinstance(error, ConnectionRefusedError)
 

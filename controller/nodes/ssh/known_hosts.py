@@ -23,7 +23,7 @@ class KnownHosts:
 
 
 def read_legacy_file(path: Path) -> dict[str, str]:
-    """Return the host key of each node from the file in which older controller versions kept them."""
+    """Return the host key of each node from the file in which older controller versions kept host keys."""
     found = {}
     with suppress(OSError):
         for line in path.read_text(errors="replace").splitlines():

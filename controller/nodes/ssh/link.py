@@ -43,7 +43,7 @@ class SshLink(ReconnectingLink):
         self._cluster = cluster
 
     async def connect(self) -> SshChannel:
-        """Connect to the host by SSH, send the agent program and start it."""
+        """Connect to the host by SSH, send the agent program and start the agent."""
         async with self._connector.turn():
             address = parse_ssh_address(self.host.ssh)
             connection = await self._connector.connect(self.name, address, self.host.identity)
@@ -79,7 +79,7 @@ class SshLink(ReconnectingLink):
 
 
 class SshChannel:
-    """The SSH connection to a host, and the channel on it to the agent."""
+    """The SSH connection to a host, with the channel to the agent."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection, started: BootstrappedAgent) -> None:
         self._connection = connection
@@ -106,7 +106,7 @@ class SshChannel:
         """Close the channel, and wait up to `patience_s` seconds for the agent to end. Return the last line
         that the agent wrote to stderr.
 
-        If the agent does not end, the agent of the next connection replaces it.
+        If the agent does not end, the next agent on this host replaces this agent.
         """
         with suppress(OSError, asyncssh.Error):
             self._process.stdin.write_eof()

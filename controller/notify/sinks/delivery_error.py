@@ -61,5 +61,6 @@ def secret_of(file: str | None, variable: str | None) -> str:
 
 def url_of(sink: SinkSection) -> str:
     """Return the URL of a sink. The URL may be a secret in a file or environment variable. Raise
-    DeliveryFailed if it cannot be read."""
+    DeliveryFailed if the URL cannot be read.
+    """
     return sink.url if sink.url is not None else secret_of(sink.url_file, sink.url_env)

@@ -73,7 +73,7 @@ async def post(sink: SinkSection, message: Message, cluster: str, link: str) -> 
 
 
 def host_of(url: str) -> str:
-    """Return the host of a URL, or "?" if it has none."""
+    """Return the host of a URL, or "?" for a URL without a host."""
     try:
         return urlsplit(url).hostname or "?"
     except ValueError:
@@ -84,7 +84,7 @@ def signature(secret: str, name: str, timestamp: str, body: bytes) -> str:
     """Return the value of the header webhook-signature: "v1," and the HMAC-SHA256 of ID.TIMESTAMP.BODY in
     Base64.
 
-    The key is the secret itself, or the Base64 text after "whsec_" if the secret begins with that.
+    The key is the secret itself, or the Base64 text after "whsec_" if the secret begins with `whsec_`.
     """
     key = secret.encode()
     if secret.startswith("whsec_"):
@@ -135,7 +135,7 @@ def _ntfy(
 
 
 def _payload(message: Message, cluster: str, link: str) -> Mapping[str, Any]:
-    """Return the JSON body of a webhook. docs/notify.md describes it."""
+    """Return the JSON body of a webhook. docs/notify.md describes the JSON body."""
     notices = []
     for notice in message.notices:
         facts = asdict(notice)

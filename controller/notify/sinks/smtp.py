@@ -25,8 +25,8 @@ async def send(sink: SinkSection, message: Message, cluster: str, link: str) -> 
     """Send a message by mail to its recipient. Raise DeliveryFailed if the server does not accept the
     message.
 
-    The mail is sent in a daemon thread, so that a mail server that does not answer cannot delay the
-    controller or its shutdown.
+    A daemon thread sends the mail, so that a mail server without an answer delays neither the controller nor
+    its shutdown.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[DeliveryFailed | None] = loop.create_future()
@@ -96,7 +96,7 @@ def _failure(sink: SinkSection, error: Exception) -> DeliveryFailed:
         code, said = next(iter(error.recipients.values()))
         return _answered(host, code, said)
     if isinstance(error, smtplib.SMTPAuthenticationError):
-        # The failure is not final, because an operator can correct the password before the next try.
+        # Try again later, because an operator can correct the password before the next try.
         return DeliveryFailed(f"{host} refused the login ({error.smtp_code})")
     if isinstance(error, smtplib.SMTPResponseException):
         return _answered(host, error.smtp_code, error.smtp_error)

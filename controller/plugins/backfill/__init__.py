@@ -1,1 +1,1 @@
-"""The kinds of backfill: which jobs may start while a job before them waits."""
+"""The kinds of backfill: rules for starting jobs while an earlier job waits."""

@@ -1,4 +1,4 @@
-"""The kinds of backfill: which jobs may start while a job before them waits."""
+"""The kinds of backfill: rules for starting jobs while an earlier job waits."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class _InQueueOrder:
 
 @dataclass(frozen=True, slots=True)
 class Easy(_InQueueOrder):
-    """The `easy` backfill: a job may start before jobs that are ahead of it in the queue, if its start does
-    not delay the first waiting job.
+    """The `easy` backfill: a job may start before earlier jobs in the queue if its start does not delay the
+    first waiting job.
     """
 
     name: ClassVar[str] = "easy"
@@ -50,8 +50,8 @@ class EasySjbf(Easy):
 
 @dataclass(frozen=True, slots=True)
 class Aggressive(_InQueueOrder):
-    """The `aggressive` backfill: like `easy`, but jobs that start before the first waiting job may delay that
-    job by up to a fixed time.
+    """The `aggressive` backfill: like `easy`, but backfilled jobs may delay the first waiting job by up to a
+    fixed time in total.
     """
 
     name: ClassVar[str] = "aggressive"
@@ -65,7 +65,7 @@ class Aggressive(_InQueueOrder):
 @dataclass(frozen=True, slots=True)
 class Conservative(_InQueueOrder):
     """The `conservative` backfill: every waiting job has a reservation (a planned start), and no job may
-    delay a job before it in the queue.
+    delay an earlier job in the queue.
     """
 
     name: ClassVar[str] = "conservative"
@@ -74,13 +74,14 @@ class Conservative(_InQueueOrder):
 
     depth: int | None = None
     """The most waiting jobs that get a reservation; None means all waiting jobs. Jobs without a reservation
-    start where they delay no reservation."""
+    start if they delay no reservation.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Greedy(Easy):
     """The `greedy` backfill: every job that fits starts at once. A large job may wait forever, because small
-    jobs keep starting before it.
+    later jobs keep starting.
     """
 
     name: ClassVar[str] = "greedy"
@@ -89,7 +90,7 @@ class Greedy(Easy):
 
 @dataclass(frozen=True, slots=True)
 class NoBackfill(Easy):
-    """The `none` backfill: no job starts while a job before it waits."""
+    """The `none` backfill: no job starts while an earlier job waits."""
 
     name: ClassVar[str] = "none"
     starts_behind: ClassVar[bool] = False

@@ -14,16 +14,17 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class JobAffinityFilter:
-    """Keeps a node if it meets the required affinity terms of the waiting job, and if no job that runs on it
-    has an anti-affinity term that excludes the waiting job."""
+    """Keeps a node if two conditions hold: the node meets the required affinity terms of the waiting job, and
+    no running job on the node has an anti-affinity term against the waiting job.
+    """
 
     name: ClassVar[str] = "company"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
         if nodes.job_affinity is not None:
             return nodes.job_affinity().nodes_allowed(part, nodes)[rows]
-        # A node table without running jobs is used to check whether the job can ever run. Keep the nodes on
-        # which the affinity terms could be met after other jobs have started.
+        # A node table without running jobs is used to check whether the job can ever run. Keep all nodes on
+        # which the affinity terms could be met once other jobs have started.
         mask = np.ones(nodes.height, dtype=np.bool_)
         for term in part.company:
             if not term.prefer and term.domains is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
 from controller.core.model.request import PerNodeRequest
@@ -34,7 +36,7 @@ class AvailableFilter:
 class CapacityFilter:
     """The `capacity` filter keeps nodes with enough free CPU, memory and scratch for the job.
 
-    Scratch is checked only for jobs that ask for it.
+    Scratch is checked only for jobs with a scratch request.
     """
 
     name: ClassVar[str] = "capacity"
@@ -72,19 +74,24 @@ class CapacityFilter:
 
 @dataclass(frozen=True, slots=True)
 class GpuFilter:
-    """The `gpu` filter keeps nodes with enough free GPUs for the job: of a suitable type, and on one NUMA
-    node or linked by NVLink if the job requires it.
+    """The `gpu` filter keeps nodes with enough free GPUs of a suitable type. If the job requires it, these
+    GPUs must be on one NUMA node or linked by NVLink.
 
-    It checks whole GPUs, parts of one GPU and MIG instances. Unhealthy GPUs do not count.
+    It checks whole GPUs, parts of one GPU and MIG instances. Unhealthy GPUs do not count. A job without GPUs
+    that names GPU models, such as a job of `sbatch --constraint=a100`, gets a node with a GPU of such a
+    model, whether the GPU is free or not.
     """
 
     name: ClassVar[str] = "gpu"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
+        if not part.wants_gpus:
+            codes = nodes.model_codes(part.models)
+            return np.asarray(np.isin(nodes.gpu_model[rows], codes).any(axis=1), dtype=np.bool_)
         return gpu_needs_of(part, nodes).nodes_fitting(nodes, rows)
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        return part.wants_gpus
+        return part.wants_gpus or bool(part.models)
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
         """Return a text about the GPUs that these nodes lack, such as "fewer than 4 free GPUs".
@@ -98,6 +105,8 @@ class GpuFilter:
 
     def explain(self, part: PerNodeRequest) -> str:
         kind = f"{' or '.join(part.models)} " if part.models else ""
+        if not part.wants_gpus:
+            return f"no {kind}GPU"
         kind += f"MIG {part.gpu.mig} " if part.gpu is not None and part.gpu.mig else ""
         if part.gpu is not None and part.gpu.memory_mib:
             return f"no {kind}GPU with {memory(part.gpu.memory_mib)} of its memory free{_which(part)}"

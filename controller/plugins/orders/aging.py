@@ -32,7 +32,8 @@ class AgingOrder:
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
         """Return the priority of the job without the points for its age. Jobs with the same priority gain
-        points equally fast, so their order does not change while they wait."""
+        points equally fast, so these jobs keep their order while they wait.
+        """
         return (job.priority,)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:

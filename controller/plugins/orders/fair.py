@@ -1,4 +1,4 @@
-"""The `fair` order: jobs of the tenant that has used the least in relation to its share are first."""
+"""The `fair` order: the first jobs are those of the tenant with the least usage in relation to its weight."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LEVELS = 3
 class FairShareOrder:
     """The `fair` order: the job of the tenant with the greatest value of weight / (usage + 1) is first.
 
-    The values of the jobs' organisations are compared first; if they are equal, the values of the projects,
-    and then the values of the users. The jobs of one user stay in submit order.
+    First the values of the jobs' organisations are compared. If these are equal, the values of the projects
+    are compared, and then the values of the users. The jobs of one user stay in submit order.
     """
 
     name: ClassVar[str] = "fair"
@@ -35,7 +35,7 @@ class FairShareOrder:
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
         """Return the sort key of the job; the lowest is first. Jobs of tenants above a soft limit are last.
-        Otherwise the tenant's weight / (usage + 1) at each level of the share tree decides.
+        Otherwise the tenant's weight / (usage + 1) at each level of the fair-share tree decides.
         """
         path = view.path(job)
         fairness = [-each for each in view.shares.fairness(path, view.now)]

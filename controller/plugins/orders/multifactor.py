@@ -22,11 +22,13 @@ class MultifactorOrder:
     - priority: the priority / 100.
     - age: seconds waited / `age_full_s`.
     - fair_share: the tenant's fair-share factor; 0 above a soft limit.
-    - size: GPUs of the job / GPUs of the cluster.
+    - size: GPUs of the job / GPUs of the cluster. It is 0 if the job has more GPUs than the project's part of
+      the cluster, and its user has got more than its part of the project while another user of the project
+      waits (`OrderView.rationed`).
     - deadline: rises from 0 to 1 in the `deadline_from_s` seconds before the latest start that meets the
       job's deadline.
-    - queue: the priority of the queue. If its weight is 0, it adds no points; instead, all jobs of a queue
-      with a higher priority come first.
+    - queue: the priority of the queue. If the weight is 0, this factor adds no points. Instead, all jobs of a
+      queue with a higher priority come first.
 
     Example with the default weights: a job has priority 50 (500 points), has waited half of `age_full_s`
     (250), has the fair-share factor 0.8 (800) and no deadline. It has 1550 points, plus at most 100 for its
@@ -85,15 +87,22 @@ class MultifactorOrder:
                 0.0 if beyond else view.shares.factor(path, view.capacity, view.now),
                 self.fair_share,
             ),
-            _points("size", gpus / view.gpus if view.gpus else 0.0, self.size),
+            _points("size", _size(path, gpus, view), self.size),
             _points("deadline", 1.0 - (_last_start(job) - view.now) / self.deadline_from_s, self.deadline),
             *queue,
         )
 
 
+def _size(path: SharePath, gpus: float, view: OrderView) -> float:
+    """Return the size factor of a job with so many GPUs; `path` is its user in the share tree."""
+    if not view.gpus or (path in view.rationed and gpus > view.shares.fair_rate(path[:-1], view.gpus)):
+        return 0.0
+    return gpus / view.gpus
+
+
 def _last_start(job: Job) -> float:
-    """Return the latest start time at which a job that runs for its whole time limit still meets its
-    deadline. NEVER if the job has no deadline.
+    """Return the latest start time with which the job meets its deadline. The job is assumed to run for its
+    whole time limit. NEVER if the job has no deadline.
     """
     if job.spec.deadline_at is None:
         return NEVER

@@ -19,25 +19,21 @@ class TightestPicker:
     name: ClassVar[str] = "tightest"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return the slot (index on the node) of the GPU with the smallest free part; on a tie, the first
-        one.
-        """
+        """Return the index on the node of the GPU with the smallest free part; on a tie, the first one."""
         free = nodes.gpu_free[row]
         return min(slots, key=lambda slot: (free[slot], slot))
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadPicker:
-    """The `spread` picker chooses the GPU with the largest free part, so that jobs that share GPUs disturb
-    each other less.
+    """The `spread` picker chooses the GPU with the largest free part, so that jobs on one GPU disturb each
+    other less.
     """
 
     name: ClassVar[str] = "spread"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return the slot (index on the node) of the GPU with the largest free part; on a tie, the first
-        one.
-        """
+        """Return the index on the node of the GPU with the largest free part; on a tie, the first one."""
         free = nodes.gpu_free[row]
         return max(slots, key=lambda slot: (free[slot], -slot))
 
@@ -52,7 +48,7 @@ class GpuValuePicker:
     name: ClassVar[str] = "thrift"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return the slot (index on the node) of the GPU that loses the least value for later jobs; on a tie,
-        the first one.
+        """Return the index on the node of the GPU that loses the least value for later jobs; on a tie, the
+        first one.
         """
         return slots[0] if nodes.gpu_value is None else nodes.gpu_value().best_slot(part, row, slots)

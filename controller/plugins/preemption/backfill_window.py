@@ -1,4 +1,4 @@
-"""A preemption strategy that ends backfilled jobs that run longer than predicted."""
+"""A preemption strategy against backfilled jobs that run longer than predicted."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from controller.core.model.job import NEVER, Job
 
 @dataclass(frozen=True, slots=True)
 class WindowStrategy:
-    """The `window` strategy stops running jobs that have run longer than predicted, for a waiting job that
-    was in the queue before they started.
+    """The `window` strategy stops jobs that have run longer than predicted, for a waiting job that was in the
+    queue before their start.
 
     Backfill with `estimate = "predicted"` starts a job before others because the job is expected to end in
     time. The window of a job is the time from its start to its predicted end. For a job without a time limit
     and without a prediction, the window lasts for `[jobs] default_time_limit_s`. With `estimate = "limit"`,
     time limits end jobs within their windows, so the strategy stops only jobs without a limit.
 
-    1. `standing` is the negative of the placement time, so that the job that was placed last has the lowest
-       value. A job that has not run longer than predicted is never stopped.
-    2. `reach` is the negative of the time at which the job began to wait. Therefore only jobs that were
-       placed after that time may be stopped.
+    1. `standing` is the negative of the placement time. So the job that was placed last has the lowest value.
+       A job that has not run longer than predicted is never stopped.
+    2. `reach` is the negative of the time at which the job began to wait. Therefore only jobs with a later
+       placement may be stopped.
 
     Example: job 7 has waited since 10:00 for 8 GPUs. Job 9 was placed at 11:00 and is predicted to run for 1
     h. From 12:00 on, job 9 may be stopped for job 7. Job 5, which was placed at 9:00, may not be stopped.

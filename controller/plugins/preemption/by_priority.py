@@ -1,7 +1,7 @@
 """Preemption strategies that compare the priorities of jobs.
 
-A waiting job has the priority that it requests. A running job is protected by its requested priority, or by
-the priority of a job that depends on it if that priority is higher (inherited priority).
+The priority of a waiting job is the requested priority. A running job is protected by the higher of two
+priorities: its requested priority, and the priority of a job that depends on it (inherited priority).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class PriorityStrategy:
 
     def reach(self, job: Job) -> float | None:
         """Return the highest priority of running jobs that may be stopped for this waiting job: its priority
-        minus `gap`. Return None if its priority is below the option `least`, because it may then stop no job.
+        minus `gap`. Return None if the priority of the waiting job is below the option `least`: such a job
+        may stop no job.
         """
         return job.spec.priority - max(1, self.gap) if job.spec.priority >= self.least else None
 
@@ -64,5 +65,6 @@ class PressureStrategy:
 
     def reach(self, job: Job) -> float | None:
         """Return the highest priority of running jobs that may be stopped for this waiting job: `most`.
-        Return None if the waiting job's priority is not above `most`, because it may then stop no job."""
+        Return None if the priority of the waiting job is not above `most`: such a job may stop no job.
+        """
         return self.most if job.spec.priority > self.most else None

@@ -30,8 +30,9 @@ class FairShareStrategy:
     name: ClassVar[str] = "fair"
 
     threshold: float = 1.25
-    """A tenant gives resources back if it holds more than its fair share multiplied by this factor, which is
-    at least 1."""
+    """A tenant gives resources back if the tenant holds more than its fair share times this factor. The
+    factor is at least 1.
+    """
     most: int = 100
     """Jobs with a higher priority than this are never stopped for fair share."""
 
@@ -59,8 +60,10 @@ class FairShareStrategy:
         return None if is_exempt(state, job, EXEMPT_FAIR_SHARE) else state.tenant(job)
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the object that decides which running jobs may be stopped for this waiting job. Return None
-        if the waiting job would take its tenant above its fair share, so that no job may be stopped."""
+        """Return the object that decides which running jobs may be stopped for this waiting job by fair
+        share. Return None if the waiting job would take its tenant above its fair share, so that no job may
+        be stopped.
+        """
         return fair_share_reclaim(ground, job, self.threshold)
 
 
@@ -68,8 +71,8 @@ class FairShareStrategy:
 class QuotaReclaimStrategy:
     """The strategy of `[quota] reclaim = "preempt"`: projects get back quota that other projects borrowed.
 
-    It stops jobs of projects that have borrowed quota, so that jobs within the quota of their own project can
-    start (see QuotaReclaim).
+    The strategy stops jobs of projects with borrowed quota, so that jobs within the quota of their own
+    project can start (see QuotaReclaim).
     """
 
     name: ClassVar[str] = "reclaim"
@@ -89,6 +92,7 @@ class QuotaReclaimStrategy:
         return None if is_exempt(state, job, EXEMPT_QUOTA) else job.spec.project
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the object that decides which running jobs may be stopped for this waiting job. Return None
-        if the waiting job would exceed the quota of its project, so that no job may be stopped."""
+        """Return the object that decides which running jobs may be stopped for this waiting job by quota.
+        Return None if the waiting job would exceed the quota of its project, so that no job may be stopped.
+        """
         return quota_reclaim(ground, job)

@@ -55,7 +55,7 @@ class QuotaAmounts:
 
 
 def _gpu_limit(gpus: float | str | None) -> GpuLimit:
-    """Convert a limit on GPUs, such as 8 or "50%", to a GpuLimit. Raise ValueError if it is invalid."""
+    """Convert a limit on GPUs, such as 8 or "50%", to a GpuLimit. Raise ValueError for an invalid limit."""
     if isinstance(gpus, str):
         if "%" not in gpus:
             raise ValueError(f'gpus must be a number or a percentage, such as 8 or "50%", not {gpus!r}')
@@ -84,7 +84,9 @@ class QuotaTable(QuotaAmounts):
 
 @dataclass(frozen=True, slots=True)
 class BorrowTable:
-    """The amounts that a project may borrow above its hard limits while other projects do not use them."""
+    """The amounts that a project may borrow above its hard limits while other projects leave these amounts
+    unused.
+    """
 
     cpus: float | None = None
     memory: str | None = None
@@ -96,14 +98,14 @@ class BorrowTable:
         self.amounts()
 
     def amounts(self) -> QuotaAmounts:
-        """Return the amounts that may be borrowed. Raise ValueError if one of them is invalid."""
+        """Return the amounts that may be borrowed. Raise ValueError for an invalid amount."""
         per_model = self.gpus_per_model
         return QuotaAmounts(self.cpus, self.memory, self.gpus, self.running, gpus_per_model=per_model)
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectQuotaTable(QuotaTable):
-    """The limits of a project, and the amounts that it may borrow."""
+    """The limits of a project, and the amounts that the project may borrow."""
 
     borrow: BorrowTable = field(default_factory=BorrowTable)
 
@@ -124,9 +126,7 @@ class LocalQuotas:
     queues: Mapping[str, QuotaTable] = field(default_factory=dict)
 
     def quota(self, scope: str, name: str) -> Quota | None:
-        """Return the quota of this user, project or queue; None if scheduler.toml has no quota table for
-        it.
-        """
+        """Return the quota of this user, project or queue; None without a quota table in scheduler.toml."""
         table = self._tables(scope).get(name)
         return None if table is None else table.quota
 

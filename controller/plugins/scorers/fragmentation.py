@@ -31,7 +31,7 @@ class FragmentationScorer:
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
         """Return 0.5 for a node where the placement does not change the amount of unusable resources. The
-        score is above 0.5 where the amount falls, and below 0.5 where it rises.
+        score is above 0.5 on a node where the amount falls, and below 0.5 where the amount rises.
         """
         free = nodes.gpu_free[rows]
         cpu = nodes.cpu_free[rows]

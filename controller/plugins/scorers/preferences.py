@@ -29,7 +29,9 @@ class AffinityScorer:
         return bool(part.preferences)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node that meets all preferences of the job, 0 for a node that meets none of them."""
+        """Return 1 for a node that meets all preferences of the job, and 0 for a node that meets no
+        preference.
+        """
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted, labels = part.preferences, nodes.labels
         total = sum(each.weight for each in wanted) or 1
@@ -66,7 +68,8 @@ class DataScorer:
     """The `data` scorer prefers nodes with the data sets that a job reads.
 
     A node has the whole data set `imagenet` if it has the label `data/imagenet`, with any value. If a job on
-    the node has recently read the data set, the node counts as having a part of it (`DatasetReads.levels`).
+    the node has recently read the data set, the node counts as having a part of the data set
+    (`DatasetReads.levels`).
     """
 
     name: ClassVar[str] = "data"
@@ -106,8 +109,9 @@ class JobAffinityScorer:
         return nodes.job_affinity is not None and any(term.prefer for term in part.company)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node where all preferred job affinity terms are met, 0 for a node where none of them
-        is met."""
+        """Return 1 for a node that meets all preferred job affinity terms, and 0 for a node that meets none
+        of these terms.
+        """
         score: Floats = np.zeros(nodes.height)
         wanted = [term for term in part.company if term.prefer]
         if nodes.job_affinity is not None:

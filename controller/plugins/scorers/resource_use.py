@@ -25,9 +25,7 @@ class FitScorer:
     gpu: float = 0.7
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node on which nothing is free after the placement, 0 for a node on which everything
-        is free.
-        """
+        """Return 1 for a node without free resources after the placement, 0 for a completely free node."""
         total = nodes.gpu_count[rows] * WHOLE_GPU
         free = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - part.gpus * WHOLE_GPU - part.share
         gpu_left = free / np.maximum(total, 1)
@@ -83,9 +81,7 @@ class SpreadScorer:
     name: ClassVar[str] = "spread"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node on which everything is free after the placement, 0 for a node on which nothing
-        is free.
-        """
+        """Return 1 for a completely free node after the placement, 0 for a node without free resources."""
         asked = part.gpus * WHOLE_GPU + part.share
         if asked:
             left = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - asked
@@ -127,7 +123,7 @@ def _used(free: Ints, asked: int, total: Ints) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class PowerScorer:
-    """The `power` scorer prefers nodes that are in use, so that idle nodes can stay in low-power states."""
+    """The `power` scorer prefers busy nodes, so that idle nodes can stay in low-power states."""
 
     name: ClassVar[str] = "power"
 

@@ -1,5 +1,5 @@
-"""Finds names in scheduler.toml that match nothing: misspelt projects, queues that do not exist, and labels
-that no node has.
+"""Finds names in scheduler.toml without a match: misspelt projects, queues that do not exist, and labels that
+no node has.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def misspelt_projects(config: Config, _pipeline: Pipeline) -> Iterator[ConfigPro
     """Yield a warning for each project that looks like a misspelling of another name.
 
     1. Collect the tables in which each project or organisation occurs.
-    2. A project is suspect (possibly misspelt) if it occurs in one table only and has no table
+    2. A project is suspect (possibly misspelt) if only one table names the project and there is no table
        [projects.NAME].
     3. A suspect project is a misspelling if a similar name is not suspect.
     4. If two similar names are both suspect, the later name in the file is a misspelling, unless both names
@@ -163,7 +163,9 @@ def unknown_queues(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProble
 
 
 def labels_without_nodes(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each queue and each profile whose conditions no node of scheduler.toml meets."""
+    """Yield a warning for each queue and each scheduler profile whose conditions no node of scheduler.toml
+    meets.
+    """
     labels = [{**node.labels, "node": name} for name, node in config.nodes.items()]
     conditions: dict[Key, tuple[Term, ...]] = {
         ("profiles", name): profile.terms for name, profile in config.profiles.items()

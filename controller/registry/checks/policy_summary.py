@@ -59,8 +59,9 @@ class ProjectPolicy:
 
     @property
     def sentence(self) -> str:
-        """Return a text for operators with the share and the quota of the project, and the amount that it may
-        borrow."""
+        """Return a text for operators about one project: its fair share, its quota, and the amount that the
+        project may borrow.
+        """
         parts = []
         if self.share is not None:
             of_gpus = "" if self.gpus is None else f" ({self.gpus:.1f} GPUs)"
@@ -86,7 +87,8 @@ class QueuePolicy:
     max_time_limit_s: float | None
     planned_s: float
     """The run time in seconds that plans assume for a job without a time limit and without a prediction. 0 if
-    plans assume that such a job never ends."""
+    plans assume no end.
+    """
     users: tuple[str, ...]
     """The users that may submit to the queue; empty if all users may."""
     projects: tuple[str, ...]
@@ -131,15 +133,15 @@ class QueuePolicy:
 
 
 def cluster_gpus(config: Config) -> int | None:
-    """Return the number of GPUs of all nodes in scheduler.toml. Return None if there are no nodes, or if the
-    GPUs of a node are known only when its agent reports them.
+    """Return the number of GPUs of all nodes in scheduler.toml. Return None without nodes, or if only the
+    agent of a node knows the GPUs of the node.
     """
     counts = gpu_counts(config)
     return None if counts is None else counts.total
 
 
 def gpu_counts(config: Config) -> GpuCounts | None:
-    """Return the GPUs of all nodes in scheduler.toml by model; None if they are not known."""
+    """Return the GPUs of all nodes in scheduler.toml by model; None if the GPUs are not known."""
     by_model: dict[str, int] = {}
     for node in config.nodes.values():
         if node.gpus in ("auto", "nvml"):
@@ -151,14 +153,16 @@ def gpu_counts(config: Config) -> GpuCounts | None:
 
 
 def policies(pipeline: Pipeline) -> list[SchedulingPolicy]:
-    """Return the scheduling policies that apply to jobs: the policies of all profiles, or the policy of
-    [scheduler] if there are no profiles."""
+    """Return the scheduling policies that apply to jobs: the policies of all scheduler profiles, or the
+    policy of [scheduler] if there are no profiles.
+    """
     return [each.policy for each in pipeline.profiles] or [pipeline]
 
 
 def uses_shares(order: Order) -> bool:
     """Return whether the queue order compares the usage of projects. Return True for an order that is not
-    built in, because it may compare the usage."""
+    built in, because this order may compare the usage.
+    """
     if isinstance(order, DynamicOrderChain | StaticOrderChain):
         return uses_shares(order.first) or uses_shares(order.second)
     if isinstance(order, MultifactorOrder):
@@ -198,7 +202,8 @@ def project_policies(config: Config, pipeline: Pipeline) -> tuple[ProjectPolicy,
 
 
 def _shares(config: Config) -> dict[str, float]:
-    """Return the fraction of the cluster that each named project gets while all of them have waiting jobs.
+    """Return the fraction of the cluster that each named project gets while all these projects have waiting
+    jobs.
 
     1. Organisations, and the projects outside organisations, divide the cluster by their weights.
     2. The projects of an organisation divide the fraction of the organisation by their weights.
@@ -223,7 +228,7 @@ def _divided(config: Config, names: Iterable[str], whole: float) -> dict[str, fl
 
 def queue_policies(config: Config, pipeline: Pipeline) -> tuple[QueuePolicy, ...]:
     """Return the policy of each queue, the queue with the highest priority first. The queue "default" is
-    included even if it has no table. The result is empty if scheduler.toml has no table [queues.NAME].
+    included, also without a table. The result is empty if scheduler.toml has no table [queues.NAME].
     """
     rules, quotas = pipeline.rules.queues, quotas_of(config, pipeline)
     caps = queue_priority_caps(config)
@@ -246,8 +251,9 @@ def queue_policies(config: Config, pipeline: Pipeline) -> tuple[QueuePolicy, ...
 
 
 def preemption_sentences(config: Config, pipeline: Pipeline) -> tuple[str, ...]:
-    """Return a sentence for each preemption strategy that says which jobs may preempt which other jobs. If
-    the strategy belongs to a profile, the sentence begins with the name of the profile.
+    """Return a sentence for each preemption strategy about the jobs that may preempt and the jobs that may be
+    preempted. If the strategy belongs to a scheduler profile, the sentence begins with the name of the
+    profile.
     """
     if not pipeline.profiles:
         highest = _highest_priority(config, ())
@@ -260,8 +266,9 @@ def preemption_sentences(config: Config, pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _preemption_sentence(strategy: Any, highest: int) -> str:
-    """Return a sentence about a preemption strategy: which jobs may preempt which other jobs. `highest` is
-    the highest priority that users may request."""
+    """Return a sentence about a preemption strategy: the jobs that may preempt, and the jobs that may be
+    preempted. `highest` is the highest priority that users may request.
+    """
     if isinstance(strategy, PriorityStrategy):
         sentence = (
             f"jobs of priority {strategy.least} and above may preempt jobs whose priority is lower by "
@@ -290,7 +297,7 @@ def _highest_priority(config: Config, queues: Sequence[str]) -> int:
     limits = config.access.limits
     tables = (limits, *limits.users.values(), *limits.projects.values())
     usual = max(each.priority for each in tables if each.priority is not None)
-    # A limit of the queue takes precedence over the limits of users and projects.
+    # If the queue has a limit, show this limit: it takes precedence over the limits of users and projects.
     caps = queue_priority_caps(config)
     of_queues = [caps.get(name) for name in queues] or [None, *caps.values()]
     return max(usual if each is None else each for each in of_queues)

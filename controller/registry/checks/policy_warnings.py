@@ -61,7 +61,7 @@ def policy_warnings(config: Config, pipeline: Pipeline) -> tuple[ConfigProblem, 
 
 
 def ignored_weights(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for weights and soft limits of shares that have no effect, because no configured order
+    """Yield a warning for weights and soft limits of tenants without effect, because no configured order
     plugin uses them. The preemption strategy "fair" uses weights too, but not soft limits.
     """
     if any(uses_shares(each.order) for each in policies(pipeline)):
@@ -165,8 +165,8 @@ def _percentages_problem(config: Config, percent: float, quotas: list[Quota]) ->
 
 
 def dead_borrow_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for the keys `borrow` in project quotas and `reclaim` in [quota] if they have no
-    effect, because no quota can be borrowed.
+    """Yield a warning for the keys `borrow` in project quotas and `reclaim` in [quota] without effect,
+    because no quota can be borrowed.
     """
     quotas = quotas_of(config, pipeline)
     tables = {name: table for scope, name, table in _quota_tables(config) if scope == "project"}
@@ -189,10 +189,10 @@ def dead_borrow_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigProbl
 
 
 def queues_without_limit(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """If the queue "default" has no time limit, yield a warning that names all queues without a time limit.
+    """Yield a warning with all queues without a time limit, if the queue "default" has no time limit.
 
-    Otherwise there is no warning, because a queue without a time limit is then probably intended, for example
-    for services.
+    Otherwise yield no warning: a queue without a time limit is then probably intended, for example for
+    services.
     """
     found = {each.queue: each for each in queue_policies(config, pipeline)}
     unlimited = [name for name, each in found.items() if each.default_time_limit_s is None]
@@ -258,9 +258,7 @@ def dead_strategies(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
 
 
 def _never_preempts(strategy: Any) -> str:
-    """Return the reason why a strategy with these options can preempt no job; empty if it can preempt some
-    jobs.
-    """
+    """Return the reason why a strategy with these options can preempt no job; empty for a useful strategy."""
     if isinstance(strategy, PressureStrategy):
         if strategy.most < 0:
             return f"no job has a priority of {strategy.most} or less"
@@ -279,7 +277,9 @@ def _never_preempts(strategy: Any) -> str:
 def _quota_tables(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield each quota table of the file as (scope, name, table)."""
     if config.quota.provider != "local":
-        return  # Skip the options of a quota provider other than "local", because they may have another form.
+        # Skip the options of a quota provider other than "local", because these options may have another
+        # form.
+        return
     for scope, tables in _TABLES.items():
         for name, table in (config.quota.options.get(tables) or {}).items():
             yield scope, name, table

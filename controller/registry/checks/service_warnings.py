@@ -84,8 +84,8 @@ def _suited_nodes(config: Config, spec: JobSpec) -> list[str]:
 
 
 def _fits(name: str, node: NodeSection, part: JobSpec) -> bool:
-    """Return whether the node can hold `part`, the request for one node. Return True for a resource that is
-    known only when the node's agent reports it.
+    """Return whether the node can hold `part`, the request for one node. Return True for a resource that only
+    the node's agent knows.
     """
     labels = {**node.labels, "node": name}
     if any(labels.get(key) != value for key, value in part.selector.items()):

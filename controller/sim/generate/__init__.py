@@ -1,4 +1,4 @@
-"""Generates random GPU workloads: users with typical jobs, which they submit mostly in working hours."""
+"""Generates random GPU workloads: users submit typical jobs, mostly in working hours."""
 
 from controller.sim.generate.formats import Format, lines
 from controller.sim.generate.jobs import TooMany, Workload, WorkloadRequest, generate

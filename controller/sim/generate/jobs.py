@@ -47,8 +47,8 @@ class NodeCapacity:
         return next((n for n in range(2, self.nodes + 1) if gpus % n == 0 and gpus / n <= self.gpus), None)
 
     def sizes(self) -> list[float]:
-        """Return the numbers of GPUs that generated jobs may request: those that the nodes can hold, up to
-        half of all GPUs.
+        """Return the numbers of GPUs that generated jobs may request. The nodes must be able to hold such a
+        job, and it may use at most half of all GPUs.
         """
         most = max(1.0, self.nodes * self.gpus / 2)
         return [size for size, _ in SIZES if size <= most and self.spread(size) is not None]
@@ -70,8 +70,8 @@ def capacity_of(cluster: Cluster) -> NodeCapacity:
 class WorkloadRequest:
     """The workload that the user requests.
 
-    The user sets two of `jobs`, `days` and `load`; the third is None and is computed from them. A load of 1.0
-    uses all GPUs all the time.
+    The user sets two of `jobs`, `days` and `load`. The third is None and is computed from the other two. A
+    load of 1.0 uses all GPUs all the time.
     """
 
     cluster: Cluster
@@ -85,9 +85,7 @@ class WorkloadRequest:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedJob:
-    """One generated job, as it is written to the workload file. `cpu` (cores) and `memory` (MiB) are per
-    node.
-    """
+    """One generated job, in the form of the workload file. `cpu` (cores) and `memory` (MiB) are per node."""
 
     submit: int
     duration: int
@@ -103,7 +101,7 @@ class GeneratedJob:
 
     @property
     def gpu_s(self) -> float:
-        """Return the GPU-seconds that the job uses until it ends or reaches its time limit `estimate`."""
+        """Return the GPU-seconds of the job until its end or until its time limit `estimate`."""
         return self.gpus * min(self.duration, self.estimate)
 
 
@@ -160,7 +158,7 @@ def _sessions_and_span(request: WorkloadRequest) -> tuple[list[Session], float]:
 
 
 def _counted(request: WorkloadRequest, jobs: int) -> Iterator[Session]:
-    """Yield sessions (the jobs that a user submits in a row) until they contain this many jobs."""
+    """Yield sessions (the jobs that a user submits in a row) until the sessions contain `jobs` jobs."""
     for session in _sessions(request):
         yield session[:jobs]
         jobs -= len(session)
@@ -169,11 +167,10 @@ def _counted(request: WorkloadRequest, jobs: int) -> Iterator[Session]:
 
 
 def _loaded(request: WorkloadRequest, gpu_s: float) -> Iterator[Session]:
-    """Yield sessions (the jobs that a user submits in a row) whose jobs together use `gpu_s` GPU-seconds, if
+    """Yield sessions (the jobs that a user submits in a row). All jobs together use `gpu_s` GPU-seconds, if
     possible with an error of at most 0.5 %.
 
-    A job that would exceed the total is left out, because one long job on many GPUs could use far more than
-    the total.
+    A job above the total is left out, because one long job on many GPUs could use far more than the total.
     """
     rest, jobs, misses = gpu_s, 0, 0
     for session in _sessions(request):

@@ -55,8 +55,8 @@ class JobTemplate:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user with the kinds of jobs (templates) that the user submits, the most frequent first, and a
-    function that returns the time limit that the user requests for a job.
+    """A user with its kinds of jobs (templates), the most frequent first, and a function that returns the
+    requested time limit of a job.
     """
 
     name: str
@@ -105,7 +105,7 @@ def _template(rng: RandomStream, median: float, gpus: float, models: Sequence[st
 
 
 def _time_limit_choice(rng: RandomStream) -> Callable[[JobTemplate], float]:
-    """Return a function that returns the time limit, in seconds, that one user requests for a job.
+    """Return a function for one user that returns the requested time limit of a job, in seconds.
 
     There are three kinds of users. The first kind requests a multiple of the typical run time, rounded up to
     a usual limit such as 4 h. The second kind rounds this multiple up to full 10 minutes. The third kind

@@ -118,7 +118,8 @@ _JOB = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class OptionColumns:
-    """The columns of a table that have the names of options of corral submit, and a function that reads them.
+    """The columns of a table that are named like options of corral submit, and a function that reads these
+    columns.
 
     The command line makes this object, because the options are defined there and the simulator does not
     import the command line.
@@ -130,11 +131,11 @@ class OptionColumns:
     after_all: tuple[str, ...] = ()
     """The columns that are valid only together with a dependency, such as after_timeout."""
     read: Callable[[Mapping[str, str]], dict[str, Any]] = lambda _cells: {}
-    """A function that returns the fields of the JobSpec that these cells set. It raises ValueError with the
-    name of the invalid column."""
+    """A function that returns the JobSpec fields for the cells of one row. The function raises ValueError
+    with the name of an invalid column.
+    """
     column_of: Callable[[str], str] = lambda field: field
-    """A function that returns the column that sets a field of the JobSpec; empty if no column sets the
-    field."""
+    """A function that returns the column of a JobSpec field; empty for a field without a column."""
 
 
 NO_OPTION_COLUMNS = OptionColumns()

@@ -15,7 +15,7 @@ from controller.sim.trace_job import TraceJob
 
 @dataclass
 class JobLog:
-    """The jobs of a job log, and the lines of the log that were skipped because they are invalid.
+    """The jobs of a job log, and the invalid lines of the log, which were skipped.
 
     An SWF log has `lines`, whose jobs request processors. A log in another format has a `table` of jobs.
     """
@@ -25,7 +25,7 @@ class JobLog:
     lines: list[SwfLine] = field(default_factory=list)
     table: list[TraceJob] = field(default_factory=list)
     processors: int | None = None
-    """The number of processors of the original machine; None if the log does not state it."""
+    """The number of processors of the original machine; None if the log does not state this number."""
     bad: list[tuple[int, str]] = field(default_factory=list)
     """The line number and the error of each invalid line that was skipped."""
     unread: list[str] = field(default_factory=list)

@@ -23,7 +23,7 @@ from controller.sim.logs.log_file import LogFile
 
 FIELDS = 18
 LONGEST_S = 10 * 365 * 86_400.0
-"""The longest time limit of a job, in seconds. Longer estimates are reduced to it."""
+"""The longest time limit of a job, in seconds. Longer estimates are reduced to this value."""
 _PROCESSORS = re.compile(r";\s*Max(Procs|Nodes)\s*:\s*(\d{1,9})\b", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(\d{1,15}\.?\d{0,15}|\.\d{1,15})(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
 _WHOLE = (0, 4, 7, 11)
@@ -39,7 +39,7 @@ class ZeroRuns(enum.StrEnum):
 
 
 class SwfFilter(enum.StrEnum):
-    """The filters that choose which jobs of a log are left out before the simulation."""
+    """Filters of jobs: the jobs of a log that are left out before the simulation."""
 
     HOUSE = "house"
     SC15 = "sc15"
@@ -142,7 +142,7 @@ def _number_error(words: list[str]) -> str:
     """Return an error message for the first field that is not a plain number; "" if all fields are plain
     numbers.
 
-    float() is not used for this, because it also accepts forms such as "nan" and "1_000".
+    float() is not used for this check, because float() also accepts forms such as "nan" and "1_000".
     """
     found = next(((at, word) for at, word in enumerate(words, 1) if not _NUMBER.fullmatch(word)), None)
     return f"field {found[0]} is not a number: {found[1]!r}" if found else ""

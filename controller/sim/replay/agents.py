@@ -2,8 +2,7 @@
 differs from the recorded past.
 
 If an attempt is placed on the recorded nodes at the recorded time, its agents send exactly the recorded
-reports. Any other attempt runs for as long as the recorded job ran, whichever nodes it gets and whenever it
-starts.
+reports. Any other attempt runs for as long as the recorded job ran, independent of its nodes and its start.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class RecordedAgents:
     """The virtual agents of all nodes.
 
     The journal contains no reports for an attempt that runs on other nodes or at another time than in the
-    past. For such an attempt the agents make predicted reports and pass them to `report`.
+    past. For such an attempt, the agents make predicted reports and pass these reports to `report`.
     """
 
     def __init__(
@@ -85,8 +84,8 @@ class RecordedAgents:
     def configured(self, event: ConfigApplied) -> Input:
         """Return the engine's input that repeats a recorded change of the configuration.
 
-        If the replay keeps its own scheduling policy, the input contains no policy (pipeline) and so does not
-        change it.
+        If the replay keeps its own scheduling policy, the input contains no policy (pipeline) and leaves the
+        policy unchanged.
         """
         known = self._policies is not None and event.policy
         pipeline = self._policies(event.policy) if self._policies is not None and known else None
@@ -96,8 +95,8 @@ class RecordedAgents:
         return self.state.jobs[job].attempt
 
     def silence(self, node: str, at: float) -> float:
-        """Return for how many seconds the node had been without a connection when it was marked down at the
-        time `at`.
+        """Return the seconds for which the node had been without a connection when the node was marked down
+        at the time `at`.
 
         The controller checks silent nodes only at intervals, so half an interval is added.
         """
@@ -106,7 +105,7 @@ class RecordedAgents:
 
     def hello(self, event: NodeJoined) -> Input | None:
         """Return the engine's input for a node that connected: the first message of its agent, with the
-        status that each attempt on the node has in this replay.
+        status of each attempt on the node in this replay.
         """
         node = self.state.nodes.get(event.node)
         if node is not None and node.boot_id != event.boot_id:
@@ -150,8 +149,9 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def steps(self, event: StepsRecorded) -> None:
-        """Keep the recorded steps (srun commands) of the attempt, because the report of the attempt's end,
-        which follows, contains them."""
+        """Keep the recorded steps (srun commands) of the attempt for the later report of the
+        attempt's end.
+        """
         key = (event.job, event.attempt, event.node)
         if key in self._as_recorded:
             self._as_recorded[key] = replace(self._as_recorded[key], steps=event.steps)
@@ -182,8 +182,9 @@ class RecordedAgents:
     # --- methods that carry out decisions of the engine ---
 
     def place(self, placed: JobPlaced) -> None:
-        """Mark the attempt for recorded reports if it is placed on the recorded nodes at the recorded
-        time."""
+        """If the attempt is placed on the recorded nodes at the recorded time, mark the attempt for recorded
+        reports.
+        """
         if placed == self._history.placed.get((placed.job, placed.attempt)):
             for allocation in placed.allocations:
                 key = (placed.job, placed.attempt, allocation.node)
@@ -193,8 +194,8 @@ class RecordedAgents:
         """Carry out an order of the engine, such as to start or stop an attempt, if the node is connected."""
         key = (order.job, order.attempt, node)
         if isinstance(order, Go):
-            # Ignore the order to let the processes of a gang pass the barrier: virtual gang members start
-            # together, or at the recorded time.
+            # Ignore the order that lets a gang start: virtual gang members start together, or at the recorded
+            # time.
             return
         if isinstance(order, TimeLimit):
             self._limits[key] = order.time_limit_s
@@ -269,8 +270,8 @@ class RecordedAgents:
 
     def _tell(self, key: Key, status: AttemptStatus) -> None:
         self._other[key] = status
-        # Report only if the node is connected. Otherwise the hello after the next connect contains the
-        # report.
+        # Report only if the node is connected. Otherwise the report is part of the hello after the next
+        # connect.
         if self._reachable(key[2]):
             self._report(inputs.AgentReported(key[2], status))
 

@@ -1,12 +1,12 @@
-"""Reconstructs the inputs (commands, reports, timers) and scheduling passes of a controller from its journal.
+"""Reconstructs the inputs (commands, reports, timers) and scheduling cycles of a controller from its journal.
 
-The inputs and the passes are the steps of a replay. A step is added wherever the journal shows that an input
-arrived or that a pass had an effect. A pass without an effect writes no journal entry, so
-`_with_quiet_cycles` adds a step for such a pass after the last of several inputs in quick succession.
+The inputs and the cycles are the steps of a replay. Each arrival of an input and each cycle with an effect
+becomes a step, wherever the journal shows one. A cycle without an effect writes no journal entry, so
+`_with_quiet_cycles` adds a step for such a cycle after the last of several inputs in quick succession.
 
-Invariant: under the recorded configuration, the replay repeats the recorded placements exactly. The
-exceptions are conservative and aggressive backfill, which keep reservations from earlier passes: such a
-reservation may come from a pass that is not in the journal.
+Invariant: under the recorded configuration, the replay repeats the recorded placements exactly. Exceptions
+are conservative and aggressive backfill, which keep reservations from earlier cycles. Such a reservation may
+come from a cycle that is not in the journal.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ from controller.sim.replay.job_durations import RecordedRun, RunRecorder
 from wire.agent.reports import NodeFacts
 
 BURST_S = 0.05
-"""Inputs that are at most this many seconds apart may have been handled in one batch, before one pass."""
+"""Inputs that are at most this many seconds apart may have been handled in one batch, before one cycle."""
 SOON_S = 1.0
-"""A recorded pass at most this many seconds after an input counts as the pass that followed the input."""
+"""A recorded scheduling cycle at most this many seconds after an input counts as the cycle that followed the
+input.
+"""
 
 
 class Mark(enum.Enum):
-    """The kinds of replay steps that are not inputs: a scheduling pass, a restart, an order to stop."""
+    """The kinds of replay steps that are not inputs: a scheduling cycle, a restart, an order to stop."""
 
     CYCLE = "cycle"
     RESTART = "restart"
@@ -48,8 +50,9 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """A step of a replay. `what` is a Mark (such as a scheduling pass), or the class of the input that caused
-    the journal entry `event`."""
+    """A step of a replay. `what` is a Mark (such as a scheduling cycle), or the class of the input that
+    caused the journal entry `event`.
+    """
 
     at: float
     what: type[Any] | Mark
@@ -58,7 +61,7 @@ class HistoryStep:
 
 @dataclass
 class History:
-    """The steps that a replay repeats, and further data from the journal that it needs."""
+    """The steps that a replay repeats, and further data from the journal for the replay."""
 
     steps: list[HistoryStep] = field(default_factory=list)
     runs: dict[int, tuple[RecordedRun, ...]] = field(default_factory=dict)
@@ -75,10 +78,10 @@ class History:
     until: float = 0.0
     """Time of the last journal entry."""
     cycles: list[float] = field(default_factory=list)
-    """Times of recorded passes, earliest first."""
+    """Times of recorded scheduling cycles, earliest first."""
 
     def cycle_comes(self, at: float) -> bool:
-        """Return whether the journal shows a scheduling pass within SOON_S seconds after this time."""
+        """Return whether the journal shows a scheduling cycle within SOON_S seconds after this time."""
         place = bisect_left(self.cycles, at)
         return place < len(self.cycles) and self.cycles[place] - at < SOON_S
 
@@ -100,16 +103,18 @@ class _Reader:
         return at == self._at and (kind, job) in self._moment
 
     def read(self, at: float, moment: Sequence[Event]) -> None:
-        """Read all journal entries with the same time: usually those of one input and of its consequences."""
+        """Read all journal entries with the same time: usually the entries of one input and its
+        consequences.
+        """
         self._at = at
         self._moment.clear()
         shown = [self._read(event) for event in moment]
         if not any(shown):
-            # No input caused any of these entries, so a scheduling pass after a timer has made them.
+            # No input caused any of these entries, so a scheduling cycle that a timer caused has made them.
             shown[0] = Mark.CYCLE
         before: type[Any] | Mark | None = None
         for event, what in zip(moment, shown, strict=True):
-            # Add only one step even if a scheduling pass made several placements, or if a restart lost
+            # Add only one step even if a scheduling cycle made several placements, or if a restart lost
             # several nodes.
             if what is not None and not (isinstance(what, Mark) and what is before):
                 self.steps.append(HistoryStep(at, what, event))
@@ -143,7 +148,7 @@ class _Reader:
 
 
 def history_of(journal: Sequence[Event]) -> History:
-    """Reconstruct the inputs and scheduling passes of a cluster from its journal."""
+    """Reconstruct the inputs and scheduling cycles of a cluster from its journal."""
     reader = _Reader()
     for at, moment in groupby(journal, key=lambda event: event.at):
         reader.read(at, list(moment))
@@ -164,13 +169,13 @@ def _mark_of(event: Event) -> Mark | None:
 
 
 def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
-    """Yield the steps, and an additional step for each scheduling pass that changed nothing.
+    """Yield the steps, and an additional step for each scheduling cycle that changed nothing.
 
-    The controller runs a pass after every batch of inputs. If the journal has no pass within SOON_S seconds
-    after an input, the pass had no effect, and a step for it is added. If several inputs follow each other
-    within SOON_S seconds, only one step is added, after the last input. Otherwise a job that was submitted
-    and then held in one batch could start in between. Under another configuration, a job may therefore start
-    up to SOON_S seconds too late.
+    The controller runs a cycle after every batch of inputs. If the journal has no cycle within SOON_S seconds
+    after an input, the cycle had no effect. A step for this cycle is added. If several inputs follow each
+    other within SOON_S seconds, only one step is added, after the last input. Otherwise a job that was
+    submitted and then held in one batch could start in between. Under another configuration, a job may
+    therefore start up to SOON_S seconds too late.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):
@@ -186,7 +191,7 @@ def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
 
 
 def _next_cycles(steps: Sequence[HistoryStep]) -> list[float]:
-    """Return for every step the time of the next recorded scheduling pass; infinity if no pass follows."""
+    """Return for every step the time of the next recorded scheduling cycle; infinity if no cycle follows."""
     following, found = math.inf, []
     for step in reversed(steps):
         found.append(following)

@@ -2,7 +2,7 @@
 the arrival of the input, and how a replay makes the input again.
 
 An event proves an input if only this kind of input causes the event. All other events are consequences of an
-earlier input with the same time, or, without such an input, of a scheduling pass. The table WAYS has a row
+earlier input with the same time, or, without such an input, of a scheduling cycle. The table WAYS has a row
 for each kind of input.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from controller.core.cluster.nodes import JUST_STARTED
+from controller.core.cluster.node import JUST_STARTED
 from controller.core.commands.user_commands import BY_CONTROLLER
 from controller.core.lifecycle.kept_room import KEPT_ROOM
 from controller.core.model import inputs
@@ -24,6 +24,7 @@ from controller.core.model.events.attempts import (
     GpuFaultNoted,
     HealthChanged,
     IdleEnded,
+    IdleKept,
     IdleNoted,
     JobEnded,
     JobGrew,
@@ -132,8 +133,9 @@ class InputTrace:
     """An event of the class `event` proves that a certain input arrived at the engine, if `shows` returns
     True.
 
-    The function `recreate` makes the input from the event, or returns None if the replay cannot repeat it.
-    Without such a function, the fields of the input get the values of the event's fields with the same names.
+    The function `recreate` makes the input from the event, or returns None if the replay cannot repeat the
+    input. Without such a function, the fields of the input get the values of the event's fields with the same
+    names.
     """
 
     event: type[Any]
@@ -193,10 +195,11 @@ def _changes(event: JobEdited) -> Mapping[str, Any]:
 
 
 def _known(event: JobQueued | JobEdited) -> Mapping[str, JobState]:
-    """Return final states, by job label, for the ended jobs on which a new or changed job depends.
+    """Return final states, by display id (17 or 12_3), for the ended jobs on which a new or changed job
+    depends.
 
-    The controller read these states from its store, and the journal does not contain them. The result has
-    states for which the engine decides about each dependency as it did in the past.
+    The controller read these states from its store, and the journal does not contain these states. With the
+    returned states, the engine decides about each dependency as in the past.
     """
     decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
     return {
@@ -221,7 +224,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     ),
     inputs.SubmitWorkload: (InputTrace(WorkloadSubmitted),),
     inputs.RetryWorkload: (InputTrace(WorkloadRetried),),
-    # The end of each job shows an input Cancel.
+    # Skip the cancel of a workload, because the end of each job shows an input Cancel.
     inputs.CancelWorkload: (),
     inputs.Cancel: (
         InputTrace(StopRequested, shows=lambda event, _: event.reason is Reason.USER),
@@ -313,6 +316,12 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.RestartService: (InputTrace(ServiceRestarted),),
     inputs.ScaleService: (InputTrace(ServiceScaled),),
     inputs.GpusBusy: (InputTrace(IdleEnded),),
+    inputs.KeepIdle: (
+        InputTrace(
+            IdleKept,
+            lambda event, _: inputs.KeepIdle(event.job, event.by, event.until - event.at, event.why),
+        ),
+    ),
     inputs.DataFound: (InputTrace(DependencyDecided, shows=lambda event, _: bool(event.path)),),
     inputs.GpuReported: (InputTrace(GpuHealthRecorded),),
     # A replay does not repeat problems, checks and resets of GPUs, because a check could have another result.
@@ -358,7 +367,7 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         HoursChanged,
     }
 )
-"""Kinds of events that are always a consequence of an input or of a scheduling pass."""
+"""Kinds of events that are always a consequence of an input or of a scheduling cycle."""
 
 _TRACES: dict[type[Any], list[tuple[type[Any], InputTrace]]] = {}
 for _kind, _way in WAYS.items():
@@ -368,7 +377,7 @@ for _kind, _way in WAYS.items():
 
 def input_of(event: Event, past: JournalPosition) -> type[Any] | None:
     """Return the class of the input whose arrival this event proves; None if the event is a consequence of an
-    earlier input or of a scheduling pass.
+    earlier input or of a scheduling cycle.
     """
     return next((kind for kind, trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
 

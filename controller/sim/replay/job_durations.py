@@ -1,5 +1,6 @@
-"""Collects the run times of recorded attempts, so that a replay can predict how long a job runs if it starts
-at another time."""
+"""Collects the run times of recorded attempts. From these, a replay predicts the run time of a job that
+starts at another time.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +46,12 @@ class RecordedRun:
 
 
 class RunRecorder:
-    """Collects from the events of one job how long its attempts run if they are not stopped.
+    """Collects from the events of one job the run times of its attempts, as far as the attempts were not
+    stopped.
 
     An attempt that was lost or stopped shows only the least run time of the job. If such an attempt saved a
     checkpoint, the saved run time is added to the run time of the next attempt. If every attempt was lost or
-    stopped, the job is assumed to end at the last event about it.
+    stopped, the job is assumed to end at its last event.
     """
 
     def __init__(self) -> None:
@@ -77,7 +79,8 @@ class RunRecorder:
 
     def _exited(self, event: AttemptExited | MembersExited) -> None:
         self._exited_at = event.at
-        # Use the exit of the first member that failed. The others were stopped because of the failure.
+        # Use the exit of the first member that failed, because the other members were stopped as a
+        # consequence.
         for how in event.exits.values():
             if self._first_failure is None or (self._first_failure.code == 0 and not self._first_failure.why):
                 self._first_failure = how
@@ -107,7 +110,7 @@ class RunRecorder:
     }
 
     def _last_run(self) -> RecordedRun | None:
-        """Return the run of the attempt that has just ended; None if it was stopped or lost."""
+        """Return the run of the attempt that has just ended; None for a stopped or lost attempt."""
         last = self._first_failure
         if self.placed_at is None or last is None or self._exited_at is None or last.why.startswith(LOST):
             return None
@@ -130,8 +133,8 @@ class RunRecorder:
         return self.placed_at if self._started_at is None else self._started_at
 
     def known(self, until: float) -> tuple[RecordedRun, ...]:
-        """Return how long the job's attempts ran and how they ended, as far as the journal shows it. The
-        result has at least one entry. `until` is the time of the last journal entry.
+        """Return the run times and ends of the job's attempts, as far as the journal shows them. The result
+        has at least one entry. `until` is the time of the last journal entry.
         """
         if self.runs:
             return tuple(self.runs)

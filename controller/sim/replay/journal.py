@@ -121,8 +121,8 @@ def _reach(url: str) -> tuple[Engine, str]:
 def _open(path: Path) -> sqlite3.Connection:
     """Open the SQLite database of a journal read-only.
 
-    Without a write-ahead log, open it as immutable: otherwise SQLite would create a log that belongs to the
-    current user, and the controller might then fail to open the database.
+    Open a database without a write-ahead log as immutable. Otherwise SQLite would create a log of the current
+    user, and the controller might then fail to open the database.
     """
     log = Path(f"{path}-wal")
     mode = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"

@@ -31,8 +31,9 @@ class ReplayTask:
     policy: Policy
     history: History
     recorded: bool = False
-    """True if the replay repeats the recorded changes of the configuration; False if it uses one given
-    policy."""
+    """True if the replay repeats the recorded changes of the configuration; False if the replay uses one
+    fixed policy.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def recorded(history: History) -> ReplaySide:
 
 
 def replay(tasks: Sequence[ReplayTask], progress: Progress | None = None) -> list[ReplayResult]:
-    """Run the replays, several of them in parallel processes. The results are in the order of the tasks."""
+    """Run the replays, several at a time in parallel processes. The results are in the order of the tasks."""
     if len(tasks) == 1:
         return [replay_policy(tasks[0], progress)]
     return run_in_processes(replay_policy, {task.policy.name: task for task in tasks}, progress)

@@ -149,7 +149,7 @@ class Replay:
         self._tell(inputs.ControllerStarted(connected))
 
     def _report(self, given: Input) -> None:
-        """Pass a report of an agent to the engine. One scheduling pass follows after all inputs with the
+        """Pass a report of an agent to the engine. One scheduling cycle follows after all inputs with the
         same time."""
         self._tell(given)
         if not self._cycle_comes:
@@ -157,8 +157,8 @@ class Replay:
             self._clock.at(self._clock.now, self._cycle, rank=1)
 
     def _wake_when_due(self) -> None:
-        """Schedule a scheduling pass for the time of the engine's next timer, unless the journal shows a pass
-        at that time.
+        """Schedule a scheduling cycle for the time of the engine's next timer, unless the journal shows a
+        cycle at that time.
         """
         due = self.engine.next_at
         if due != self._due:

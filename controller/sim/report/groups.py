@@ -87,7 +87,9 @@ def rank(size: float) -> int:
 
 
 def size_name(place: int, unit: str) -> str:
-    """Return the name of a size class, such as "3–4 GPUs". `place` is its number, as rank() returns it."""
+    """Return the name of a size class, such as "3–4 GPUs". `place` is the number of the size class, as rank()
+    returns it.
+    """
     if place < 0:
         return f"part of a {unit}" if place == -1 else f"no {unit}"
     most = 2**place

@@ -12,7 +12,7 @@ VOID = frozenset({"meta", "input", "br"})
 
 
 class Markup(str):
-    """A string that is HTML or SVG already, so that it is not escaped."""
+    """A string of HTML or SVG, which is not escaped again."""
 
     __slots__ = ()
 

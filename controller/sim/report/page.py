@@ -23,7 +23,7 @@ from controller.sim.report.sentences import about_one, about_several
 from wire import VERSION
 
 SCRIPTS = ("base", "curves", "bars", "canvas", "gantt")
-"""Files of the script, in the order in which they are joined."""
+"""Files of the script, in the order of their joining."""
 
 
 def render(runs: Sequence[ReportRun]) -> str:

@@ -1,4 +1,4 @@
-"""The data of a report: its runs, and the time that they cover."""
+"""The data of a report: its runs, and the covered time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReportRun:
     """One simulation run of a report.
 
     - `label` is the name of the run in the report: a policy, a log or a scheduler.toml.
-    - `records` contains all jobs, also those that never started or ended.
+    - `records` contains all jobs, also jobs without a start or an end.
     - `figures` contains the figures that `corral sim run` prints, such as the mean wait, by name.
     - `source` names the log of the jobs.
     - `left_out` contains the number of jobs of the log that were not simulated, by reason.
@@ -133,8 +133,8 @@ class TimeSpan:
 
 
 def span_of(runs: Sequence[ReportRun]) -> TimeSpan:
-    """Return the time from the first submit to the last end in any of the runs. If this time is longer than a
-    day, it begins at the midnight before the first submit.
+    """Return the time from the first submit to the last end in any of the runs. A time longer than a day
+    begins at the midnight before the first submit.
     """
     begin = min((run.begin_s for run in runs if run.records), default=0.0)
     end = max((run.end_s for run in runs if run.records), default=0.0)

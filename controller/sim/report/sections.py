@@ -1,4 +1,4 @@
-"""Sections of the report's page, most of them a chart with a table of the same values."""
+"""Sections of the report's page. Most sections are a chart with a table of the same values."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Steps:
         return np.diff(np.interp(edges, self.moments, areas)) / np.diff(edges)
 
     def peak(self) -> tuple[float, float]:
-        """Return the highest level, and the first time at which it was reached."""
+        """Return the highest level, and the first time with this level."""
         if not len(self.moments):
             return 0.0, 0.0
         place = int(np.argmax(self.levels))

@@ -16,9 +16,9 @@ from controller.core.model.job import Job
 from controller.registry import build_pipeline, nodes_of
 from controller.sim.simulation import Simulation
 from wire.agent.reports import NodeFacts
+from wire.api.job_selection import AllJobs, ArrayElements, JobLabel, JobRange, JobsOf, parse_selection
 from wire.api.jobs import JobsOrder
 from wire.cluster.reservation import ReservationSpec
-from wire.job.selection import AllJobs, ArrayElements, JobLabel, JobRange, JobsOf, parse_selection
 from wire.text import counted
 
 ADMIN = "admin"
@@ -43,7 +43,7 @@ class StoryCommand(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """A command that is one input of the engine, such as a change of a share."""
+    """A command that is one input of the engine, such as a change of a tenant."""
 
     given: Input
 
@@ -66,8 +66,8 @@ class MakeReservation:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """The nodes that a command is about: those named in `names`, and those that have all `labels` when the
-    command is carried out.
+    """The nodes of a command: the nodes in `names`, and the nodes that have all `labels` at the time of the
+    command.
     """
 
     names: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class ReturnNodes:
 
 @dataclass(frozen=True, slots=True)
 class OnJobs:
-    """Carries out an action, such as cancel, on all selected jobs. Job numbers are those of the log."""
+    """Carries out an action, such as cancel, on all selected jobs. Job numbers are the numbers in the log."""
 
     order: JobsOrder
 
@@ -163,8 +163,8 @@ class OnJobs:
             if not jobs:
                 refused.append(f"{word} selects no job that waits or runs")
             for job in jobs:
-                # Skip a job that has ended: cancelling a job also cancels the jobs that depend on it, which
-                # may be in the list.
+                # Skip a job that has ended. The cancel of another job in the list may have cancelled this job
+                # too, because this job depended on the other job.
                 if not job.state.terminal:
                     told = _refusals(simulation, make(job))
                     refused += told
@@ -204,7 +204,7 @@ class ApplyConfig:
 
     config: Config
     nodes: Mapping[str, NodeFacts] | None
-    """The nodes of the file; None if the simulated nodes are not those of a configuration."""
+    """The nodes of the file; None if the simulated nodes come from another source."""
 
     def carry_out(self, simulation: Simulation) -> Result:
         pipeline = build_pipeline(self.config)

@@ -15,7 +15,7 @@ from wire.agent.reports import NodeFacts
 @dataclass(frozen=True, slots=True)
 class StoryStep:
     """One line of a story. `line` is its number in the file. `at_s` is its time in seconds, on the same scale
-    as the submit times in the job log. `when` and `words` are the time and the command as the file has them.
+    as the submit times in the job log. `when` and `words` are the time and the command, as in the file.
     """
 
     line: int
@@ -49,7 +49,7 @@ class StoryOutcome:
 class StoryRun:
     """Carries out the steps of a story at their times in a simulation.
 
-    A step runs after the ends of jobs and the submits of the same time, and before the scheduling pass.
+    A step runs after the ends of jobs and the submits of the same time, and before the scheduling cycle.
     """
 
     def __init__(self, simulation: Simulation, steps: Sequence[StoryStep]) -> None:

@@ -57,8 +57,8 @@ class PostgresServer:
             isolation_level="REPEATABLE READ",  # Each reader gets a consistent snapshot.
             connect_args={
                 "connect_timeout": 10,
-                # Send keepalives to notice a broken network; without them, a lost connection would stay open
-                # for hours.
+                # Send keepalives to detect a broken network. Without keepalives, a lost connection would stay
+                # open for hours.
                 "keepalives_idle": 10,
                 "keepalives_interval": 5,
                 "keepalives_count": 3,

@@ -29,7 +29,7 @@ class Sidecar:
         return self._descriptor
 
     def open(self) -> int:
-        """Open the file, or create it."""
+        """Open the file; create the file if it does not exist."""
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         return self._descriptor
 
@@ -79,8 +79,7 @@ class HeadFile(Sidecar):
 
     def write(self, head: Head) -> None:
         """Record that all journal entries up to `head` are durable."""
-        # Ignore a failed write, because the journal entries are in the database, and the file is allowed to
-        # name an older entry.
+        # Ignore a failed write: the journal entries are in the database, and the file may lag behind them.
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, f"{head.seq:020d} {head.hash.hex()}\n".encode(), 0)
 

@@ -28,7 +28,7 @@ QUICK_CHECK_LIMIT = 256 << 20
 
 
 class SqliteFile:
-    """The database file and two files next to it: `<file>.lock` names the process that uses the database, and
+    """The database file and two files next to it. `<file>.lock` names the process that uses the database, and
     `<file>.head` has the number and hash of the last acknowledged journal entry.
     """
 
@@ -86,9 +86,9 @@ class SqliteFile:
         return insert(table)
 
     def quick_check(self, connection: Connection) -> list[str]:
-        # Skip the check of a large file, because it reads the whole file and a start must take only seconds.
-        # Each start checks the rows that it loads and the newest journal entries; verify() finds other
-        # damage.
+        # Skip the check of a large file, because the check reads the whole file and a start must take only
+        # seconds. Each start checks the rows that it loads and the newest journal entries; verify() finds
+        # other damage.
         if self.path.stat().st_size > QUICK_CHECK_LIMIT:
             return []
         return _check(connection, "quick_check")
@@ -123,8 +123,8 @@ class SqliteFile:
                 "Put the file back where it was and start again; stop the controller before changing it.",
             )
         # Check the write-ahead log too, because it contains commits that are not in the database file yet.
-        # These commits are not lost, because SQLite copies them from the open log into the database file when
-        # it closes the database after this error.
+        # These commits are not lost: after this error, SQLite closes the database and copies the commits from
+        # the open log into the database file.
         if not _same_file(self._log, self._log_opened):
             raise StoreBroken(
                 f"{self._log} was moved, deleted or replaced while it was in use",
@@ -153,8 +153,8 @@ class SqliteFile:
             )
         if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_NOTADB":
             return self.damaged(str(error))
-        # A stored text is not valid UTF-8. The module sqlite3 sets no error code in this case. Its message is
-        # not shown, because it contains the whole text.
+        # A stored text is not valid UTF-8. The module sqlite3 sets no error code in this case. Do not show
+        # its message, because the message contains the whole text.
         if str(error).startswith("Could not decode"):
             return self.damaged("a text in it is not UTF-8")
         if name.startswith("SQLITE_BUSY"):
@@ -198,8 +198,9 @@ class SqliteFile:
                 partial.unlink(missing_ok=True)
 
     def _make_file(self) -> None:
-        """Create the database file with mode 0600, because the environments of jobs can contain secrets. A
-        file that SQLite creates would have the mode that the umask permits."""
+        """Create the database file with mode 0600, because the environments of jobs can contain secrets.
+        SQLite would create the file with the mode that the umask permits.
+        """
         noted = self._head_file.read()
         if noted and noted.seq and not (self.path.exists() and self.path.stat().st_size):
             raise StoreRefused(

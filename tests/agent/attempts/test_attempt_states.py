@@ -23,6 +23,7 @@ from agent.attempts.actions import (
 from agent.attempts.attempt_states import AttemptStates
 from agent.attempts.spool import AttemptKey, SpooledAttempt
 from agent.gpus.process_owners import held_milli
+from tests.examples import examples
 from wire.agent.orders import GpuHold, Settle, Start, Stop
 from wire.agent.reports import AttemptStatus, Report
 
@@ -298,5 +299,5 @@ class Lives(RuleBasedStateMachine):
         assert len(set(unstopped)) == len(unstopped)
 
 
-Lives.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+Lives.TestCase.settings = settings(max_examples=examples(180), stateful_step_count=40)
 TestLives = Lives.TestCase

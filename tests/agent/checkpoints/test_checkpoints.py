@@ -23,8 +23,8 @@ SAVE = (
     "-c",
     "cd $CORRAL_CHECKPOINT_DIR && printf 12345 > .new && mv .new step",
 )
-LISTENS = "trap '{on} exit 0' USR1; echo ready; while :; do sleep 0.02; done"
-DEAF = "trap '' TERM USR1; echo ready; while :; do sleep 0.02; done"
+LISTENS = "trap '{on} exit 0' USR1; echo ready; while :; do sleep 0.1; done"
+DEAF = "trap '' TERM USR1; echo ready; while :; do sleep 0.1; done"
 
 
 def begin(agent: AgentProcess, script: str, **order: object) -> Start:
@@ -174,7 +174,7 @@ def test_checkpoint_is_reported_by_the_next_agent(run: Run) -> None:
 
 def test_warning_signal_is_sent_before_the_time_limit(run: Run) -> None:
     agent = run()
-    script = "trap 'echo warned' USR2; echo ready; while :; do sleep 0.02; done"
+    script = "trap 'echo warned' USR2; echo ready; while :; do sleep 0.1; done"
     agent.start(1, "sh", "-c", script, time_limit_s=1.5, warn_signal="USR2", warn_s=1.0)
     ended = agent.ended(1)
     assert ended.why == "time_limit"

@@ -20,7 +20,7 @@ from agent.gpus.nvml import NvmlGpus, NvmlMissing
 from agent.gpus.process_owners import GpuHolder, ListHolders, simulated_load
 from agent.gpus.reset import ResetCommand
 from agent.gpus.simulated import SimulatedGpus
-from agent.supervisor.process_marks import mark_code
+from agent.processes.process_marks import mark_code
 from tests.agent.agent_process import PATIENCE_S, AgentProcess, eventually
 from tests.agent.fake_nvml import FakeNvml, uuid
 from wire import gpudescription
@@ -166,10 +166,14 @@ def fake_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     return made
 
 
+HANGS_S = 1.0
+"""For tests of a driver that hangs. A busy machine needs longer than this for an answer at times."""
+
+
 class Watching:
     """GPUs that are watched, and the frames about them."""
 
-    def __init__(self, holders: ListHolders = list, patience_s: float = 0.5) -> None:
+    def __init__(self, holders: ListHolders = list, patience_s: float = 20.0) -> None:
         self.gpus = NvmlGpus(pause_s=0.02, patience_s=patience_s)
         self.loop, self.sent_frames = EventLoop(), list[AgentFrame]()
         self.gpus.watch(self.loop, holders, self.sent_frames.append)
@@ -286,7 +290,7 @@ def test_one_gpu_is_lost_and_returns_while_another_is_read(fake_nvml: FakeNvml) 
 
 
 def test_driver_that_hangs_on_one_gpu_is_reported_for_that_gpu(fake_nvml: FakeNvml) -> None:
-    watching = Watching()
+    watching = Watching(patience_s=HANGS_S)
     watching.sample(1)
     fake_nvml.set_answers(1, hang=1)
     watching.trouble(1, TroubleKind.SILENT, "does not answer")
@@ -301,7 +305,7 @@ def test_driver_that_hangs_on_one_gpu_is_reported_for_that_gpu(fake_nvml: FakeNv
 
 
 def test_driver_that_hangs_on_all_gpus_is_reported_for_all(fake_nvml: FakeNvml) -> None:
-    watching = Watching()
+    watching = Watching(patience_s=HANGS_S)
     watching.sample(0)
     fake_nvml.set_answers(hang=1)
     watching.trouble(1, TroubleKind.SILENT, "does not answer")
@@ -318,7 +322,7 @@ def test_hung_driver_is_detected_within_ten_seconds(fake_nvml: FakeNvml, what: s
     pause_s, _, hang_s = began
     # one pause between readings, then silence, then the same time for a second probe, each noticed within 1 s
     assert pause_s + 2 * (hang_s + min(1.0, hang_s / 4)) <= 10.0
-    watching = Watching()
+    watching = Watching(patience_s=HANGS_S)
     watching.sample(0)
     fake_nvml.set_answers(**({"hang": 1} if what == "the driver" else {}))
     if what == "one GPU":
@@ -409,13 +413,17 @@ def test_gpu_with_another_process_is_not_given_to_a_job(fake_nvml: FakeNvml, has
     assert proof(watching, 1) == ""
 
 
-def test_memory_freed_late_is_waited_for(fake_nvml: FakeNvml, hasty: None) -> None:
+def test_memory_freed_late_is_waited_for(
+    fake_nvml: FakeNvml, hasty: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watching = Watching()
     watching.sample(0)
     fake_nvml.set_answers(0, used_mib=9_000)
     assert proof(watching, 0) == "GPU 0 has 9000 MiB in use and no process (its driver alone needs 512 MiB)"
     assert watching.blamed() == {uuid(0)}
     fake_nvml.set_answers(0, used_mib=600)
+    # because on a busy machine the next reading may be from before the memory was freed
+    monkeypatch.setattr("agent.gpus.nvml.CLEAN_TIMEOUT_S", PATIENCE_S)
     assert proof(watching, 0) == ""
 
 

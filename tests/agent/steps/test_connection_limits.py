@@ -14,10 +14,10 @@ import pytest
 from agent.attempts.spool import Spool
 from agent.controller_channel import BUSY_BYTES, Channel
 from agent.event_loop import EventLoop
+from agent.processes.process_marks import mark_code
 from agent.steps import step_server
 from agent.steps.records import StepRecords
 from agent.steps.step_server import StepServer
-from agent.supervisor.process_marks import mark_code
 from tests.agent.agent_process import eventually
 from wire.agent.frames import Frame, pack, unpack
 from wire.agent.orders import ShellInput, ShellSignal
@@ -219,3 +219,29 @@ def test_messages_after_the_end_of_a_connection_are_not_handled(served: Served) 
     served.until(lambda: not served.server._connections)
     assert not any(isinstance(each, OpenTask) for each in served.for_controller())
     assert not served.server._requests
+
+
+def test_calls_that_the_controller_does_not_answer_are_limited(served: Served) -> None:
+    served.rank = 1
+    most = step_server._MOST_UNANSWERED
+    sock = served.connect(HELLO, *(StepCall(0, 0, 0, Step()) for _ in range(most + 5)))
+    passed: list[Frame] = []
+    served.until(lambda: passed.extend(served.for_controller()) or len(passed) >= most)
+    sock.sendall(pack(StepCall(9, 0, 0, Step())))
+    served.until(lambda: readable(sock))
+    refused = unpack(sock.recv(1 << 16).rstrip())
+    assert isinstance(refused, StepNumber)
+    assert (refused.request, len(passed)) == (9, most)
+    assert refused.error == f"{most} messages about steps wait for an answer of the controller"
+    for each in passed:
+        assert isinstance(each, StepCall)
+        served.server.take_answer(StepNumber(each.request, 3))
+    sock.sendall(pack(StepCall(10, 0, 0, Step())))
+    served.until(lambda: served.for_controller())
+
+
+def readable(sock: socket.socket) -> bool:
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False

@@ -10,13 +10,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from agent.supervisor.process_marks import mark_code
+from agent.processes.process_marks import mark_code
+from agent.steps import listening_socket
 from tests import users
 from tests.agent.agent_process import AgentProcess, eventually
 from wire.agent.frames import Frame, pack
@@ -294,3 +296,27 @@ def test_the_socket_is_where_only_the_agent_can_replace_it(run: Run) -> None:
     folder = os.stat(os.path.dirname(where(agent)))
     assert folder.st_uid == os.geteuid()
     assert not folder.st_mode & 0o022
+
+
+def test_the_socket_is_removed_with_its_agent(run: Run) -> None:
+    """After kill -9 it stays until another agent finds that it is old and that nothing listens."""
+    agent = run()
+    eventually(lambda: os.path.exists(where(agent)))
+    agent.disconnect()
+    agent.wait_exit()
+    assert not os.path.exists(where(agent))
+    killed = run()
+    eventually(lambda: os.path.exists(where(killed)))
+    killed.kill()
+    folder = os.path.dirname(where(killed))
+    with closing(listening_socket.bind(f"{folder}/new-{os.getpid()}.sock")):
+        assert os.path.exists(where(killed)), "its agent may come back"
+        old = time.time() - 7_200
+        os.utime(where(killed), (old, old))
+        os.utime(f"{folder}/new-{os.getpid()}.sock", (old, old))
+        with closing(listening_socket.bind(f"{folder}/other-{os.getpid()}.sock")):
+            names = set(os.listdir(folder))
+    assert {f"new-{os.getpid()}.sock", f"other-{os.getpid()}.sock"} <= names, "they are in use"
+    assert os.path.basename(where(killed)) not in names
+    for name in ("new", "other"):
+        listening_socket.remove(f"{folder}/{name}-{os.getpid()}.sock")

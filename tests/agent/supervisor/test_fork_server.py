@@ -14,7 +14,7 @@ import pytest
 from agent.attempts import lease
 from agent.attempts.launch_spec import LaunchSpec
 from agent.isolation.attempt_cgroup import AttemptCgroup
-from agent.supervisor import process_tree
+from agent.processes import process_tree
 from agent.supervisor.task_process import TaskNotStarted, start_task
 from tests import users
 from tests.agent.agent_process import AgentProcess, alive, eventually

@@ -1,89 +1,48 @@
-"""corral gpus, and single GPUs of corral nodes."""
+"""Which GPUs `corral gpus --empty` and `--hung` list."""
 
 from __future__ import annotations
 
-import json
-import time
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Corral
-from tests.cli.fake_controller import FakeController, node
+from cli.commands.nodes.gpus import is_empty, seems_hung
 from wire.agent.reports import GpuProcess
 from wire.api.nodes import GpuView
 from wire.names import GpuHealth
 
 
-def gpu(host: str, index: int, health: GpuHealth = GpuHealth.OK, *found: GpuProcess) -> GpuView:
-    """A GPU of a node."""
-    return GpuView(index, f"GPU-{host}-{index}", "H100", 81_920, 0, health, 1_000, node=host, processes=found)
-
-
-@pytest.fixture
-def filled(fake: FakeController) -> FakeController:
-    """Two nodes; one GPU is lost, and a process outside the queue runs on another."""
-    stranger = GpuProcess("GPU-b-0", 99, "mallory", "python mine.py", 4_096)
-    ours = GpuProcess("GPU-b-0", 42, "ada", "python train.py", 8_192, 7)
-    hour_ago = replace(gpu("a", 1, GpuHealth.CORDONED), idle_since=time.time() - 3_600)
-    fake.nodes["a"] = node("a", gpus=(gpu("a", 0), hour_ago))
-    fake.nodes["b"] = node("b", gpus=(gpu("b", 0, GpuHealth.OK, ours, stranger),))
-    return fake
+def gpu(**more: Any) -> GpuView:
+    return GpuView(
+        0, "GPU-0", "H100", 81_559, 0, GpuHealth.OK, 0, **{"jobs": (7,), "power_limit_w": 700} | more
+    )
 
 
 @pytest.mark.parametrize(
-    ("words", "names"),
+    ("shown", "empty"),
     [
-        ("gpus -o name", ["GPU-a-0", "GPU-a-1", "GPU-b-0"]),
-        ("gpus b -o name", ["GPU-b-0"]),
-        ("gpus --sick -o name", ["GPU-a-1"]),
-        ("gpus --sick b -o name", []),
-        ("gpus --processes -o name", ["42", "99"]),
-        ("gpus --off-queue -o name", ["99"]),
-        ("gpus --idle 30m -o name", ["GPU-a-1"]),
-        ("gpus --idle 2h -o name", []),
+        (gpu(), True),
+        (gpu(jobs=()), False),
+        (gpu(heard=False), False),
+        (gpu(processes=(GpuProcess("GPU-0", 100, "ada", "python", 1_024, 7),)), False),
+        (gpu(processes=(GpuProcess("GPU-0", 100, "eve", "miner", 1_024, None),)), True),
     ],
+    ids=["no process", "not allocated", "node away", "its own process", "only a process without a job"],
 )
-def test_which_gpus_are_shown(filled: FakeController, corral: Corral, words: str, names: list[str]) -> None:
-    assert corral(*words.split(), url=filled.url).stdout.split() == names
-
-
-def test_json_is_the_apis_own(filled: FakeController, corral: Corral) -> None:
-    shown = json.loads(corral("gpus", "b", "-o", "json", url=filled.url).stdout)
-    assert shown["gpus"][0]["processes"][1]["user"] == "mallory"
-    assert shown["seq"] == 9
+def test_empty_gpus_are_held_without_a_process_of_a_job(shown: GpuView, empty: bool) -> None:
+    assert is_empty(shown) == empty
 
 
 @pytest.mark.parametrize(
-    ("words", "asked"),
+    ("shown", "hung"),
     [
-        ("nodes cordon a:1 --why noisy", ["/v1/nodes/a/gpus/1/cordon"]),
-        ("nodes resume a:1 b", ["/v1/nodes/a/gpus/1/resume", "/v1/nodes/b/resume"]),
-        ("nodes cordon a:1 --dry-run", []),
+        (gpu(utilisation=100, power_w=170), True),
+        (gpu(utilisation=100, power_w=650), False),
+        (gpu(utilisation=20, power_w=120), False),
+        (gpu(utilisation=100, power_w=170, mig="1g.10gb"), False),
+        (gpu(utilisation=100, power_w=0, power_limit_w=0), False),
     ],
+    ids=["spins", "computes", "waits", "a MIG instance", "power unknown"],
 )
-def test_single_gpus_are_cordoned_and_resumed(
-    filled: FakeController, corral: Corral, words: str, asked: list[str]
-) -> None:
-    done = corral(*words.split(), url=filled.url)
-    assert done.returncode == 0
-    told = "would be cordoned" if "--dry-run" in words else "cordoned"
-    assert done.stderr.splitlines()[0] == f"GPU a:1: {told}"
-    assert filled.asked() == asked
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "told"),
-    [
-        ("gpus c", 3, "there is no node 'c' with GPUs"),
-        ("gpus --idle soon", 2, "'--idle': 'soon' is not a time"),
-        ("nodes cordon a", 2, "Write a:0"),
-        ("nodes cordon a:x", 2, "Write NODE:GPU"),
-    ],
-)
-def test_gpu_command_errors_are_reported(
-    filled: FakeController, corral: Corral, words: str, code: int, told: str
-) -> None:
-    done = corral(*words.split(), url=filled.url)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert told in done.stderr
+def test_hung_gpus_have_load_and_little_power(shown: GpuView, hung: bool) -> None:
+    assert seems_hung(shown) == hung

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cli.commands.policy.profiles import facts_of, profile_table
-from wire.api.tenants import ProfileView
+from wire.api.policy.profiles import ProfileView
 
 VIEW = ProfileView(
     name="inference",

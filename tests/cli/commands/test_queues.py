@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.commands.policy.queues import table
-from wire.api.tenants import QueueDay, QueueView
+from wire.api.policy.queues import QueueDay, QueueView
 
 
 def test_queue_table_shows_use_policy_and_figures_of_the_day() -> None:

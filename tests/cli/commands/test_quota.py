@@ -10,7 +10,7 @@ import pytest
 
 from cli.commands.policy.quota import limits_text, quota_of, quota_table
 from cli.exit_codes import CommandError
-from wire.api.tenants import QuotaView
+from wire.api.policy.quotas import QuotaView
 from wire.cluster.quota import UNLIMITED, GpuLimit, Limits, Quota
 
 

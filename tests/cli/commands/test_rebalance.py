@@ -7,7 +7,7 @@ from dataclasses import replace
 from cli.commands.policy.rebalance import move_table, proposal_table
 from wire.api.jobs import Held, Moved
 from wire.api.nodes import GpuShare
-from wire.api.rebalance import MoveView, ProposalView, SpreadView
+from wire.api.policy.rebalance import MoveView, ProposalView, SpreadView
 
 
 def held(node: str, *gpus: int) -> Held:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.commands.policy.reserve import reservation_table
-from wire.api.tenants import ReservationView
+from wire.api.policy.reservations import ReservationView
 from wire.cluster.reservation import ReservationSpec, reservation_problems
 
 

@@ -10,7 +10,7 @@ import typer
 from cli.commands.policy.shares import ShareFlags, table
 from cli.exit_codes import CommandError
 from tests.cli.flag_groups import parsed
-from wire.api.tenants import ShareView, ShareWeight
+from wire.api.policy.shares import ShareView, ShareWeight
 from wire.cluster.quota import UNLIMITED
 
 

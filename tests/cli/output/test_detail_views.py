@@ -15,8 +15,8 @@ from cli.spec.spec_builder import spec_from
 from cli.spec.submit_options import SubmitOptions
 from tests.tui.recorded import NOW, job
 from wire.api.forecasts import Explanation
+from wire.api.policy.shares import HoursInForce
 from wire.api.reasons import FilterLoss, NodeScore, Ousted, Points, Why
-from wire.api.tenants import HoursInForce
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 

@@ -18,6 +18,7 @@ from wire.names import JobState, Reason
 
 NOW = 1_900_000_000.0
 JOB: dict[str, Any] = {
+    "qos": "normal",
     "id": 9,
     "label": "9",
     "array": None,

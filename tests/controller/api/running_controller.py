@@ -115,7 +115,7 @@ async def start_controller(
             **sections.pop("controller", {}),
         }
         # Because a busy machine must not decide how much of an answer is known.
-        questions = {"budget_s": 20.0, "longest_s": 60.0, **sections.pop("questions", {})}
+        questions = {"budget_s": 60.0, "longest_s": 120.0, **sections.pop("questions", {})}
         config = Config(controller=controller, questions=questions, **sections)  # type: ignore[arg-type]
         store = Store.open(config.store_url, keep=config.controller.keep_ended)
         daemon = Daemon(config, build_pipeline(config), store)

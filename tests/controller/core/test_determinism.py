@@ -108,7 +108,7 @@ def run(backfill: str) -> str:
 def test_every_process_decides_the_same() -> None:
     """For any hash seed, so for any order of iteration over sets of strings."""
     outputs = set()
-    for seed in ("0", "1", "2"):
+    for seed in ("0", "1"):
         asked = [sys.executable, "-m", "tests.controller.core.test_determinism"]
         how = {**os.environ, "PYTHONHASHSEED": seed}
         outputs.add(

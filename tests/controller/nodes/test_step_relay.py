@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from controller.nodes import step_relay
 from controller.nodes.link import NodeAway
-from controller.nodes.step_relay import RelayedTask, StepRelay
+from controller.nodes.step_relay import MAX_UNREAD_INPUT, RelayedTask, StepRelay, TaskAnswer
 from tests.engine_harness import EngineHarness, default_pipeline, spec
 from wire.agent.frames import ControllerFrame
 from wire.agent.orders import CloseShell, OpenShell, ShellInput
 from wire.agent.reports import ShellEnded, ShellOutput
-from wire.agent.steps import OpenTask, StepCall, StepNumber
+from wire.agent.steps import InputTaken, OpenTask, RunTask, StepCall, StepNumber, TaskAway
 from wire.job.steps import Step
 
 
@@ -24,6 +24,7 @@ class Session:
 
     def __init__(self, link: Link) -> None:
         self.relay = link.relay
+        self.unread_bytes = 0
 
 
 class Link:
@@ -44,14 +45,10 @@ class Link:
     def send(self, frame: ControllerFrame) -> None:
         self.sent.append(frame)
 
-    def relay(self, order: OpenShell, answer: Callable[[ShellOutput | ShellEnded], None]) -> RelayedTask:
-        numbered = OpenShell(40 + len(self.tasks), *_fields(order))
+    def relay(self, order: OpenShell, answer: Callable[[TaskAnswer], None]) -> RelayedTask:
+        numbered = replace(order, request=40 + len(self.tasks))
         self.tasks.append(RelayedTask(numbered, answer))
         return self.tasks[-1]
-
-
-def _fields(order: OpenShell) -> tuple[Any, ...]:
-    return (order.job, order.attempt, order.command, False, 24, 80, "", order.step, order.pmi)
 
 
 @pytest.fixture
@@ -121,6 +118,60 @@ def test_a_lost_connection_ends_the_tasks(cluster: tuple[StepRelay, dict[str, Li
     relay.take("n1", OpenTask(8, 1, 1, "n2", ("cat",)))
     links["n2"].tasks[1].lose()
     assert isinstance(links["n1"].sent[-1], ShellEnded)
+
+
+def test_a_task_that_outlives_connections_is_kept(cluster: tuple[StepRelay, dict[str, Link]]) -> None:
+    relay, links = cluster
+    relay.take("n1", RunTask(7, 1, 1, "n2", "a.0", ("cat",)))
+    [first] = links["n2"].tasks
+    assert (first.order.task, first.order.command, first.order.resume) == ("a.0", ("cat",), False)
+    first.receive(InputTaken(40, 0))
+    relay.forget("n1")
+    assert links["n2"].sent == [CloseShell(40, keep=True)], "srun may come back"
+    relay.take("n1", RunTask(1, 1, 1, "n2", "a.0", received=10, resume=True))
+    second = links["n2"].tasks[1]
+    assert (second.order.task, second.order.received, second.order.resume) == ("a.0", 10, True)
+    second.receive(InputTaken(41, 5))
+    second.lose()
+    assert links["n1"].sent == [
+        InputTaken(7, 0),
+        InputTaken(1, 5),
+        TaskAway(1, "the connection to the node was lost"),
+    ]
+    relay.take("n1", ShellInput(1, "aGk="))
+    assert len(links["n2"].sent) == 1, "srun is not connected to the task now"
+
+
+def test_a_task_on_a_node_that_is_away_is_postponed(cluster: tuple[StepRelay, dict[str, Link]]) -> None:
+    relay, links = cluster
+    links["n2"].connection = None
+    relay.take("n1", RunTask(7, 1, 1, "n2", "a.0", ("cat",)))
+    relay.take("n1", OpenTask(8, 1, 1, "n2", ("cat",)))
+    assert links["n1"].sent == [
+        TaskAway(7, "the node is away"),
+        ShellEnded(8, error="the node is away"),
+    ]
+
+
+def test_input_for_a_node_that_reads_too_slowly_is_stopped(
+    cluster: tuple[StepRelay, dict[str, Link]],
+) -> None:
+    relay, links = cluster
+    relay.take("n1", RunTask(7, 1, 1, "n2", "a.0", ("cat",)))
+    relay.take("n1", OpenTask(8, 1, 1, "n2", ("cat",)))
+    links["n2"].session().unread_bytes = MAX_UNREAD_INPUT + 1
+    for request in (7, 8, 7, 8):
+        relay.take("n1", ShellInput(request, "aGk="))
+    assert links["n2"].sent == [CloseShell(40, keep=True), CloseShell(41)], "no input is sent"
+    away, ended = links["n1"].sent
+    assert isinstance(away, TaskAway)
+    assert isinstance(ended, ShellEnded)
+    assert away.why == ended.error == "the connection to n2 is too slow for the input of the task"
+    relay.take("n1", RunTask(7, 1, 1, "n2", "a.0", resume=True))
+    assert links["n1"].sent[-1] == TaskAway(7, "the connection to n2 is too slow")
+    links["n2"].session().unread_bytes = 0
+    relay.take("n1", RunTask(7, 1, 1, "n2", "a.0", resume=True))
+    assert len(links["n2"].tasks) == 3
 
 
 def test_steps_of_other_nodes_go_to_the_first_node(cluster: tuple[StepRelay, dict[str, Link]]) -> None:

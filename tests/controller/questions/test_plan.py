@@ -8,7 +8,7 @@ import pytest
 
 from controller.core.engine import Engine
 from controller.core.model.job import NEVER
-from controller.questions.engine_copy import EngineCopy
+from controller.questions.engine_copy.engine_copy import EngineCopy
 from controller.questions.plan import MOST_POINTS, _free_gpus, plan
 from tests.controller.questions.clusters import NODES, POLICIES, Cluster
 from wire.api.forecasts import CERTAIN, LIKELY, LIMIT, Plan, PlanEntry, PlanPoint

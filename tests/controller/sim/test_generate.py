@@ -26,6 +26,7 @@ from controller.sim.generate.random_numbers import RandomStream, zipf
 from controller.sim.generate.users import ROUND_LIMITS, SIZES, draw_users
 from controller.sim.logs.job_log import read_log
 from controller.sim.logs.swf import SwfOptions
+from tests.examples import examples
 
 CLUSTER = nodes_of(16, 8, 64, 512 * 1024, "H100")
 
@@ -268,7 +269,7 @@ CLUSTERS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(90))
 @given(CLUSTERS, st.integers(), st.integers(1, 60), st.integers(1, 400), st.floats(0.05, 3), st.booleans())
 def test_any_valid_request_is_generated(
     cluster: Cluster, seed: int, users: int, jobs: int, amount: float, by_load: bool
@@ -293,7 +294,7 @@ def test_any_valid_request_is_generated(
         assert workload.load == pytest.approx(amount)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(36))
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(), st.floats(0.05, 1.5), st.floats(0.05, 3))
 def test_requested_load_is_never_exceeded(nodes: int, gpus: int, seed: int, load: float, days: float) -> None:
     workload = generate(WorkloadRequest(nodes_of(nodes, gpus, 64, 2**19, "H100"), seed, days=days, load=load))

@@ -10,7 +10,7 @@ from controller.sim.job_results import SimulatedJob
 from controller.sim.metrics import Figures, figures_of
 from controller.sim.run import RunTask, policy_of, run, simulate
 from controller.sim.trace_job import TraceJob
-from tests.controller.sim.swf_lines import Given
+from tests.controller.sim.logs.swf_lines import Given
 from wire.job.spec import JobSpec
 from wire.names import JobState
 

@@ -23,7 +23,8 @@ from controller.sim.run import (
 )
 from controller.sim.trace_job import TraceJob
 from tests.controller.sim import pool_reference
-from tests.controller.sim.swf_lines import Given
+from tests.controller.sim.logs.swf_lines import Given
+from tests.examples import examples
 from wire.job.spec import JobSpec
 from wire.names import Reason
 
@@ -200,7 +201,7 @@ def plain_starts(
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(log=logs(), clairvoyant=st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(120))
 def test_starts_on_a_pool_equal_those_of_a_plain_simulator(
     policy: str, log: tuple[int, list[Given]], clairvoyant: bool
 ) -> None:
@@ -211,7 +212,7 @@ def test_starts_on_a_pool_equal_those_of_a_plain_simulator(
 # Conservative reservations name their nodes, so a job may have to wait for its own node.
 @pytest.mark.parametrize("policy", POLICIES[:-1])
 @given(log=logs(), same_second=st.sampled_from(SameSecond), clairvoyant=st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(120))
 def test_starts_on_one_processor_nodes_equal_those_of_a_plain_simulator(
     policy: str, log: tuple[int, list[Given]], same_second: SameSecond, clairvoyant: bool
 ) -> None:
@@ -276,7 +277,7 @@ def test_policies_have_names() -> None:
 def _gpu_work(seed: int) -> list[TraceJob]:
     """Jobs of several sizes for 4 nodes of 8 GPUs, more than the nodes can run at once."""
     rng, work = Random(seed), []
-    for number in range(1, 500):
+    for number in range(1, 300):
         gpus = rng.choice([0.5, 0.5, 1, 1, 2, 4, 8, 16])
         limit = rng.choice([600.0, 3_600.0, 14_400.0])
         asked = JobSpec(("true",), gpus=gpus, nodes=2 if gpus == 16 else None, time_limit_s=limit)

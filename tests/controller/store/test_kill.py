@@ -31,13 +31,13 @@ def url() -> Iterator[str]:
         yield f"sqlite:///{directory}/corral.db"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_nothing_acknowledged_is_lost(url: str, seed: int) -> None:
     check(url, seed, kill_after(start(url, seed), random.Random(seed).randrange(200)))
 
 
 @strace
-@pytest.mark.parametrize("write", [3, 40, 76, 77, 78, 500, 2_200, 2_400])
+@pytest.mark.parametrize("write", [3, 40, 72, 73, 74, 500, 2_200, 2_400])
 def test_nothing_acknowledged_is_lost_at_the_nth_write(url: str, write: int) -> None:
     """The first writes make the tables, the last ones move the write-ahead log into the file."""
     kill = f"inject=pwrite64:signal=SIGKILL:when={write}"

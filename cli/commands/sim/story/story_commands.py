@@ -64,7 +64,8 @@ def crash(names: NamesOrNone = [], select: Select = []) -> int:  # noqa: B006 - 
     """Let the hosts of these nodes lose power: all processes on the hosts end, and the agents no longer
     report.
     """
-    raise AssertionError((names, select))  # The parser uses only the signature of this function.
+    # This function is never called: the parser uses only its signature.
+    raise AssertionError((names, select))
 
 
 @events.command(epilog=examples("day 4 11:30  disconnect gpu03"))

@@ -60,7 +60,7 @@ class StoryFacts:
     zone: tzinfo
     named: set[Named]
     configured: bool
-    """Whether the simulated nodes are those of the scheduler.toml."""
+    """Whether the simulated nodes are the nodes of the scheduler.toml."""
     jobs: Mapping[int, TraceJob] = field(default_factory=dict)
 
     def names(self, kind: str) -> list[str]:
@@ -149,7 +149,7 @@ def _command(words: list[str], facts: StoryFacts) -> StoryCommand:
 
 def _check_jobs(word: str, facts: StoryFacts) -> None:
     """Raise CommandError if the word can select no job of the log."""
-    from wire.job.selection import ArrayElements, InvalidSelection, JobLabel, JobsOf, parse_selection
+    from wire.api.job_selection import ArrayElements, InvalidSelection, JobLabel, JobsOf, parse_selection
 
     try:
         selection = parse_selection(word)
@@ -161,7 +161,7 @@ def _check_jobs(word: str, facts: StoryFacts) -> None:
             number = int(text.partition("_")[0])
         case ArrayElements(array, _):
             number = array
-        # The replicas of services are jobs too, but not in the log.
+        # Leave out the replicas of services, because the job log does not contain them.
         case JobsOf() if not facts.names(SERVICE):
             jobs = facts.jobs.values()
             if not any(selection.matches(job.user, job.spec.project, job.spec.name) for job in jobs):
@@ -219,7 +219,8 @@ def _on_day(number: str, time_of_day: str, midnight: datetime) -> float:
         raise CommandError(f"{time_of_day!r} is not a time of day", "Write day 3 08:00.")
     hours, minutes, seconds = (int(part or 0) for part in clock.groups())
     date = midnight + timedelta(days=int(number) - 1)
-    # Add the time to local midnight without a fixed UTC offset, so that summer time is right on that day.
+    # Add the time of day to local midnight without a fixed UTC offset, so that the result is right when
+    # summer time begins or ends.
     return (date + timedelta(hours=hours, minutes=minutes, seconds=seconds)).timestamp()
 
 

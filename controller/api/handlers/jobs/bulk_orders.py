@@ -1,8 +1,9 @@
 """Carries out one action, such as cancel or hold, on many jobs in one request. A refusal for one job does not
 affect the other jobs.
 
-For each job, the engine gets one input (a command such as Cancel), and carries it out completely or refuses
-it. The changes of all jobs are written to the store in as few transactions as possible.
+For each job, the engine gets one input (a command such as Cancel). The engine carries an input out
+completely, or refuses it. The changes of all jobs are written to the store in as few transactions as
+possible.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from controller.core.commands.job_orders import MakeInput, active_jobs, maker_of
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job
-from wire.api.jobs import JobChange, JobRefused, JobsAnswer, JobsOrder
-from wire.job.selection import (
+from wire.api.job_selection import (
     AllJobs,
     ArrayElements,
     InvalidSelection,
@@ -29,6 +29,7 @@ from wire.job.selection import (
     NewestJob,
     parse_selection,
 )
+from wire.api.jobs import JobChange, JobRefused, JobsAnswer, JobsOrder
 from wire.names import JobState
 from wire.text import printable
 
@@ -47,7 +48,10 @@ NEEDS = {
 
 
 async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
-    """Cancel, hold, release, preempt, requeue or change many jobs. Each job may be refused separately."""
+    """Cancel, hold, release, preempt, requeue or change many jobs.
+
+    Each job may be refused separately.
+    """
     if order.action not in NEEDS:
         raise rejected("invalid", f"must be one of {', '.join(NEEDS)}", "action")
     need = NEEDS[order.action]
@@ -102,7 +106,7 @@ async def _maker(call: Call, order: JobsOrder, jobs: list[Job], refused: list[Jo
     """
     if order.action != "set" or not jobs:
         return maker_of(order, call.caller.user, call.asker)
-    # Look up the final states of the jobs in the new dependencies only once, because all jobs get the same
+    # Look up the final states of the jobs in the new dependencies once, because all edited jobs get the same
     # dependencies.
     known = await known_to(call, jobs[0], JobChange(order.changes))
     checked: dict[int, CheckedChanges] = {}
@@ -117,8 +121,9 @@ async def _maker(call: Call, order: JobsOrder, jobs: list[Job], refused: list[Jo
 
 
 async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefused]]:
-    """Return the jobs that the request selects, each once, and a refusal for each selector that matches no
-    job. A selector is a job id, an array element (12_3), a range, or "all"."""
+    """Return the selected jobs of the request, each once, and a refusal for each selector without a job. A
+    selector is a job id, an array element (12_3), a range, or "all".
+    """
     words = order.jobs or (("all",) if order.mine else ())
     if not words:
         raise rejected("invalid", "no job is named", "jobs", "Name jobs, or set mine.")

@@ -9,7 +9,7 @@ from wire.names import JobState
 
 
 async def outcomes(call: Call, after: tuple[Dependency, ...]) -> dict[str, JobState]:
-    """Return the final states of the jobs that are named in the dependencies `after`, by job label (17 or
+    """Return the final states of the jobs that are named in the dependencies `after`, by display id (17 or
     12_3). Jobs that are still in the engine's memory are left out, because the engine has their states.
     """
     found = {}

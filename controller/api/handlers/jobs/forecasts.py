@@ -1,5 +1,4 @@
-"""Routes of explain, what-if and plan. The replica (a process with a copy of the engine) computes the
-answers."""
+"""Routes of explain, what-if and plan. The engine copy (a separate process) computes the answers."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from controller.api.server.request import Call
 from controller.api.views.resources import job_view
 from controller.core.fairshare.share_tree import share_problem
 from controller.daemon import Daemon
-from controller.questions.engine_copy import QuestionRefused
+from controller.questions.engine_copy.engine_copy import QuestionRefused
 from controller.questions.explanation import explain_waiting
 from controller.questions.plan import plan as planned
 from controller.questions.what_if import what_if as tried
@@ -81,7 +80,7 @@ async def what_if(call: Call, request: WhatIf) -> WhatIfAnswer:
 
 
 async def plan(call: Call) -> Plan:
-    """Show which jobs run when and on which nodes in the next hours, and how many GPUs are then free.
+    """Show the plan of the next hours: the times and nodes of all jobs, and the number of free GPUs.
 
     The answer is used again until the next entry of the journal, and for at most PLAN_S seconds.
     """
@@ -104,9 +103,10 @@ async def plan(call: Call) -> Plan:
 
 
 async def _ask(call: Call, work: Callable[..., Iterator[T]], *arguments: Any) -> T | None:
-    """Run the function `work`, which computes an explain or what-if answer, in the replica process, and
-    return the answer. Return None if the answer was not ready in time. Stop the function if the client
-    disconnects."""
+    """Run the function `work`, which computes an explain or what-if answer, in the process of the engine
+    copy, and return the answer. Return None if the answer was not ready in time. Stop the function if the
+    client disconnects.
+    """
     daemon = call.daemon
     asking = asyncio.ensure_future(
         daemon.questions.ask(

@@ -10,8 +10,8 @@ from controller.api.server.request import Call
 from controller.api.views.job_table import COLUMNS, Read, Source
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import RowDecoder, load_job
+from wire.api.job_selection import ArrayElements, InvalidSelection, JobLabel, parse_selection
 from wire.api.job_table import JobTable
-from wire.job.selection import ArrayElements, InvalidSelection, JobLabel, parse_selection
 
 MOST_ROWS = 100_000
 """The most rows of one answer."""
@@ -24,8 +24,8 @@ MOST_WORDS = 10_000
 async def table(call: Call) -> JobTable:
     """List jobs in a table that has only the requested columns.
 
-    1. Without `job`, take the jobs that have not ended, and with `since` the jobs that have ended since then.
-       Ended jobs that have left the memory come from the store.
+    1. Without `job`, take the jobs that have not ended. With `since`, also take the jobs that have ended
+       since that time. Ended jobs that have left the memory come from the store.
     2. With `job`, take these jobs and the elements of these arrays, ended or not. Unknown jobs are left out.
     3. Keep the jobs of the requested users, queues and projects that were submitted before `until`.
     """
@@ -56,7 +56,7 @@ async def _rows(call: Call, jobs: list[Job], reads: tuple[Read, ...]) -> tuple[t
     agents = call.daemon.agents
     source = Source(call.daemon.engine, agents.running_usage.of, agents.running_steps.of)
     rows: list[tuple[Any, ...]] = []
-    # A job may have a hundred steps.
+    # Convert fewer jobs at a time if the steps are requested, because a job may have a hundred steps.
     at_once = AT_ONCE // 50 if COLUMNS["steps"] in reads else AT_ONCE
     for begin in range(0, len(jobs), at_once):
         if begin:
@@ -100,7 +100,7 @@ async def _named(call: Call, words: tuple[str, ...]) -> list[Job]:
 
 
 async def _labelled(call: Call, label: JobLabel) -> list[Job]:
-    """Return the job with this label. The id of an array stands for all its elements."""
+    """Return the job with this display id (17 or 12_3). The id of an array stands for all its elements."""
     if label.is_id and (elements := await _elements(call, int(label.text))):
         return elements
     try:

@@ -15,6 +15,7 @@ from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.api.views.job_groups import folded
 from controller.api.views.job_stats import job_stats
+from controller.api.views.queue_places import queue_places
 from controller.api.views.resources import job_view, moved_view, public_spec
 from controller.core.commands.job_edits import apply_changes
 from controller.core.model import inputs
@@ -23,7 +24,7 @@ from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job
 from controller.nodes.link import NodeAway
 from controller.questions.deadline_note import deadline_note
-from controller.questions.engine_copy import QuestionRefused
+from controller.questions.engine_copy.engine_copy import QuestionRefused
 from wire.agent.orders import Save, Signal
 from wire.api.job_stats import JobStats
 from wire.api.jobs import (
@@ -32,8 +33,10 @@ from wire.api.jobs import (
     JobGroup,
     JobList,
     JobView,
+    KeepRequest,
     PreemptAction,
     Preempted,
+    QueuePlace,
     SignalRequest,
     StepRecorded,
     StepRequest,
@@ -44,6 +47,9 @@ from wire.api.reports import Foreseen
 from wire.job.spec import SIGNALS, JobSpec, signal_name, spec_problems
 from wire.job.steps import Step
 from wire.names import JobState
+from wire.text import printable
+
+YEAR_S = 31_536_000.0
 
 
 async def submit(call: Call, request: SubmitRequest) -> Submitted:
@@ -68,8 +74,8 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
 
 
 async def _deadline_notes(call: Call, user: str, job: int) -> tuple[str, ...]:
-    """Return notes on whether the job will meet its deadline. If the job will miss it, the notes name a
-    change that would help.
+    """Return notes on whether the job will meet its deadline. If the job will miss its deadline, the notes
+    name a change that would help.
 
     The result is empty if the forecast takes too long.
     """
@@ -124,6 +130,9 @@ async def listing(call: Call) -> JobList:
 
     daemon = call.daemon
     groups: list[JobGroup] = []
+    first = call.query["places"] and not after
+    starts = (await daemon.expected_times.recent()).starts if first and len(daemon.state.queue) else {}
+    places: dict[int, QueuePlace] = {}
     if call.query["history"]:
         names = [state.value for state in states] or None
         rows = await daemon.read(lambda: daemon.store.jobs(names, user or None, after or None, limit))
@@ -135,13 +144,18 @@ async def listing(call: Call) -> JobList:
         await daemon.settled()
         found = [job for job in daemon.state.jobs.values() if wanted(job)]
         total = len(found)
+        places = queue_places(daemon.state, starts, daemon.now()) if first else {}
         if call.query["folded"]:
-            groups, found = folded(daemon.state, found, daemon.workload_ends.known())
+            ends = daemon.expected_times.known().ends
+            groups, found = folded(daemon.state, found, ends, places)
         behind = sorted((job for job in found if job.id > after), key=lambda job: job.id)
         page = behind[:limit]
         following = page[-1].id if len(behind) > limit else None
     views = tuple(job_view(daemon.engine, job, daemon.agents.running_usage.of(job)) for job in page)
-    return JobList(views, daemon.seq, total, following, () if after else tuple(groups))
+    shown = () if after else tuple(groups)
+    listed = {job.id for job in found}
+    waiting = tuple(place for place in places.values() if place.job in listed)
+    return JobList(views, daemon.seq, total, following, shown, waiting)
 
 
 async def show(call: Call) -> JobDetail:
@@ -153,8 +167,8 @@ async def show(call: Call) -> JobDetail:
     engine = call.daemon.engine
     spec = job.spec if may_read else public_spec(job.spec)
     if not job.ready:
-        # Compute the reason again, because the job is no longer ready to start: it may have started, ended or
-        # been held since the reason was computed.
+        # Compute the reason again, because the job is no longer ready to start: the job may have started,
+        # ended or been held in the meantime.
         reason = engine.explain(job, call.daemon.now())
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
@@ -191,7 +205,7 @@ async def change(call: Call, request: JobChange) -> JobView:
 
 def edit_of(call: Call, job: Job, checked: CheckedChanges, known: dict[str, JobState]) -> inputs.Edit:
     """Return the engine's input that makes the changes in `checked`. `known` has the final states of ended
-    jobs on which the job depends after the change, by job label.
+    jobs on which the job depends after the change, by display id (17 or 12_3).
     """
     return inputs.Edit(
         job.id,
@@ -204,7 +218,8 @@ def edit_of(call: Call, job: Job, checked: CheckedChanges, known: dict[str, JobS
 
 
 async def known_to(call: Call, job: Job, request: JobChange) -> dict[str, JobState]:
-    """Return the final states, by job label, of the ended jobs on which the job depends after the change.
+    """Return the final states, by display id (17 or 12_3), of the ended jobs on which the job depends after
+    the change.
 
     Only jobs that are in the store and no longer in memory are included.
     """
@@ -287,6 +302,19 @@ async def release(call: Call) -> JobView:
     return await _change(call, partial(inputs.Release, asker=call.asker))
 
 
+async def keep(call: Call, request: KeepRequest) -> JobView:
+    """Keep a running job for a time although its GPUs are idle.
+
+    Until then the job is neither flagged nor ended because of idle GPUs.
+    """
+    if not 0 < request.for_s <= YEAR_S:
+        raise rejected("invalid", "must be more than 0 seconds and at most a year", "for_s")
+    if len(request.why) > 200:
+        raise rejected("invalid", "must have at most 200 characters", "why")
+    why = printable(request.why)
+    return await _change(call, partial(inputs.KeepIdle, for_s=request.for_s, why=why, asker=call.asker))
+
+
 async def preempt(call: Call, action: PreemptAction) -> JobView:
     """End the attempt of a running job, and queue the job again at its old position."""
     return await _change(call, partial(inputs.Preempt, hold=action.hold))
@@ -305,6 +333,6 @@ async def _change(call: Call, make: Callable[[int, str], Input]) -> JobView:
 
 
 def need_known(call: Call, job: Job) -> None:
-    """Raise Rejected if the job ended so long ago that it is no longer in memory."""
+    """Raise Rejected if the job ended so long ago that the job is no longer in memory."""
     if job.id not in call.daemon.state.jobs:
         raise rejected("conflict", f"job {job.label} is {job.state.value} already", "job")

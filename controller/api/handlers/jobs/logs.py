@@ -1,4 +1,4 @@
-"""Reads the output of a job from the node that stores it."""
+"""Reads the output of a job from the node that stores the output."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Finds the reason why a job is in its state, such as why it waits. A search that may take long runs in
-another process, so that submits are not delayed.
+another process, so that the search does not delay submits.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from controller.api.server.request import Call
 from controller.core.explain.why_pending import reason_of
 from controller.core.model.job import Job
-from controller.questions.engine_copy import QuestionRefused
+from controller.questions.engine_copy.engine_copy import QuestionRefused
 from controller.questions.explanation import explain_reason
 from wire.api.reasons import Why
 
@@ -19,10 +19,11 @@ async def why(call: Call, job: Job) -> Why:
     """Return the reason why the job is in its state, with a sentence for users.
 
     1. If at most FEW_WAITING jobs wait, or the job is not ready to start, the controller finds the reason.
-    2. Otherwise the replica (a process with a copy of the engine) finds the reason, because this takes up to
-       a second with 10,000 different jobs in the queue. The replica also finds the reason if profiles share
+    2. Otherwise the engine copy (a separate process) finds the reason, because this takes up to a second with
+       10,000 different jobs in the queue. The engine copy also finds the reason if scheduler profiles share
        nodes, because the search then changes backfill reservations.
-    3. If the replica does not answer in time, the reason that the last scheduling pass recorded is returned.
+    3. If the engine copy does not answer in time, the reason that the last scheduling cycle recorded is
+       returned.
     """
     daemon = call.daemon
     engine = daemon.engine

@@ -59,7 +59,7 @@ async def preview(call: Call, request: WorkloadRequest) -> WorkloadPreview:
 async def listing(call: Call) -> WorkloadList:
     """List workloads by id; with all=1 also workloads whose jobs have all ended."""
     await call.daemon.settled()
-    state, ends = call.daemon.state, call.daemon.workload_ends.known()
+    state, ends = call.daemon.state, call.daemon.expected_times.known().ends
     user, after, limit = call.query["user"], call.query["after"], call.query["limit"]
     found = [
         workload
@@ -78,7 +78,7 @@ async def show(call: Call) -> WorkloadView:
     """Show one workload with its tasks and its expected end."""
     await call.daemon.settled()
     workload = _named(call)
-    ends = await call.daemon.workload_ends.fresh() if workload.ended < workload.total else {}
+    ends = (await call.daemon.expected_times.fresh()).ends if workload.ended < workload.total else {}
     return workload_view(call.daemon.state, workload, ends.get(("workload", workload.id)), labels=True)
 
 

@@ -1,1 +1,1 @@
-"""Routes for shares, quotas, licences, reservations, profiles and rebalancing."""
+"""Routes for fair-share weights, quotas, licences, reservations, scheduler profiles and rebalancing."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 from controller.api.server.request import Call
 from controller.core.explain.blockers import licence_holders
-from wire.api.tenants import LicenceList, LicenceView
+from wire.api.policy.licences import LicenceList, LicenceView
 
 
 async def listing(call: Call) -> LicenceList:

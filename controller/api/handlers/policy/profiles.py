@@ -1,4 +1,4 @@
-"""Routes of profiles (scheduling policies for some jobs and nodes): list and show."""
+"""Routes of scheduler profiles (policies for some jobs and nodes): list and show."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ from controller.api.server.request import Call
 from controller.config import nearest
 from controller.core.framework.profiles import Profile
 from controller.core.state.state import State
-from wire.api.tenants import ProfileList, ProfileView
+from wire.api.policy.profiles import ProfileList, ProfileView
 from wire.names import JobState
 from wire.text import printable
 
 POLICY = ("order", "then", "backfill", "backfill_delay_s", "backfill_depth", "filters", "scorers", "picker")
-"""The keys of [scheduler] that a profile may replace. The key `strategy` is not among them, because its
-scorers and its picker are shown."""
+"""The keys of [scheduler] that a scheduler profile may replace. The key `strategy` is missing, because views
+show its scorers and its picker instead.
+"""
 
 
 async def listing(call: Call) -> ProfileList:
-    """List all profiles (scheduling policies). A job belongs to the first profile that matches the job."""
+    """List all scheduler profiles (scheduling policies).
+
+    A job belongs to the first profile that matches the job.
+    """
     await call.daemon.settled()
     profiles = call.daemon.state.profiles
     return ProfileList(tuple(_view(call, each) for each in profiles), call.daemon.seq)
 
 
 async def show(call: Call) -> ProfileView:
-    """Show one profile: its jobs, its nodes and its scheduling policy."""
+    """Show one scheduler profile: its jobs, its nodes and its scheduling policy."""
     await call.daemon.settled()
     name, profiles = call.path["profile"], call.daemon.state.profiles
     found = next((each for each in profiles if each.name == name), None)
@@ -61,7 +65,7 @@ def _view(call: Call, profile: Profile) -> ProfileView:
 
 
 def _shared(state: State, profile: Profile) -> tuple[str, ...]:
-    """Return the names of the other profiles that have nodes in common with `profile`."""
+    """Return the names of the other scheduler profiles that have nodes in common with `profile`."""
     columns = state.nodes.columns
     mine = profile.rows(columns)
     others = (each for each in state.profiles if each.name != profile.name)

@@ -7,7 +7,7 @@ from controller.core.accounting.hours import HOUR_S, QueueFigures
 from controller.core.accounting.wait_histogram import quantile
 from controller.core.quota.usage_counters import GPU, QUEUED, RUNNING
 from controller.registry.checks.policy_summary import queue_policies
-from wire.api.tenants import QueueDay, QueueList, QueueView
+from wire.api.policy.queues import QueueDay, QueueList, QueueView
 from wire.names import WHOLE_GPU
 
 DAY_S = 86_400.0

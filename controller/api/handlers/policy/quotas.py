@@ -24,7 +24,7 @@ from controller.core.quota.usage_counters import (
     TenantKey,
 )
 from wire.api.config import QuotaSync
-from wire.api.tenants import QuotaChange, QuotaList, QuotaView
+from wire.api.policy.quotas import QuotaChange, QuotaList, QuotaView
 from wire.cluster.quota import ANY_NAME, SCOPES, GpuLimit, Limits
 from wire.names import WHOLE_GPU
 from wire.text import percent

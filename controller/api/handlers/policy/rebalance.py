@@ -8,7 +8,14 @@ from controller.core.model import inputs
 from controller.core.rebalance.proposals import FreeGpuLayout, Proposal
 from controller.core.rebalance.rebalancer import move_history
 from controller.core.state.state import State
-from wire.api.rebalance import MoveView, ProposalView, Rebalanced, RebalanceRequest, RebalanceView, SpreadView
+from wire.api.policy.rebalance import (
+    MoveView,
+    ProposalView,
+    Rebalanced,
+    RebalanceRequest,
+    RebalanceView,
+    SpreadView,
+)
 
 MOST = 100
 """Number of latest moves in the answer."""

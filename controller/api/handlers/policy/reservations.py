@@ -7,7 +7,7 @@ from controller.api.server.request import Call
 from controller.core.model import inputs
 from controller.core.reservations.reservations import Reservation
 from controller.core.state.state import State
-from wire.api.tenants import ReservationList, ReservationView, ReserveRequest
+from wire.api.policy.reservations import ReservationList, ReservationView, ReserveRequest
 
 
 async def listing(call: Call) -> ReservationList:

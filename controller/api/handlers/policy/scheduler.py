@@ -1,4 +1,4 @@
-"""Routes of the scheduler: its policy, its latest pass, a pass on request, the topology of the nodes."""
+"""Routes of the scheduler: its policy, its latest cycle, a cycle on request, the topology of the nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.core.cluster.network_tree import NetworkTopology
 from controller.core.state.state import State
-from wire.api.scheduler import (
+from wire.api.policy.scheduler import (
     GpuPlace,
     NodeTopology,
     PassView,
@@ -21,12 +21,13 @@ from wire.api.scheduler import (
 from wire.names import JobState
 
 LONGEST_S = 30.0
-"""Seconds to wait for a scheduling pass that a request asked for. After this time the answer says that the
-pass has not finished."""
+"""Seconds to wait for a scheduling cycle that a request asked for. After this time the answer says that the
+cycle has not finished.
+"""
 
 
 async def show(call: Call) -> SchedulerView:
-    """Show the scheduling policy, the numbers of jobs, and the latest scheduling pass."""
+    """Show the scheduling policy, the numbers of jobs, and the latest scheduling cycle."""
     daemon = call.daemon
     await daemon.settled()
     state, config, counters = daemon.state, daemon.config, daemon.counters
@@ -51,12 +52,12 @@ async def show(call: Call) -> SchedulerView:
 
 
 async def trigger(call: Call) -> Triggered:
-    """Run a scheduling pass at once. Return how many jobs the pass placed, and how many still wait."""
+    """Run a scheduling cycle at once. Return how many jobs the cycle placed, and how many still wait."""
     try:
         async with asyncio.timeout(LONGEST_S):
             scheduled = await call.daemon.run_pass()
     except TimeoutError:
-        message = f"the scheduling pass is not finished after {LONGEST_S:g} s"
+        message = f"the scheduling cycle is not finished after {LONGEST_S:g} s"
         raise rejected("busy", message, hint="Look at GET /v1/scheduler in a moment.") from None
     return Triggered(scheduled, len(call.daemon.state.queue), call.daemon.seq)
 

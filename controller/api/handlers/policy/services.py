@@ -10,7 +10,7 @@ from controller.core.model import inputs
 from controller.core.model.job import Job
 from controller.core.model.services import Service
 from controller.core.services.readiness import is_ready
-from wire.api.services import ReplicaView, ScaleRequest, ServiceList, ServiceView
+from wire.api.policy.services import ReplicaView, ScaleRequest, ServiceList, ServiceView
 
 
 async def listing(call: Call) -> ServiceList:

@@ -10,11 +10,11 @@ from controller.core.fairshare.share_tree import SharePath, share_problem
 from controller.core.model import inputs
 from controller.core.model.job import NEVER
 from controller.core.state.state import State
-from wire.api.tenants import ShareList, ShareView, ShareWeight
+from wire.api.policy.shares import ShareList, ShareView, ShareWeight
 
 
 async def listing(call: Call) -> ShareList:
-    """List the organisations, projects and users of the fair share tree, each after its parent."""
+    """List the organisations, projects and users of the fair-share tree, each after its parent."""
     await call.daemon.settled()
     state, now = call.daemon.state, call.daemon.now()
     paths = sorted(path for path in state.shares.accounts if path)
@@ -23,7 +23,7 @@ async def listing(call: Call) -> ShareList:
 
 
 async def weigh(call: Call, request: ShareWeight) -> ShareList:
-    """Set the fair share weight or the limits of an organisation, project or user."""
+    """Set the fair-share weight or the limits of an organisation, project or user."""
     if share_problem(request.share, request.weight, request.soft, request.hard) is None:
         await need_share(call, request.share)
     await call.ask(

@@ -49,7 +49,8 @@ def wait_alarms(state: State) -> int:
 
 def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
     """Return the number of jobs in each state. The numbers are cached until the next commit, because many
-    clients poll them."""
+    clients poll these numbers.
+    """
     seq, counts = _counted.get(daemon, (-1, {}))
     if seq != daemon.seq:
         states = Counter(job.state for job in daemon.state.jobs.values())
@@ -61,8 +62,7 @@ def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
 async def health(call: Call) -> Health:
     """Show whether the controller can write its store, and the name and role of the caller."""
     daemon, caller = call.daemon, call.caller
-    # Ignore the exception, because the answer of this route contains the reason why the store cannot be
-    # written.
+    # Ignore the error of the store, because the answer of this route says why the store cannot be written.
     with suppress(StoreUnavailable):
         await daemon.settled()
     uptime_s = daemon.now() - daemon.started_at

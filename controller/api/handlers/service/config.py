@@ -20,9 +20,13 @@ async def show(call: Call) -> ConfigView:
     await call.daemon.settled()
     reload, applied = call.reload, call.daemon.state.config
     named, known = digest(call.daemon.config), reload.previous is not None
+    url = call.daemon.config.store_url
+    view = ConfigView(
+        str(reload.file or ""), named, previous=known, store=url if url.startswith("sqlite:") else ""
+    )
     if applied is None or applied.digest != named:
-        return ConfigView(str(reload.file or ""), named, previous=known)
-    return ConfigView(str(reload.file or ""), named, applied.at, applied.by, known)
+        return view
+    return replace(view, since=applied.at, by=applied.by)
 
 
 async def apply(call: Call, request: ConfigRequest) -> ConfigAnswer:

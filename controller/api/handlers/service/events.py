@@ -25,8 +25,9 @@ async def listing(call: Call) -> EventList:
 
 
 async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[EventView, ...]:
-    """Return the API's views of journal entries. Each has a sentence that names jobs by label (such as 12_3)
-    and not by id."""
+    """Return the API's views of journal entries. Each has a sentence that names jobs by display id (such as
+    12_3) and not by internal id.
+    """
     bodies = [json.loads(entry.body) for entry in entries]
     for facts in bodies:
         name_gpu(daemon.state, facts)
@@ -35,8 +36,7 @@ async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[
 
 
 def name_gpu(state: State, facts: dict[str, Any]) -> None:
-    """If an event names a GPU by UUID, add the GPU's readable name, such as gpu03:2, to the fields of the
-    event."""
+    """Add a readable GPU name, such as gpu03:2, to the fields of an event with a GPU UUID."""
     node = state.nodes.get(str(facts.get("node")))
     index = {gpu.uuid: gpu.index for gpu in node.facts.gpus} if node is not None else {}
     if facts.get("uuid") in index:
@@ -44,13 +44,15 @@ def name_gpu(state: State, facts: dict[str, Any]) -> None:
 
 
 async def _labels(daemon: Daemon, ids: Collection[int]) -> dict[int, str]:
-    """Return the label (17 or 12_3) of the job with each of these ids, from memory or from the store."""
+    """Return the display id (17 or 12_3) of the job with each of these internal ids, from memory or from the
+    store.
+    """
     known = {job: there.label for job in ids if (there := daemon.state.jobs.get(job)) is not None}
     missing = [job for job in ids if job not in known]
     if missing:
         rows = await daemon.read(lambda: daemon.store.jobs_of_ids(missing))
-        # Decode the whole stored job only if the job is an array element, because the label of an element
-        # contains its index.
+        # Decode the whole stored job only if the job is an array element, because the display id of an
+        # element contains its index.
         known.update((row.id, str(row.id) if row.array is None else load_job(row).label) for row in rows)
     return known
 

@@ -38,7 +38,7 @@ async def need_user(call: Call, user: str, where: str) -> None:
 
 
 async def need_share(call: Call, share: str) -> None:
-    """Raise Rejected if the organisation, project or user of a share is not known."""
+    """Raise Rejected if the organisation, project or user of a tenant is not known."""
     project, bar, user = share.partition("/")
     known = {*_projects(call), *call.daemon.config.organisations}
     if project not in known:
@@ -100,7 +100,7 @@ def _has_account(user: str) -> bool:
 
 
 def _users(call: Call) -> set[str]:
-    """Return the users that scheduler.toml names, and the users that have had a job."""
+    """Return the users in scheduler.toml, and all users with a job."""
     config = call.daemon.config
     return {
         *config.access.operators,
@@ -114,7 +114,7 @@ def _users(call: Call) -> set[str]:
 
 
 def _projects(call: Call) -> set[str]:
-    """Return the projects that scheduler.toml names, and the projects that have had a job."""
+    """Return the projects in scheduler.toml, and all projects with a job."""
     config = call.daemon.config
     return {
         DEFAULT_PROJECT,
@@ -124,8 +124,9 @@ def _projects(call: Call) -> set[str]:
 
 
 def _seen(state: State, config: Config) -> Iterable[tuple[str, str]]:
-    """Return the (project, user) pairs of all jobs so far. The share tree keeps the pairs even after the jobs
-    are deleted."""
+    """Return the (project, user) pairs of all jobs so far. The fair-share tree keeps the pairs even after the
+    jobs are deleted.
+    """
     organisations = config.organisations
     for path in state.shares.accounts:
         if len(path) >= 2 and not (len(path) == 2 and path[0] in organisations):

@@ -17,7 +17,7 @@ from controller.api.server.request import Call
 
 
 async def show(call: Call) -> web.Response:
-    """Show metrics of jobs, nodes, GPUs, scheduling passes, commits and requests, and the metrics of plugins.
+    """Show metrics of jobs, nodes, GPUs, scheduling cycles, commits and requests, and the metrics of plugins.
 
     With gpus=1, the answer also contains the measurements of each GPU. On large clusters these measurements
     make up most of the answer.

@@ -66,5 +66,5 @@ def _model(state: State, rules: BudgetRules, node: str) -> tuple[str, Fraction]:
 
 
 def _exact(price: float) -> Fraction:
-    """Return the price as it is written in scheduler.toml, such as 12/10 for 1.2."""
+    """Return the price exactly as written in scheduler.toml, such as 12/10 for 1.2."""
     return Fraction(repr(price))

@@ -61,7 +61,7 @@ def _start_estimates(kind: str, score: StartScore) -> StartEstimates:
 
 
 async def fairness_report(call: Call) -> FairnessReport:
-    """Show the GPU-hours that each project or user got and was entitled to, and how long its jobs waited."""
+    """Show for each project or user the used and the entitled GPU-hours, and the waits of its jobs."""
     by = call.query["by"][0] if call.query["by"] else PROJECT
     since, now = await accounted_window(call)
     return fairness(call.daemon.accounting.periods, call.daemon.state, by, since, now)

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 SEARCHES = 100
-"""At most this many slots (start times with nodes) are searched in one pass for jobs without a
-reservation.
+"""At most this many slots (start times with nodes) are searched in one cycle for jobs without a reservation.
 """
 
 
 class StartsBeyondDepth:
     """Starts jobs behind the depth that delay no reservation. The depth is the number of waiting jobs that
-    may have a reservation. The started jobs get no reservation.
+    get reservations. The depth is the number of waiting jobs that may have a reservation. The started jobs
+    get no reservation.
 
     1. Leave out the lanes (lists of jobs with the same request) whose request fits on too few nodes now.
     2. Go through the jobs of the other lanes in queue order. Leave out jobs that have reservations.
-    3. Leave out a job that would break a limit if all jobs with reservations had started. It would take quota
-       from a job ahead of it.
+    3. Leave out a job that would break a limit if all jobs with reservations had started. Such a job would
+       take quota from a job ahead of it.
     4. If a slot (a start time and nodes) between the reservations begins now, start the job there. Otherwise
-       leave out the jobs of its lane that run at least as long, because they do not fit either.
+       leave out the jobs of its lane that run at least as long, because these jobs do not fit either.
     5. Stop after SEARCHES slot searches.
 
     Invariant: no reservation is delayed, and a job with a reservation never starts later because of a job
@@ -123,7 +123,7 @@ class _Candidates:
         self._now = now
 
     def advance(self) -> Job | None:
-        """Go to the next job that may fit now, and return it. Return None if no job is left."""
+        """Go to the next job that may fit now, and return the job. Return None if no job is left."""
         cycle, reservations = self._cycle, self._cycle.reservations
         for entry in self._entries:
             job = cycle.state.jobs[entry[1]]

@@ -1,5 +1,5 @@
-"""The scheduling pass of one profile with conservative backfill: starts the jobs whose reserved start has
-come.
+"""The scheduling cycle of one scheduler profile with conservative backfill: starts the jobs whose reserved
+start has come.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class ConservativePass:
-    """Runs the passes of a profile with conservative backfill, in which every waiting job has a reservation.
+    """Runs the cycles of a scheduler profile with conservative backfill, in which every waiting job has a
+    reservation.
 
     1. Go through the waiting jobs in queue order, and plan a preemption for each. Stop at the first job that
        fits on free nodes, or for which no victims (jobs to preempt) are found.
@@ -26,8 +27,8 @@ class ConservativePass:
        the reservation of the job (`refuse`).
     4. If more jobs wait than may have reservations, start later jobs that delay no reservation
        (beyond_depth.py).
-    5. Repeat steps 2 to 4 until a round changes nothing. A job that starts can satisfy an affinity term of a
-       waiting job, and a job that may not start leaves its resources to other jobs.
+    5. Repeat steps 2 to 4 until a round changes nothing. Reason: a started job can satisfy an affinity term
+       of a waiting job, and a job that may not start leaves its resources to other jobs.
     """
 
     def __init__(self, cycle: Cycle) -> None:
@@ -38,8 +39,8 @@ class ConservativePass:
         """The value of `Cycle.versions` when refused jobs were last tried again."""
 
     def run(self, now: float, apply: Apply, *, due: bool) -> None:
-        """Run one pass. `due` is True if jobs may start although no resources became free. The cause is that
-        time has passed, or that a job has run longer than predicted.
+        """Run one cycle. `due` is True if jobs may start although no resources became free, because time has
+        passed or because a job has run longer than predicted.
         """
         self._preempt_for_first(now, apply)
         reservations, versions = self._cycle.reservations, self._cycle.versions()
@@ -52,12 +53,12 @@ class ConservativePass:
             self._start_reserved(now, apply)
 
     def _round(self) -> tuple[int, ...]:
-        """Return counters of changes. If one of them differs after a round, another round may start more
-        jobs.
+        """Return the counters of changes to reservations, nodes and queue. If one of the counters differs
+        after a round, another round may start more jobs.
         """
         state, reservations = self._state, self._cycle.reservations
-        # With quotas of GPU models, another round is needed after each start. The start can use up a quota,
-        # and other jobs then need reservations on other nodes.
+        # With quotas of GPU models, plan again after each start. The started job may have used up a quota, so
+        # that other jobs need reservations on other nodes.
         waiting = len(self._cycle.queue) if state.quotas.models else 0
         return state.nodes.job_affinity.version, len(reservations.refused), waiting
 
@@ -93,7 +94,7 @@ class ConservativePass:
             self._beyond.run(lanes, now, lambda number: self._start_due(number, now, apply))
 
     def _start_due(self, number: int, now: float, apply: Apply) -> None:
-        """Start a job whose reserved start has come. If it may not start, drop its reservation."""
+        """Start a job whose reserved start has come. If the job may not start, drop its reservation."""
         cycle, state, reservations = self._cycle, self._state, self._cycle.reservations
         placement = reservations.take_due(number)
         job = state.jobs[number]
@@ -107,17 +108,17 @@ class ConservativePass:
         if full is not None and any(
             full[state.nodes.by_name[each.node].row] for each in placement.allocations
         ):
-            # A job that started in this round has used up the quota. The next round reserves a start on
+            # A job that started in this round has used up a quota of one GPU model. The next round reserves
             # nodes with another GPU model.
             reservations.refused.discard(number)
 
     def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
-        """Return the lanes (lists of jobs with the same request) whose first job is within quotas and share
-        limits.
+        """Return the lanes (lists of jobs with the same request) whose first job is within quotas and
+        fair-share limits.
 
         For every other lane, record the limit as the pending reason of its jobs. With `fewer_nodes`, also
-        return a lane in two cases: its first job may start on fewer nodes within the limit, or the limit
-        concerns only this job.
+        return a lane whose first job may start on fewer nodes within the limit, and a lane whose limit
+        concerns only its first job.
         """
         cycle = self._cycle
         if not self._state.limited:

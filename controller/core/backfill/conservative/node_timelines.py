@@ -16,16 +16,19 @@ from controller.core.backfill.conservative.shared_timeline import (
 from controller.core.backfill.conservative.timeline import NodeTimeline
 from controller.core.cluster.free_resources import FreeResources, free_on
 from controller.core.cluster.gpus.gpu_requirements import GpuNeeds
+from controller.core.cluster.node import Node
 from controller.core.cluster.node_table import NO_ROWS, RowSet, row_set, rows_in
-from controller.core.cluster.nodes import Node, Nodes
+from controller.core.cluster.nodes import Nodes
 from controller.core.model.allocation import Allocation
 from controller.core.model.request import PerNodeRequest
 
 SMALL_SHARED_TIMELINE = 256
-"""Nodes without GPUs keep one shared timeline up to this size (`SharedTimeline.size`)."""
+"""Nodes without GPUs keep one shared timeline up to this size (`SharedTimeline.size`). A larger shared
+timeline is split.
+"""
 SHARED_WRITE_DISCOUNT = 8
-"""A factor for the comparison of costs. A change of a set of nodes in the shared timeline is this many times
-cheaper than a change of a segment in a separate timeline.
+"""The cost of changing a segment in a separate timeline, divided by the cost of changing a set of nodes in
+the shared timeline.
 """
 CACHED_STARTS = 200_000
 """The most first starts that are kept in the cache. A first start is the time from which a request fits on a
@@ -42,10 +45,11 @@ class NodeTimelines:
     1. A node with GPUs has a separate timeline, because a job keeps the same GPUs until it ends.
     2. All other nodes share one timeline (`SharedTimeline`). If mostly single nodes change, the shared
        timeline is slower than separate ones. Each node then gets a separate timeline (`split_shared`), and
-       these are never merged again.
+       the separate timelines are never merged again.
     3. First starts on separate timelines are cached by request and duration, sorted by time. A first start
        stays valid until its node changes or its time has passed. A repeated query computes only the changed
-       nodes again, and reads the list up to the last node that it needs.
+       nodes again. The query reads the sorted list of first starts only up to the last node that the query
+       needs.
     4. A reservation may be able to start sooner. To check this, first starts are computed without the
        reservation (`set_aside`). Afterwards the reservation is restored (`put_back`) or removed
        (`drop_aside`).
@@ -70,7 +74,7 @@ class NodeTimelines:
         """The row numbers of the nodes with separate timelines, in the order in which these nodes changed."""
         self._known: dict[tuple[PerNodeRequest, float], tuple[int, list[FirstStart]]] = {}
         """The cached first starts, sorted by time, for each request and duration. Each entry also has the
-        length of `_changed` when it was computed.
+        length of `_changed` at the time when the entry was computed.
         """
 
     @classmethod
@@ -94,8 +98,8 @@ class NodeTimelines:
     def forget_past(self, now: float) -> None:
         """Drop the times before `now` from all timelines.
 
-        After many changes, also clear the cache of first starts. If the shared timeline is slow, also split
-        it.
+        After many changes, also clear the cache of first starts. If the shared timeline has become slow, also
+        split the shared timeline.
         """
         self._now = now
         for line in self._separate.values():
@@ -111,7 +115,9 @@ class NodeTimelines:
                 self.split_shared(now)
 
     def split_shared(self, now: float) -> None:
-        """Replace the timeline that nodes without GPUs share by a separate timeline for each of them."""
+        """Give each node without GPUs a separate timeline, in place of the timeline that all of
+        them share.
+        """
         shared, self._shared = self._shared, SharedTimeline(now, {})
         rows = shared.rows
         self._add_separate(shared.timeline_of(node) for node in self._nodes.values() if rows >> node.row & 1)
@@ -123,8 +129,8 @@ class NodeTimelines:
             self._separate_rows |= 1 << line.node.row
 
     def give(self, allocations: Iterable[Allocation], start: float, end: float, sign: int) -> None:
-        """Add allocations to the free resources from `start` to `end` (`sign` 1), or subtract them (`sign`
-        -1).
+        """Change the free resources from `start` to `end`: add the allocations (`sign` 1) or subtract the
+        allocations (`sign` -1).
         """
         together: dict[Amounts, RowSet] = {}
         for each in allocations:
@@ -208,8 +214,8 @@ class NodeTimelines:
         """Return for each node of `among` the first time, at or after `since`, when the request `part` fits
         on the node for `duration` seconds.
 
-        `part` is the request for one node. The nodes are sorted by this time. If there are more than `enough`
-        nodes, the list may end after `enough` of them.
+        `part` is the request for one node. The nodes are sorted by this time. The list may end after `enough`
+        nodes.
         """
         starts: list[FirstStart] = []
         if among & self._shared.rows and not needs.count:
@@ -231,8 +237,8 @@ class NodeTimelines:
     ) -> list[FirstStart]:
         known = self._known_starts(part, needs, duration)
         first = bisect_left(known, since, key=start_time)
-        # Compute the first start on a node again in two cases: the cached one is before `since`, or a
-        # reservation on the node is ignored at present (`set_aside`).
+        # Compute the first start on this node again in two cases: the cached first start is before `since`,
+        # or a reservation on the node is ignored for the moment (`set_aside`).
         again = among & (row_set(self._saved) | _rows_of(islice(known, first)))
         starts: list[FirstStart] = [
             (found[0], 1 << row, found[1])

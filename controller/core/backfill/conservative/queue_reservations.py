@@ -60,7 +60,7 @@ class QueueReservations:
         """Copy the reservations from `other`, the object for the same queue on another copy of the cluster
         state.
 
-        Copy nothing if nodes or operators' reservations have changed since the last pass of `other`.
+        Copy nothing if nodes or operators' reservations have changed since the last cycle of `other`.
         """
         if self.table.resume(other.table):
             self.by_job, self.refused = dict(other.by_job), set(other.refused)
@@ -77,7 +77,7 @@ class QueueReservations:
 
         `jobs` has (job id, most nodes) for each waiting job that may have a reservation, in queue order.
         `most nodes` is the greatest number of nodes on which quotas let the job start. None means all nodes
-        that it requests.
+        that the job requests.
         """
         order = dict(jobs)
         self.table.refresh(now)
@@ -110,7 +110,7 @@ class QueueReservations:
         """Return three values that change when a reservation may be able to move to an earlier start.
 
         The values are the counter `openings` of the reservation table, the version of the affinity index, and
-        whether some job waits until its preemption victims have left.
+        whether a job waits for its preemption victims to leave.
         """
         return self.table.openings, self._state.nodes.job_affinity.version, bool(self._state.claims)
 
@@ -133,7 +133,7 @@ class QueueReservations:
 
         `most` is the greatest number of nodes that quotas allow; None means all. `aside` is the job's present
         reservation, which the reservation table ignores during the search. If an earlier start is found, the
-        new reservation replaces this one. Otherwise the job keeps it.
+        new reservation replaces `aside`. Otherwise the job keeps `aside`.
         """
         new = self._best(job, most, now, aside)
         if aside is not None and new == aside:
@@ -156,9 +156,9 @@ class QueueReservations:
     ) -> BackfillReservation | None:
         """Return the reservation with the earliest start, or None if the job cannot start by `latest_start`.
 
-        If the job accepts fewer nodes than it requests and can start earlier on fewer nodes, the reservation
-        is for fewer nodes. `most` is the greatest number of nodes that quotas allow; None means all. `aside`
-        is the job's present reservation, which the table ignores during the search.
+        If the job accepts fewer nodes than `--nodes` and can then start earlier, the reservation is for fewer
+        nodes. `most` is the greatest number of nodes that quotas allow; None means all. `aside` is the job's
+        present reservation, which the table ignores during the search.
         """
         shape = self._placer.shape(job.ask)
         if shape is None:
@@ -182,6 +182,24 @@ class QueueReservations:
             free=slot.free,
         )
 
+    def can_reserve(self, job: Job, rows: RowSet | None, now: float) -> bool:
+        """Return whether the job has a reservation on nodes of `rows`, or could get one (None: all nodes).
+
+        The job can get no reservation if no time is known at which enough of these nodes are free.
+        """
+        reserved = self.by_job.get(job.id)
+        if reserved is not None and (rows is None or not reserved.rows & ~rows):
+            return True
+        before = self.only_on.pop(job.id, None)
+        if rows is not None:
+            self.only_on[job.id] = rows
+        try:
+            return self._best(job, None, now, None) is not None
+        finally:
+            self.only_on.pop(job.id, None)
+            if before is not None:
+                self.only_on[job.id] = before
+
     def reserve_now(self, job: Job, now: float) -> bool:
         """Make a reservation that starts now if the job then delays no other reservation. Return whether the
         reservation was made. The caller must then start the job at once.
@@ -194,13 +212,17 @@ class QueueReservations:
         return True
 
     def forget(self, job: int) -> None:
-        """Drop the job's reservation, if it has one. If the job still waits, `update` makes a new one."""
+        """Drop the reservation of the job, if there is one. If the job still waits, the next `update` makes a
+        new reservation.
+        """
         self.refused.discard(job)
         reserved = self.by_job.pop(job, None)
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            self._seen = (-1, -1)  # The next `update` then searches earlier starts for all jobs.
+            # Forget the versions that were seen, so that the next `update` searches earlier starts for all
+            # jobs.
+            self._seen = (-1, -1)
 
     def forget_all(self) -> None:
         for job in list(self.by_job):

@@ -32,7 +32,7 @@ class BackfillReservation:
     on_fewer_nodes: bool = False
     licences: LicenceCounts = ()
     most_nodes: int | None = None
-    """The greatest number of nodes that quotas allow the job. None means all nodes that it requests."""
+    """The greatest number of nodes that quotas allow the job. None means all nodes that the job requests."""
     free: Mapping[int, FreeResources] = field(default_factory=dict, compare=False)
     """The resources that were free when the GPUs were chosen, by row number of the node."""
 
@@ -50,11 +50,11 @@ class RunningAttempt:
     licences: LicenceCounts
     yields: bool = False
     """True for a scavenger (a job of the lowest priority) that may be preempted before its expected end.
-    `ends_at` is then the time from which it may be preempted.
+    `ends_at` is then the time from which other jobs may preempt the scavenger.
     """
     waits_for_victims: bool = False
-    """True for a nominated job: these nodes are kept for it, and it starts when its victims have left
-    them.
+    """True for a nominated job. The nodes are kept for this job, and the job starts when its victims have
+    left the nodes.
     """
 
 
@@ -64,8 +64,8 @@ def overdue_end(end: float, now: float) -> float:
     1. For the first END_UNDER_WAY_S seconds the job is expected to end within ENDS_SOON_S. A later assumed
        end would move the reservation of the next job to a later time. A short job could then start on nodes
        that are already free. It would delay the next job, whose nodes are all about to be free.
-    2. After that, its processes are assumed not to react to SIGKILL. If the job is overdue by n seconds, it
-       is expected to end in another n seconds.
+    2. After that, its processes are assumed not to react to SIGKILL. A job that is overdue by n seconds is
+       expected to end in another n seconds.
 
     Example: the time limit and the grace of a job on two nodes are over at 10:00:00. Its processes end on the
     first node at 10:00:00.2 and on the second at 10:00:00.6. At 10:00:00.4 the reservation of job 9 on both

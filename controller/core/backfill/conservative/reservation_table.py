@@ -33,28 +33,28 @@ _STALE = (-1, -1, -1)
 class ReservationTable:
     """The free resources of nodes and licences over time, after running jobs and reservations are subtracted.
 
-    1. The resources of a running attempt are subtracted until its expected end, those of a reservation from
-       its start to its end.
-    2. `sync` updates the table from the state. The allocations of a job that has ended early are added to the
-       free resources again, for the rest of its planned time. The allocations of a job that has started or
-       grown are subtracted.
+    1. The resources of a running attempt are subtracted until its expected end. The resources of a
+       reservation are subtracted from its start to its end.
+    2. `sync` updates the table from the state. When a job ends early, its resources are added to the free
+       resources again, for the rest of its planned time. The allocations of a job that has started or grown
+       are subtracted.
     3. The table is built again from the running jobs when nodes or operators' reservations have changed, or
        when a job is overdue. All reservations are then made again. If a job is overdue or several queues
-       share the table, the reservation with the soonest start comes first. Otherwise they are made in queue
-       order.
+       share the table, the reservation with the soonest start comes first. Otherwise the reservations are
+       made in queue order.
 
     Invariant: no free amount is ever negative, so no job can delay a reservation. Cost: `sync` is O(nodes
     changed since the last `sync`). Building the table is O(running jobs + reservations).
 
     Versions: `_versions` has `Nodes.layout_version`, `Nodes.status_version` and the version of operators'
-    reservations at the last build. If one of them has changed, the table is stale and is built again.
-    `_room_version` and `_change_count` are the values of the node counters at the last `sync`. `edition`
-    grows when a reservation is dropped or moved, because other queues that share the table may then find
-    earlier starts. `openings` grows when resources become free earlier than expected: a job ended early, or a
-    reservation was dropped or moved.
+    reservations at the last build. If one of these versions has changed, the table is stale and is built
+    again. `_room_version` and `_change_count` are the values of the node counters at the last `sync`.
+    `edition` grows when a reservation is dropped or moved, because other queues that share the table may then
+    find earlier starts. `openings` grows when resources become free earlier than expected: a job ended early,
+    or a reservation was dropped or moved.
 
     Example: node gpu01 is busy until 10:00, and job 7 reserves it from 10:00 to 12:00. A job of 30 minutes
-    that needs the whole node can start at 12:00, or at 10:00 if the reservation of job 7 is dropped.
+    needs the whole node. It can start at 12:00, or at 10:00 if the reservation of job 7 is dropped.
     """
 
     def __init__(self, state: State) -> None:
@@ -66,15 +66,18 @@ class ReservationTable:
         self.openings = 0
         self._state = state
         self.scavengers: Scavengers | None = None
-        """The scavengers (jobs of the lowest priority). Their GPUs count as free as soon as they may be
-        preempted. None: the GPUs of every running job count as used until its expected end.
+        """The scavengers (jobs of the lowest priority). The GPUs of a scavenger count as free as soon as
+        other jobs may preempt the scavenger. None: the GPUs of every running job count as used until its
+        expected end.
         """
         self._running: dict[int, RunningAttempt] = {}
+        self._first_end = NEVER
+        """No running job is expected to end before this time."""
         self._reserved_rows: Counter[int] = Counter()
         """The number of reservations on each node, by row number. Used if several queues share the table."""
         self._unread: list[int] = []
-        """The row numbers of nodes that had changed, but whose changes `other` had not read when `resume`
-        copied it.
+        """The row numbers of nodes that changed before `resume` copied `other`, and whose changes `other` had
+        not read.
         """
         self._now = 0.0
         self._room_version = -1
@@ -102,17 +105,18 @@ class ReservationTable:
         self.licences.forget_past(now)
 
     def sync(self, now: float) -> None:
-        """Bring the table up to date with the state: read the changes since the last `sync`, or build the
+        """Bring the table up to date with the state. Read the changes since the last `sync`, or build the
         table again.
         """
         if self._stale() or not self._read_changes(now):
             self._build(now)
 
     def begin_pass(self, now: float) -> None:
-        """Build the table again if a job has not started at its reserved start, because this reservation is
+        """Build the table again if a job has not started at its reserved start, because its reservation is
         then out of date.
 
-        The method is called at the start of each scheduling pass if several profiles share the table.
+        The method is called at the start of each scheduling cycle if several scheduler profiles share the
+        table.
         """
         self._now = now
         if any(each.starts_at < now for queue in self.queues for each in queue.by_job.values()):
@@ -134,7 +138,7 @@ class ReservationTable:
             return False
         self.nodes = other.nodes.copy(nodes)
         self.licences, self.affinity = other.licences.copy(), other.affinity.copy()
-        self._running = dict(other._running)
+        self._running, self._first_end = dict(other._running), other._first_end
         self._reserved_rows = Counter(other._reserved_rows)
         self.edition, self.openings, self._now = other.edition, other.openings, other._now
         self._versions = self._current_versions()
@@ -148,12 +152,15 @@ class ReservationTable:
 
     def _stale(self) -> bool:
         """Return whether the table must be built again, because nodes or operators' reservations changed."""
-        # Read `columns` before the versions, because reading `columns` can rebuild the node table, which
-        # increases `layout_version`.
+        # Read `columns` before the versions, because this can rebuild the node table and so increase
+        # `layout_version`.
         height = self._state.nodes.columns.height
         return self._versions != self._current_versions() or len(self.nodes) != height
 
     def _has_overdue(self, now: float) -> bool:
+        if now < self._first_end:
+            return False
+        self._first_end = min((each.ends_at for each in self._running.values()), default=NEVER)
         jobs = self._state.jobs
         return any(
             each.ends_at <= now and not each.yields and job in jobs and holds_licences(jobs[job])
@@ -180,14 +187,15 @@ class ReservationTable:
             running = RunningAttempt(
                 job.attempt, ends_at, allocations, job.ask.licences, ends_at < end, not job.unended
             )
-            self._running[number] = running
+            self._note_running(number, running)
             self._give_running(running, ends_at, NEVER, 1)
         self._reserve_again(now)
 
     def _reserve_again(self, now: float) -> None:
-        """Drop all reservations. If several queues share the table, make them again, soonest start first.
+        """Drop all reservations. If several queues share the table, make the reservations again, soonest
+        start first.
 
-        With one queue, `QueueReservations.update` makes them again.
+        With one queue, `QueueReservations.update` makes the reservations again.
         """
         old = [
             (each.starts_at, job, each.most_nodes, queue)
@@ -205,13 +213,13 @@ class ReservationTable:
                     queue.reserve(self._state.jobs[job], most, now)
 
     def _read_changes(self, now: float) -> bool:
-        """Subtract the resources of jobs that started or grew since the last `sync` from the timelines, and
-        add those of jobs that ended.
+        """Update the timelines with the changes since the last `sync`: subtract the resources of jobs that
+        started or grew, and add the resources of jobs that ended.
 
         Return False if the table must be built again instead.
         """
         nodes, jobs = self._state.nodes, self._state.jobs
-        if self._room_version != nodes.room_version:  # The version has grown, so a job may have ended.
+        if self._room_version != nodes.room_version:  # Resources became free, so a job may have ended.
             ran = [number for number, each in self._running.items() if not each.waits_for_victims]
             for number in [each for each in ran if each not in jobs or not jobs[each].unended]:
                 self._return(number, now)
@@ -227,7 +235,7 @@ class ReservationTable:
                     allocations = {each.node: each for each in self._state.released_by(job)}
                     yields = ends_at < job.expected_end
                     started = RunningAttempt(job.attempt, ends_at, allocations, job.ask.licences, yields)
-                    self._running[number] = started
+                    self._note_running(number, started)
                     self._give_running(started, now, ends_at, -1)
                 elif known.attempt != job.attempt:
                     return False
@@ -241,17 +249,18 @@ class ReservationTable:
         return True
 
     def _held_until(self, job: Job, end: float, now: float) -> float:
-        """Return the time until which a running job keeps its resources from other jobs. This is its expected
-        end `end`; for a scavenger (job of the lowest priority) it is the time from which it may be preempted.
+        """Return the time until which a running job keeps its resources from other jobs. This time is the
+        expected end `end` of the job. For a scavenger (job of the lowest priority) it is the time from which
+        other jobs may preempt the scavenger.
         """
         if self.scavengers is None or not job.unended:
             return end
         return min(end, max(now, self.scavengers.yields_from(job)))
 
     def note_preemptible(self, job: int) -> None:
-        """Build the table again at the next `sync` if a running job has begun or ceased to yield. A job
-        yields if every other job may preempt it. Example: a scavenger inherits the priority of a job that
-        depends on it, and no longer yields.
+        """Build the table again at the next `sync` if a running job has begun or ceased to yield. A running
+        job yields if all other jobs may preempt it. Example: a scavenger
+        inherits the priority of a job that depends on it, and no longer yields.
         """
         if self.scavengers is None:
             return
@@ -260,6 +269,10 @@ class ReservationTable:
         if known is None or known.yields != yields:
             self._versions = _STALE
             self.note_move()
+
+    def _note_running(self, job: int, running: RunningAttempt) -> None:
+        self._running[job] = running
+        self._first_end = min(self._first_end, running.ends_at)
 
     def _return(self, job: int, now: float) -> None:
         ended = self._running.pop(job)
@@ -278,8 +291,8 @@ class ReservationTable:
         self.nodes.reserve(reservation)
 
     def remove(self, reservation: BackfillReservation) -> None:
-        """Remove a reservation. If the table is out of date, leave the timelines as they are, because they
-        will be built again.
+        """Remove a reservation. If the table is out of date, leave the timelines unchanged, because the next
+        `sync` builds them again.
         """
         self.openings += 1
         if not self._stale():
@@ -304,20 +317,18 @@ class ReservationTable:
         self.nodes.drop_aside()
 
     def note_move(self) -> None:
-        """Increase `edition` if several profiles share the table, because a reservation was dropped or moved.
-        The other profiles then search earlier starts.
+        """Increase `edition` if several scheduler profiles share the table, because a reservation was dropped
+        or moved. The other scheduler profiles then search earlier starts.
         """
         self.edition += self.shared
 
     def start(self, job: Job, reservation: BackfillReservation) -> None:
-        """Count the resources of the job as those of a running attempt, and no longer as those of its
-        reservation.
-        """
+        """Count the resources of the job as used by a running attempt, and no longer as reserved."""
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), -1)
         allocations = {each.node: each for each in reservation.placement.allocations}
         ends_at, licences = reservation.ends_at, reservation.licences
-        self._running[job.id] = RunningAttempt(job.attempt + 1, ends_at, allocations, licences)
+        self._note_running(job.id, RunningAttempt(job.attempt + 1, ends_at, allocations, licences))
         self._count_rows(reservation, -1)
 
     def cancel_start(self, job: int, now: float) -> None:
@@ -325,10 +336,11 @@ class ReservationTable:
         self._return(job, now)
 
     def _count(self, reservation: BackfillReservation, sign: int) -> None:
-        """Add a reservation (`sign` 1) or remove it (`sign` -1) everywhere except in the timelines of nodes.
+        """Add a reservation (`sign` 1) or remove a reservation (`sign` -1) everywhere except in the timelines
+        of nodes.
 
-        These places are the licence timelines and `affinity`. If several profiles share the table, the number
-        of reservations on each of its nodes also changes.
+        These places are the licence timelines and `affinity`. If several scheduler profiles share the table,
+        the number of reservations on each of its nodes also changes.
         """
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), sign)
@@ -342,17 +354,18 @@ class ReservationTable:
                 if not self._reserved_rows[row]:
                     del self._reserved_rows[row]
 
-    # Methods for the queries of profiles that share the table
+    # Methods for scheduler profiles: several profiles use one table
 
     @property
     def next_at(self) -> float:
-        """The earliest reserved start after the time of this pass, of any job. NEVER if there is none."""
+        """The earliest reserved start after the time of this cycle, of any job. NEVER if there is none."""
         starts = (each.starts_at for queue in self.queues for each in queue.by_job.values())
         return min((start for start in starts if start > self._now), default=NEVER)
 
     def barred(self, part: PerNodeRequest, duration: float, now: float) -> Bools | None:
-        """Return an array that is True for each node on which a start now would delay a reservation. The job
-        has the request `part` and runs for `duration` seconds. Return None if no node has a reservation.
+        """Return which nodes (True by row number) the job may not use, because a start there now would delay
+        a reservation. The job has the request `part` and runs for `duration` seconds. Return None if no node
+        has a reservation.
         """
         rows = self._rows_with_reservations()
         if not rows:
@@ -374,7 +387,7 @@ class ReservationTable:
         """Return the free resources of each node in `rows` that has a reservation, by row number. Nodes
         without a reservation are left out.
 
-        Resources count as free if they are unused now and no reservation needs them in the next `duration`
+        Resources count as free if no job uses them now and no reservation needs them in the next `duration`
         seconds.
         """
         self.sync(now)
@@ -400,8 +413,9 @@ class ReservationTable:
         return frozenset(rows_in(rows))
 
     def reserved_before(self, until: float, overruled: Callable[[int], bool]) -> Bools | None:
-        """Return an array that is True for each node with a reservation that starts before `until`. Return
-        None if there is none. A reservation does not count if `overruled` returns True for its waiting job.
+        """Return which nodes (True by row number) have a reservation that starts before `until`. Return None
+        if no node has such a reservation. A reservation does not count if `overruled` returns True for its
+        waiting job.
         """
         found = [
             row
@@ -434,11 +448,11 @@ class ReservationTable:
 class ExpectedAffinity:
     """The nodes that are reserved for jobs with labels or affinity terms.
 
-    Conservative backfill uses this to avoid reservations that break an affinity term, either of the job
-    itself or of another job with a reservation.
+    Conservative backfill makes no reservation that would break an affinity term, neither a term of the job
+    itself nor a term of another job with a reservation.
 
     Example: job 7 has the label app=x and a reservation on gpu01. Job 8 must not run on a node with a job of
-    label app=x, so it gets no reservation on gpu01.
+    label app=x, so job 8 gets no reservation on gpu01.
     """
 
     def __init__(self) -> None:
@@ -452,8 +466,8 @@ class ExpectedAffinity:
         return other
 
     def add(self, part: PerNodeRequest, rows: Iterable[int], sign: int) -> None:
-        """Add a reservation of these nodes for a job with the request `part` (`sign` 1), or remove it (`sign`
-        -1).
+        """Add (`sign` 1) or remove (`sign` -1) the reservation of these nodes for a job with the request
+        `part`.
         """
         if not part.social:
             return
@@ -467,8 +481,8 @@ class ExpectedAffinity:
             del by_part[part]
 
     def suited(self, part: PerNodeRequest, nodes: Nodes) -> Bools | None:
-        """Return an array that is True for each node on which affinity terms allow a job with the request
-        `part`. Return None if they allow all nodes.
+        """Return which nodes (True by row number) the affinity terms allow for a job with the request `part`.
+        Return None if all nodes are allowed.
 
         On an allowed node, running jobs satisfy the terms of `part`. No affinity term is broken between
         `part` and a job with a reservation.

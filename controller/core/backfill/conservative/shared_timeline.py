@@ -10,15 +10,15 @@ from itertools import pairwise
 from controller.core.backfill.conservative.reservation import BackfillReservation
 from controller.core.backfill.conservative.timeline import NodeTimeline, Timeline
 from controller.core.cluster.free_resources import FreeResources
+from controller.core.cluster.node import Node
 from controller.core.cluster.node_table import NO_ROWS, RowSet
-from controller.core.cluster.nodes import Node
 from controller.core.model.request import PerNodeRequest
 
 Amounts = tuple[int, int, int]
 """(thousandths of a CPU, MiB of memory, MiB of scratch)."""
 FirstStart = tuple[float, RowSet, FreeResources | None]
-"""A time, the nodes on which a request can start then, and the resources that stay free while it runs. The
-resources are only set for nodes with GPUs; otherwise None.
+"""A first start: a time, the nodes on which a request can start at that time, and the resources that stay
+free on a node while the request runs. The resources are set only for nodes with GPUs; otherwise None.
 """
 
 
@@ -106,14 +106,16 @@ class SharedTimeline(Timeline[FreeByNode]):
     def copy(self) -> SharedTimeline:
         other = SharedTimeline(0.0, {})
         other.rows, other.times, other.values = self.rows, self.times.copy(), self.values.copy()
-        # Both timelines use the same `FreeByNode` objects, which cache results by request number. Therefore a
-        # request must have the same number in both timelines.
+        # Use the same `FreeByNode` objects in this timeline and in its copy. They cache results by request
+        # number, so a request must have the same number in both timelines.
         other._numbers = self._numbers
         return other
 
     @property
     def size(self) -> int:
-        """The total number of node sets in all segments. The cost of a change is proportional to it."""
+        """The total number of node sets in all segments. The cost of a change of the timeline is proportional
+        to this number.
+        """
         return sum(len(value.by_amounts) for value in self.values)
 
     @property
@@ -148,7 +150,8 @@ class SharedTimeline(Timeline[FreeByNode]):
         return forgotten
 
     def give(self, start: float, end: float, rows: RowSet, amounts: Amounts, sign: int) -> None:
-        """Add `amounts` to the free resources of the nodes `rows` (`sign` 1), or subtract them (`sign` -1).
+        """Change the free resources of the nodes `rows`: add `amounts` (`sign` 1) or subtract `amounts`
+        (`sign` -1).
 
         The change applies to the time from `start` to `end`.
         """
@@ -181,8 +184,8 @@ class SharedTimeline(Timeline[FreeByNode]):
 
         1. Go through the segments of time. In each segment, take the nodes where `part` fits but did not fit
            in the segment before.
-        2. Of these nodes, keep those where `part` fits in all segments until `duration` is over. Their first
-           start is the beginning of this segment.
+        2. Of these nodes, keep the nodes where `part` also fits in all later segments until `duration` is
+           over. The first start of the kept nodes is the beginning of the segment.
         3. Stop once `enough` nodes have a first start.
 
         `without` is the present reservation of the job itself. Its resources count as free. They were
@@ -200,9 +203,8 @@ class SharedTimeline(Timeline[FreeByNode]):
         starts: list[FirstStart] = []
         while True:
             here = room[at] & among
-            # Skip nodes where `part` also fits in the segment before. A start in the earlier segment was
-            # tried and failed, because `part` stops fitting too soon. A later start would fail at the same
-            # time.
+            # Skip nodes where `part` fits in the segment before, too. A start in that segment was tried and
+            # failed, because `part` stops fitting too soon. A start in this segment fails at the same time.
             free = here & ~(before | found)
             before, until, end = here, at + 1, start + duration
             while free:

@@ -40,17 +40,16 @@ class Slot:
 class SlotSearch:
     """Finds slots (a start time and nodes) for the jobs of one queue.
 
-    1. Take the nodes that could hold the job's request if they were empty. Leave out the nodes on which the
-       job would break an affinity term.
+    1. Take the nodes that could hold the job's request if the nodes were empty. Leave out the nodes on which
+       the job would break an affinity term.
     2. Find the first time at which the licences are free.
     3. Find the first time, from this time on, when each node can start the job
        (`NodeTimelines.first_starts`), outside operators' reservations. Take the first time when enough nodes
        can start the job.
     4. If the licences are not free at this time, go back to step 2 and search from this time on. Do the same
-       if the job needs nodes in one topology domain or with one GPU model, and too few of these nodes meet
-       this condition.
-    5. If more nodes than needed can start the job, take nodes that are near each other ([topology]), or the
-       first by name.
+       if too few of these nodes are in one topology domain, or have one GPU model, and the job needs this.
+    5. If more nodes than needed can start the job, take nodes near each other ([topology]), or the first
+       nodes by name.
 
     Invariant: a job that starts in a slot delays no reservation in the table. Cost: a few calls of
     `first_starts`; each time is tried once.
@@ -80,7 +79,7 @@ class SlotSearch:
         self._versions = (-1, -1)
 
     def earliest_on_fewer(self, shape: Shape, job: Job, most: int | None, now: float) -> Slot | None:
-        """Return the first slot (start time and nodes) for a job that accepts fewer nodes than it requests
+        """Return the first slot (start time and nodes) for a job that accepts fewer nodes than `--nodes`
         (`--min-nodes`).
 
         This kind of job first waits for all its nodes. The slot begins at the end of this wait (the assembly
@@ -100,14 +99,15 @@ class SlotSearch:
         nodes = min(ready, shape.nodes if most is None else most)
         for count in range(nodes, least, -1):
             wider = self.earliest(replace(shape, nodes=count), job, found.starts_at)
-            # Check that the slot on `count` nodes begins at the same time. It may begin later, because a job
-            # that needs one GPU model cannot combine all `ready` nodes.
+            # Return the slot on `count` nodes only if it begins at the same time. It can begin later, because
+            # a job that needs one GPU model cannot combine all `ready` nodes.
             if wider is not None and wider.starts_at == found.starts_at:
                 return wider
         return found
 
     def _suited(self, part: PerNodeRequest, job: Job) -> RowSet:
-        """Return the nodes that could hold the request if they were empty. Three kinds of nodes are left out:
+        """Return the nodes that could hold the request if the nodes were empty. Three kinds of nodes are left
+        out:
         1. Nodes on which a job with this request would break an affinity term of the request, of a running
            job or of a job with a reservation.
         2. Nodes with a GPU model for which the tenants of the job have no quota left.
@@ -132,8 +132,7 @@ class SlotSearch:
         """Return for each node of `among` the first time, at or after `moment`, when the job can start on the
         node.
 
-        The nodes are sorted by this time. If there are more than `enough` nodes, the list may end after
-        `enough` of them.
+        The nodes are sorted by this time. The list may end after `enough` nodes.
         """
         nodes, duration, timelines = self._state.nodes, self._runtime(job), self._table.nodes
         against = self._state.reservations.excluding(job.user, job.spec.project)
@@ -188,13 +187,13 @@ class SlotSearch:
                 return Slot(moment, rows, _free_at(starts, moment, rows) if part.wants_gpus else {})
 
     def placement_in(self, slot: Slot, part: PerNodeRequest, old: BackfillReservation | None) -> Placement:
-        """Return the placement of a job in a slot: the nodes of the slot, and the GPUs chosen on them.
+        """Return the placement of a job in a slot: the nodes of the slot, and GPUs on these nodes.
 
-        `old` is the job's present reservation; None if it has none. If a new choice would give the same
-        placement as `old`, return that of `old`, because choosing is slow.
+        `old` is the job's present reservation, or None. If a new choice of GPUs would give the same placement
+        as `old`, return the placement of `old`, because a choice is slow.
         """
-        # Choose the GPUs again if the job needs part of a GPU, or if several profiles share the table. In
-        # these cases the choice also depends on the GPUs that are free now.
+        # Choose the GPUs again if the job needs part of a GPU, or if several scheduler profiles share the
+        # table. In these cases the choice also depends on the GPUs that are free now.
         lasting = not part.wants_gpus or (part.gpus and not self._table.shared)
         if old is not None and lasting and (old.rows, old.free) == (slot.rows, slot.free):
             return old.placement
@@ -209,10 +208,10 @@ class SlotSearch:
     def _gpus_to_choose(
         self, part: PerNodeRequest, row: int, free: FreeResources | None
     ) -> FreeResources | None:
-        """Return the free resources of a node from which the GPUs for a reservation are chosen.
+        """Return the free resources of a node from which the caller chooses the GPUs for a reservation.
 
-        If several profiles share the nodes, return only GPUs that are busy now, if there are enough. Other
-        profiles can then use the idle GPUs until the reservation starts.
+        If several scheduler profiles share the nodes, return only GPUs that are busy now, if there are
+        enough. Other profiles can then use the idle GPUs until the reservation starts.
         """
         if free is None or not self._table.shared or not part.wants_gpus:
             return free
@@ -243,7 +242,7 @@ class SlotSearch:
             found = timelines.first_starts(part, needs, runtime, since, 1 << row, 1)
             if not found:
                 return None
-            clear = clear_from(here, found[0][0], job.span)
+            clear = clear_from(here, found[0][0], self._state.assumed_span(job))
             if clear == found[0][0]:
                 return found[0]
             if clear == NEVER:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from controller.core.cluster.free_resources import FreeResources
 from controller.core.cluster.gpus.gpu_requirements import GpuNeeds
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.node import Node
 from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER
 from controller.core.model.request import LicenceCounts, PerNodeRequest
@@ -35,9 +35,9 @@ class Timeline(Generic[T]):
         return max(0, bisect_right(self.times, moment) - 1)
 
     def cut(self, moment: float) -> int:
-        """Split the segment that contains `moment`, so that a segment begins at `moment`.
+        """Split the segment around `moment`, so that a segment begins at `moment`.
 
-        Return the index of the segment that begins there. For NEVER (infinity), return the number of
+        Return the index of the segment that begins at `moment`. For NEVER (infinity), return the number of
         segments.
         """
         if moment == NEVER:
@@ -102,8 +102,8 @@ class NodeTimeline(Timeline[Segment]):
             self.values.append(Segment(free))
 
     def give(self, start: float, end: float, allocation: Allocation, sign: int) -> None:
-        """Add an allocation to the free resources from `start` to `end` (`sign` 1), or subtract it (`sign`
-        -1).
+        """Change the free resources from `start` to `end`: add an allocation (`sign` 1) or subtract an
+        allocation (`sign` -1).
         """
         if end <= start:
             return
@@ -125,8 +125,8 @@ class NodeTimeline(Timeline[Segment]):
 
     def least(self, since: float, duration: float) -> FreeResources:
         """Return the resources that stay free from `since` to `since + duration`."""
-        # Add the duration to the time, as in the computation of `times`. Do not subtract times instead: the
-        # rounding would differ.
+        # Add the duration to the time, as the computation of `times` does. Subtracting times instead would
+        # round differently.
         at, end = self.index_at(since), since + duration
         least = self.values[at].free
         for later in range(at + 1, len(self.times)):
@@ -145,7 +145,8 @@ class NodeTimeline(Timeline[Segment]):
         job keeps the same GPUs until it ends, so the GPUs of a request must be free in all segments.
 
         1. Go to the next segment in which the request fits. From there, go to the next segment in which the
-           request does not fit. If the second segment begins while the job would run, continue after it.
+           request does not fit. If the request stops fitting while the job would run, continue after that
+           segment.
         2. Find the resources that stay free in all segments between these two (`_least_fitting`). If the
            request does not fit in these resources, start one segment later.
         """
@@ -180,8 +181,9 @@ class NodeTimeline(Timeline[Segment]):
     def _least_fitting(
         self, part: PerNodeRequest, needs: GpuNeeds, at: int, end: float
     ) -> FreeResources | None:
-        """Return the resources that stay free from segment `at` until `end`, or those of the segment `at` if
-        the request has no GPUs. Return None if the request does not fit in them.
+        """Return the resources that stay free from segment `at` until the time `end`. For a request without
+        GPUs, return the resources of the segment `at`. Return None if the request does not fit in these
+        resources.
 
         The function compares only the segments in `_dips`. In every other segment, at least as much of each
         resource is free as in the segment before.
@@ -253,7 +255,9 @@ class LicenceTimelines:
         return other
 
     def give(self, wanted: LicenceCounts, start: float, end: float, sign: int) -> None:
-        """Add licences to the free ones from `start` to `end` (`sign` 1), or subtract them (`sign` -1)."""
+        """Change the free licences from `start` to `end`: add the licences `wanted` (`sign` 1) or subtract
+        them (`sign` -1).
+        """
         for name, count in wanted:
             if name in self._by_name:
                 self._by_name[name].give(start, end, sign * count)

@@ -13,7 +13,7 @@ class GpuCounts:
 
     The GPUs of a node count from the first report of its agent until the node is removed. Drained, cordoned,
     faulty and disconnected GPUs count too, so that a quota does not shrink while a node is repaired. A MIG
-    instance counts as one GPU, as it does in the usage of quotas.
+    instance counts as one GPU, as in the usage of quotas.
 
     Cost: O(GPUs of the node) when a node is added, removed, or reports other hardware.
     """

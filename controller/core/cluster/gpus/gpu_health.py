@@ -6,7 +6,7 @@ nothing.
    reaches its threshold.
 2. The agent checks the GPU at the time `due`. One passed check makes a SUSPECT GPU OK. A CORDONED GPU becomes
    PROBING with the first passed check, and OK after `checks` passed checks in a row. A failed check makes a
-   GPU CORDONED, unless it is LOST.
+   GPU CORDONED, unless the GPU is LOST.
 3. The first check comes `check_s` seconds after the first fault. Each further fault doubles this wait, up to
    `check_most_s`. After a day in state OK, the wait starts at `check_s` again.
 4. If `needs` is "reset", "reboot" or "resume", the GPU is not checked yet. Before the next check it must be
@@ -15,7 +15,7 @@ nothing.
 New jobs start only on OK GPUs. Agents report faults; this module decides the health state that follows.
 
 Example with the defaults: Xid 48 cordons a GPU at 12:00. The checks at 12:00:30, 12:01:00 and 12:01:30 pass,
-so it is OK. After the same fault within a day, the first check comes 60 s after the fault.
+so the GPU is OK. After the same fault within a day, the first check comes 60 s after the fault.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class HealthAction(enum.Enum):
     CORDON = "cordon"
     """No new job starts on the GPU until several checks have passed."""
     RESET = "reset"
-    """No new job starts on the GPU until it was reset (by its agent, a reboot or an operator) and checks have
-    passed.
+    """No new job starts on the GPU until the GPU was reset (by its agent, a reboot or an operator) and checks
+    have passed.
     """
     REBOOT = "reboot"
     """The GPU is LOST until the host has been rebooted."""
@@ -82,8 +82,8 @@ READING_ACTIONS: Mapping[TroubleKind, HealthAction] = MappingProxyType(
         TroubleKind.MEMORY: HealthAction.SUSPECT,
     }
 )
-"""The default action for each kind of GPU reading that reaches its threshold; `[gpus.rules]` overrides
-them.
+"""The default action for each GPU reading that reaches its threshold; `[gpus.rules]` overrides
+these actions.
 """
 
 
@@ -108,7 +108,7 @@ class GpuHealthPolicy:
     check_most_s: float = 3_600.0
     """The longest wait before a check, in seconds."""
     checks: int = 3
-    """A cordoned GPU must pass this many checks in a row before it takes jobs again."""
+    """The number of checks in a row that a cordoned GPU must pass before the GPU takes jobs again."""
     xids: Mapping[int, HealthAction] = field(default_factory=dict)
     """Actions by Xid (an error number of the NVIDIA driver), which override XID_ACTIONS."""
     rules: Mapping[TroubleKind, HealthAction] = field(default_factory=lambda: READING_ACTIONS)
@@ -134,8 +134,9 @@ DEFAULT_HEALTH_POLICY = GpuHealthPolicy()
 
 @dataclass(frozen=True, slots=True)
 class GpuCondition:
-    """The health of one GPU. `needs` is "reset", "reboot" or "resume" if this must happen before the next
-    check; otherwise it is empty. `due` is the time of the next check; it is unused while `needs` is set.
+    """The health of one GPU. `needs` names what must happen before the next check: "reset", "reboot" or
+    "resume"; otherwise it is empty. `due` is the time of the next check; `due` is unused while `needs` is
+    set.
     """
 
     health: GpuHealth = GpuHealth.OK
@@ -168,7 +169,7 @@ def after_fault(
     old: GpuCondition, action: HealthAction, why: str, now: float, policy: GpuHealthPolicy
 ) -> GpuCondition:
     """Return the condition of a GPU after a fault. `action` is the configured reaction to the fault, and
-    demands a state. If the GPU is already in this state or a worse one, its condition stays the same.
+    demands a state. If the GPU is already in this state or a worse state, its condition stays the same.
     """
     health, needs = _FALLS[action]
     if _GRAVITY.index(health) < _GRAVITY.index(old.health) or (
@@ -188,8 +189,8 @@ def occupy(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> 
 
 
 def still_waits(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition of a GPU that is still unusable at a check for the same reason as before, for
-    example because of a process outside of any job.
+    """Return the condition of a GPU that is still unusable at a check for the same reason as before, such as
+    a process outside of any job.
 
     This is not a new fault, so the wait before the next check does not grow.
     """
@@ -207,8 +208,8 @@ def check_now(old: GpuCondition, now: float) -> GpuCondition:
 
 
 def after_driver_loss(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition of a GPU after the NVIDIA driver reported it as lost. Checks continue, so the GPU
-    can become OK again.
+    """Return the condition of a GPU after the NVIDIA driver has lost the GPU. Checks continue, so the GPU can
+    become OK again.
     """
     known = old.needs or old.health is GpuHealth.LOST
     return old if known else _fallen(old, GpuHealth.LOST, why, "", now, policy)
@@ -245,7 +246,7 @@ def after_failed_reset(old: GpuCondition, why: str, now: float, policy: GpuHealt
 
 
 def probing(old: GpuCondition, now: float) -> GpuCondition:
-    """Return the condition of a GPU after the reset, reboot or resume that it needed. It is PROBING, with a
+    """Return the condition of a GPU after the required reset, reboot or resume. The GPU is PROBING, with a
     check due now.
     """
     return replace(old, health=GpuHealth.PROBING, needs="", good=0, since=now, due=now)
@@ -266,7 +267,7 @@ def _fallen(
 
 
 def resumed_by_operator(restored: GpuCondition, policy: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition after an operator resumed the GPU. It is OK after one more passed check.
+    """Return the condition after an operator resumed the GPU. The GPU is OK after one more passed check.
     `restored` is the result of `probing` for the GPU.
     """
     return replace(restored, good=max(0, policy.checks - 1), falls=max(1, restored.falls))

@@ -33,13 +33,14 @@ class GpuType:
 
 @dataclass(frozen=True, slots=True)
 class GpuNeeds:
-    """The GPUs that a request needs on one node: `count` GPUs that are all in one of `groups`.
+    """The GPUs that a request needs on one node: `count` GPUs, all in one group of `groups`.
 
-    Milli are thousandths of a GPU. `milli_by_type` has the milli that the request takes of one GPU of each
-    type. It is None if all types are suitable. The request then takes `milli_each` of each GPU that it gets.
+    Milli are thousandths of a GPU. `milli_by_type` has, for each GPU type, the milli that the request takes
+    of one GPU of this type. `milli_by_type` is None if all types are suitable. The request then takes
+    `milli_each` of each of its GPUs.
 
-    `groups` has sets of GPU slots (indices on one node). The GPUs of a set are on one NUMA node, or are
-    linked by NVLink, as the request requires. `groups` is None if the request requires neither.
+    `groups` has sets of GPU indices on one node. The GPUs of a set are on one NUMA node, or are linked by
+    NVLink, as the request requires. `groups` is None if the request requires neither.
     """
 
     count: int
@@ -54,8 +55,8 @@ class GpuNeeds:
         return self.milli_each if self.milli_by_type is None else self.milli_by_type[kind]
 
     def fitting_slots(self, free: Sequence[int], kinds: Sequence[int]) -> list[int]:
-        """Return the slots (indices on one node) of suitable GPUs. A suitable GPU has a suitable type and
-        enough free thousandths.
+        """Return the indices (on one node) of suitable GPUs. A suitable GPU has a suitable type and enough
+        free thousandths.
         """
         if self.milli_by_type is None:
             return [slot for slot, left in enumerate(free) if left >= self.milli_each]
@@ -83,13 +84,13 @@ class GpuNeeds:
     def usable(self, columns: NodeTable, rows: Rows) -> tuple[Bools, Ints | int]:
         """Return two values for each GPU of the nodes in `rows`.
 
-        The first is True if the GPU is suitable and enough of it is free for the request. The second is the
+        The first value is True if the GPU is suitable and has enough free for the request. The second is the
         thousandths that the request takes of the GPU.
         """
         free = columns.gpu_free[rows]
         if self.milli_by_type is None:
             return free >= self.milli_each, self.milli_each
-        # Add UNSUITABLE as the last entry. A slot without a GPU has the type ABSENT (-1), and index -1
+        # Add UNSUITABLE as the last entry. An index without a GPU has the type ABSENT (-1), and index -1
         # selects this entry.
         milli = np.array([*self.milli_by_type, UNSUITABLE], dtype=np.int64)
         needed = milli[columns.gpu_model[rows]]
@@ -118,8 +119,8 @@ def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
 
 
 def milli_by_model(part: PerNodeRequest, columns: NodeTable) -> dict[str, int]:
-    """Return the GPU models that suit the request, each with the most thousandths of GPUs that the request
-    can take on one node. Return an empty result for a request without GPUs.
+    """Return the GPU models that suit the request, with the most thousandths of GPUs of each model that the
+    request can take on one node. Return an empty result for a request without GPUs.
 
     Example: a request for 2 whole GPUs that accepts only H100 takes 2,000 thousandths of H100.
     """

@@ -15,9 +15,10 @@ Group = frozenset[int]
 
 class GpuTopology:
     """The groups of GPUs of every host: GPUs on one NUMA node, GPUs linked by NVLink, or GPUs with both
-    properties. A GPU is identified by its slot (its index on the host).
+    properties. A GPU is identified by its index on the host.
 
-    An NVLink group is a set of GPUs in which each pair is linked, and to which no other GPU can be added.
+    An NVLink group is a set of GPUs in which all pairs are linked. No other GPU of the host can be added to
+    the set.
     """
 
     def __init__(self, hosts: Sequence[Sequence[GpuFacts]], width: int) -> None:
@@ -28,7 +29,7 @@ class GpuTopology:
 
     def groups(self, numa: bool, linked: bool) -> Bools:
         """Return an array by host, group and GPU. It is True if the GPU is in the group. With `numa`, the
-        GPUs of a group are on one NUMA node. With `linked`, all of them are linked by NVLink.
+        GPUs of a group are on one NUMA node. With `linked`, all GPUs of a group are linked by NVLink.
 
         All hosts have the same number of groups in the result. Hosts with fewer groups have empty groups at
         the end.
@@ -67,7 +68,8 @@ def _cliques(links: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[Group, ...
     """Return all maximal cliques of linked GPUs (sets in which each pair is linked), found with the
     Bron-Kerbosch algorithm with a pivot.
 
-    A link counts only if both GPUs report it. Results are cached, because most hosts have equal links.
+    Both GPUs must report a link; otherwise the link does not count. Results are cached, because most hosts
+    have equal links.
     """
     slots = {index: slot for slot, (index, _) in enumerate(links)}
     near = [{slots[other] for other in others if other in slots} for _, others in links]

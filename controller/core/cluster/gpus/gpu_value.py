@@ -1,27 +1,27 @@
 """Computes the value of a node's free GPUs. The value says how much of these GPUs the usual requests of users
 could use.
 
-The model. A free GPU is worth nothing without the CPU and memory for a job on it, or if no submitted request
-can use it. In this module, milli are thousandths of a GPU. A request k asks for n GPUs with m milli of each,
-cpu_k CPUs and memory_k memory on one node. A node with the free CPU `cpu` and the free memory `memory` offers
-to request k
+The model. A free GPU has no value if no submitted request can use the GPU, or if no CPU and memory are left
+for a job on the GPU. In this module, milli are thousandths of a GPU. A request k asks for n GPUs on one node,
+with m milli of each, cpu_k CPUs and memory_k memory. A node with the free CPU `cpu` and the free memory
+`memory` offers to request k
 
-    usable_k = B * min(1, n * min(cpu / cpu_k, memory / memory_k) / G)
+usable_k = B * min(1, n * min(cpu / cpu_k, memory / memory_k) / G)
 
-where G is the number of GPUs with at least m milli free, and B is the sum of the milli free on these GPUs (0
+where G is the number of GPUs with at least m milli free, and B is the sum of the free milli of these GPUs (0
 if G < n). The value of a node is the weighted mean of usable_k over the submitted requests. The weight of a
-request is its frequency, divided by the fraction of the cluster's GPUs that it could use now, times 1000/m.
-So requests that few nodes can hold weigh more. The cost of a placement is the value that the node loses by
-it. The `thrift` scorer prefers the placement with the least cost.
+request is its frequency, divided by the fraction of the cluster's GPUs that the request could use now, times
+1000/m. So requests that few nodes can hold weigh more. The cost of a placement is the value that the node
+loses by the placement. The `thrift` scorer prefers the placement with the least cost.
 
 Example: a node has 2 free GPUs and 8 free CPUs, and all submitted jobs want 1 GPU with 4 CPUs. G = 2, B =
 2000, usable = 2000 * min(1, 1 * (8 / 4) / 2) = 2000. A CPU job that takes 4 of the CPUs leaves 2000 * min(1,
-(4 / 4) / 2) = 1000: it costs 1000 GPU-milli, although it takes no GPU.
+(4 / 4) / 2) = 1000. The job takes no GPU but costs 1000 GPU-milli.
 
-How it is computed. For each size (n, m) and GPU model, the weighted requests are added up to two curves: the
-usable part of the free GPUs as a function of the free CPU per n GPUs, and as a function of the free memory
-per n GPUs. A curve is stored as GRID + 1 points. The time to compute the value of a node then depends on the
-number of sizes, which is small, and not on the number of different requests.
+How the value is computed. For each size (n, m) and GPU model, the weighted requests are added up to two
+curves: the usable part of the free GPUs as a function of the free CPU per n GPUs, and as a function of the
+free memory per n GPUs. A curve is stored as GRID + 1 points. The time to compute the value of a node then
+depends on the number of sizes, which is small, and not on the number of different requests.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from controller.core.model.request import PerNodeRequest
 from wire.names import WHOLE_GPU
 
 SCARCITY_FLOOR = 0.02
-"""A small number that is added to the fraction of the cluster's GPUs that a request can use. Without it, a
-weight could be infinite.
+"""A small number that is added to the fraction of the cluster's GPUs that a request can use, so that no
+weight is infinite.
 """
 GRID = 2_048
 MAX_REQUESTS = 512
@@ -96,7 +96,7 @@ class DemandStats:
 
 
 class GpuValue:
-    """The present value of the free GPUs of each node. The docstring of the module says how it is computed.
+    """The present value of the free GPUs of each node. The docstring of the module describes the computation.
 
     A GpuValue is valid for one `DemandStats.version` and one `Nodes.layout_version`. `update` computes the
     values of changed nodes; its cost is O(request sizes) per node.
@@ -104,8 +104,7 @@ class GpuValue:
 
     def __init__(self, columns: NodeTable, demand: DemandStats) -> None:
         self._columns = columns
-        # For simplicity, all GPUs of a node count as the model of its first GPU. Nodes with several models
-        # are rare.
+        # Count all GPUs of a node as the model of its first GPU, because nodes with several models are rare.
         self._model = np.maximum(columns.gpu_model[:, 0], 0)
         self._total = float(columns.gpu_count.sum()) * WHOLE_GPU
         asked = self._requests(demand)
@@ -158,16 +157,16 @@ class GpuValue:
         return replace(part, share=int(milli[often.argmax()])) if often.any() else part
 
     def _offer(self, rows: Any) -> tuple[Floats, Floats]:
-        """Return two values for each node and request size: the number of GPUs of which enough is free for
-        this size, and the sum of the free thousandths of these GPUs. The two values are G and B in the
-        formula at the top of this module.
+        """Return two values for each node and request size: the number of GPUs with enough free for this
+        size, and the sum of the free thousandths of these GPUs. The two values are G and B in the formula at
+        the top of this module.
         """
         free = np.maximum(self._columns.gpu_free[rows], 0)
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
 
     def _curves_of(self, asked: dict[PerNodeRequest, float]) -> Floats:
-        """Return which fraction of the free GPUs the submitted requests could use with a given amount of free
-        CPU or memory. The result is an array by resource, GPU model, request size and grid point. The
+        """Return the fraction of the free GPUs that the submitted requests could use with a given amount of
+        free CPU or memory. The result is an array by resource, GPU model, request size and grid point. The
         docstring of the module describes these curves.
         """
         columns = self._columns
@@ -225,8 +224,8 @@ class GpuValue:
             return self._after_best_share(part, rows) - before
         count, room = self._count[rows], self._room[rows]
         if part.gpus:
-            # The request takes wholly free GPUs. Requests of every size could use such GPUs, so subtract them
-            # from the counts of all sizes.
+            # The request takes wholly free GPUs. These GPUs would suit requests of every size, so subtract
+            # them from the counts of all sizes.
             fits = self._can_host[WHOLE_GPU]
             count = np.maximum(count - part.gpus * fits, 0)
             room = np.maximum(room - part.gpus * WHOLE_GPU * fits, 0)
@@ -241,16 +240,16 @@ class GpuValue:
         return cpu, np.maximum(columns.memory_free[rows] - part.memory_mib, 0)
 
     def _after_best_share(self, part: PerNodeRequest, rows: Indices) -> Floats:
-        """Return the value of each node after the request took part of one of its GPUs. The GPU is the one
-        with which the node loses the least value.
+        """Return the value of each node after the request took part of one of its GPUs. The request takes the
+        GPU with which the node loses the least value.
         """
         needs = gpu_needs_of(part, self._columns)
         best = np.full(len(rows), float(ABSENT))
         if needs.milli_by_type is None:
             free = np.sort(self._columns.gpu_free[rows], axis=1)
             tried = free >= needs.milli_each
-            # If several GPUs of a node have the same free part, try only one of them. The others give the
-            # same value.
+            # If several GPUs of a node have the same free part, try only one of them, because the others give
+            # the same value.
             tried[:, 1:] &= free[:, 1:] != free[:, :-1]
             nodes, slots = np.nonzero(tried)
             after = self._after_share(part, rows[nodes], free[nodes, slots], needs.milli_each)
@@ -273,8 +272,8 @@ class GpuValue:
         return self._value_of(rows, *self._left(part, rows), count, room)
 
     def best_slot(self, part: PerNodeRequest, row: int, slots: Sequence[int]) -> int:
-        """Return the slot of the best GPU for a request that takes a part of one GPU. The best GPU costs the
-        node the least value. If several cost the same, return the first.
+        """Return the index on the node of the best GPU for a request that takes a part of one GPU. The best
+        GPU costs the node the least value. If several cost the same, return the first.
         """
         free = self._columns.gpu_free[row, slots]
         needs = gpu_needs_of(part, self._columns)

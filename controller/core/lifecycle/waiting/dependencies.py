@@ -1,5 +1,5 @@
-"""Dependencies between jobs. Finds which dependencies are met, and which jobs wait for which other jobs. The
-target of a dependency is a job, an array or a path, with the condition that it must meet.
+"""Dependencies between jobs. Finds out which dependencies are met, and which jobs wait for other jobs. The
+target of a dependency is a job, an array or a path, together with a condition such as `ok`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Target = tuple[str, Until]
 
 
 class DependencyIndex:
-    """The open dependencies of queued jobs, by target. A dependency is open until it is met or can no longer
-    be met. A target is a pair (job label or path, condition).
+    """The open dependencies of queued jobs, by target. A dependency is open as long as it may still be met. A
+    target is a pair (display id of a job, or a path, condition).
 
-    A dependency on an array is met when all elements meet the condition. It is impossible when one element
-    can no longer meet the condition. The first call of `outcome` for an array reads all elements. After that,
-    `_pending` has the elements that may still meet the condition.
+    A dependency on an array is met when all elements meet the condition. The dependency can never be met when
+    one element can no longer meet the condition. The first call of `outcome` for an array reads all elements.
+    After that, `_pending` has the elements that may still meet the condition.
 
     Cost: O(dependencies on the job) for each event about a job.
     """
@@ -46,15 +46,15 @@ class DependencyIndex:
         self._state = state
         self.by_target: dict[Target, dict[Edge, None]] = {}
         self._pending: dict[Target, set[int]] = {}
-        """For each target that is an array, the elements that may still meet the condition. An entry is made
-        at the first event about an element of the array.
+        """For each target that is an array, the elements for which it is not decided yet whether they meet
+        the condition. An entry is made at the first event about an element of the array.
         """
         self._waiting: dict[int, tuple[Dependency, ...]] = {}
 
     @property
     def edges(self) -> list[tuple[Target, Edge]]:
-        """All dependencies for which jobs wait, as sorted pairs (target, edge). A target is (label or path,
-        condition). An edge is (id of the waiting job, index of the dependency in the job's spec).
+        """All dependencies for which jobs wait, as sorted pairs (target, edge). A target is (display id or
+        path, condition). An edge is (id of the waiting job, index of the dependency in the job's spec).
         """
         return sorted((target, edge) for target, edges in self.by_target.items() for edge in edges)
 
@@ -64,8 +64,8 @@ class DependencyIndex:
         return [path for path, until in self.by_target if until is Until.DATA]
 
     def update(self, job: Job) -> None:
-        """Add the dependencies of a job to the index if the job waits for them. Otherwise remove them from
-        the index.
+        """Add the dependencies of a job to the index if the job waits for dependencies. Otherwise remove its
+        dependencies from the index.
         """
         waits = job.spec.after if Reason.DEPENDENCY in job.wait.gates and not job.state.terminal else ()
         known = self._waiting.get(job.id, ())
@@ -82,7 +82,7 @@ class DependencyIndex:
                     self.by_target.setdefault(target_of(each), {})[job.id, index] = None
 
     def remove(self, job: int, index: int) -> None:
-        """Remove one dependency of a job from the index, because it is met or can never be met."""
+        """Remove a decided dependency of a job from the index: it is met or can never be met."""
         target = target_of(self._waiting[job][index])
         edges = self.by_target.get(target, {})
         edges.pop((job, index), None)
@@ -91,20 +91,21 @@ class DependencyIndex:
             self._pending.pop(target, None)
 
     def targets(self, job: Job) -> list[Target]:
-        """Return the targets that name this job or its array and for which other jobs wait.
+        """Return the targets of open dependencies that name this job or its array.
 
-        A target is a pair (label, condition), such as ("7", Until.OK).
+        A target is a pair (display id, condition), such as ("7", Until.OK).
         """
         return [target for target in targets_of_job(job) if target in self.by_target]
 
     def waiting(self, target: Target) -> list[Edge]:
-        """Return the jobs that wait for this pair (label or path, condition), sorted. Each is a pair (job id,
-        index of the dependency in the job's spec).
+        """Return the jobs that wait for this pair (display id or path, condition), sorted. Each is a pair
+        (job id, index of the dependency in the job's spec).
         """
         return sorted(self.by_target.get(target, ()))
 
     def outcome(self, target: Target, changed: Job) -> bool | None:
-        """Return True if the target (label, condition) is met, False if it can never be met, otherwise None.
+        """Return True if the target (display id, condition) is met, False if the target can never be met,
+        otherwise None.
 
         The last event was about the job `changed`. This job is the target itself, or an element of the target
         array.
@@ -122,20 +123,20 @@ class DependencyIndex:
 
 
 def targets_of_job(job: Job) -> list[Target]:
-    """Return all pairs (label, condition) with which another job can depend on this job. The label is that of
-    the job or of its array, and each is combined with every condition.
+    """Return all pairs (display id, condition) with which another job can depend on this job. The display id
+    is that of the job or of its array, and each is combined with every condition.
     """
     labels = (job.label,) if job.array is None else (job.label, str(job.array))
     return [(label, until) for label in labels for until in _VERBS]
 
 
 def target_of(dependency: Dependency) -> Target:
-    """Return the target of a dependency: (job label or path, condition)."""
+    """Return the target of a dependency: (display id of a job, or a path, condition)."""
     return dependency.path or dependency.job, dependency.until
 
 
 def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobState]) -> bool | None:
-    """Return True if the dependency is met, False if it can never be met, None if neither is certain yet.
+    """Return True if the dependency is met, False if the dependency can never be met, otherwise None.
 
     `known` has the final states of old jobs that are only in the store and not in memory.
     """
@@ -157,15 +158,16 @@ def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobSta
 
 
 def array_elements(state: State, label: str) -> Mapping[int, int] | None:
-    """Return the job id of each element of the array with this label, by index. Return None if no array in
-    memory has this label.
+    """Return the job id of each element of the array with this display id, by index. Return None if no array
+    in memory has this display id.
     """
     return None if "_" in label else state.arrays.get(int(label))
 
 
 def canonical(state: State, dependency: Dependency) -> Dependency:
-    """Return the dependency with the label of the other job instead of its id, because dependencies are found
-    by label. For example, the job with the id 7 has the label 5_2 if it is element 2 of array 5.
+    """Return the dependency with the internal id of the other job replaced by its display id, because
+    dependencies are found by display id. For example, element 2 of array 5 has the display id 5_2, and may
+    have the internal id 7.
     """
     if not dependency.job or array_elements(state, dependency.job) is not None:
         return dependency
@@ -174,11 +176,11 @@ def canonical(state: State, dependency: Dependency) -> Dependency:
 
 
 def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> bool | None:
-    """Return True if the array meets the condition `until`, False if it can never meet it, otherwise None.
-    All elements must meet the condition. For NOT_OK (a failure), one element is enough.
+    """Return True if the array meets the condition `until`, False if it can never meet the condition,
+    otherwise None. All elements must meet the condition. For NOT_OK (a failure), one element is enough.
 
-    `pending` has the elements that may still meet the condition. The function removes elements that have met
-    it or can no longer meet it.
+    `pending` has the elements that may still meet the condition. The function removes elements that are
+    decided from `pending`.
     """
     decisive = until is Until.NOT_OK
     for element in elements:
@@ -191,8 +193,8 @@ def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> 
 
 
 def job_outcome(job: Job, until: Until) -> bool | None:
-    """Return True if the job meets the condition `until`, False if it can never meet it, None if neither is
-    certain yet.
+    """Return True if the job meets the condition `until`, False if it can never meet the condition, otherwise
+    None.
     """
     over, completed = job.state.terminal, job.state is JobState.COMPLETED
     if until is Until.OK:
@@ -229,8 +231,8 @@ def dependency_text(dependency: Dependency) -> str:
 
 
 def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) -> str:
-    """Return a sentence that says why a dependency can never be met. `target` is (job, array or path; the
-    condition that it must meet).
+    """Return a sentence that says why a dependency can never be met. `target` is a pair: a job, array or
+    path, and a condition.
     """
     label, until = target
     array = array_elements(state, label)
@@ -244,8 +246,8 @@ def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) 
 
 
 def waiting_text(state: State, job: Job, now: float) -> str:
-    """Return a sentence about the dependencies for which a job still waits. The sentence also has the state
-    of each job on which it depends.
+    """Return a sentence about the dependencies for which a job still waits. The sentence also gives the state
+    of each of these other jobs.
     """
     spec, decided = job.spec, {*job.wait.met, *job.wait.lost}
     left = [each for index, each in enumerate(spec.after) if index not in decided]
@@ -263,7 +265,7 @@ def waiting_text(state: State, job: Job, now: float) -> str:
 
 
 def dependencies_needed(spec: JobSpec) -> int:
-    """Return how many of the job's dependencies must be met before it may start: all, or the number in
+    """Return the number of dependencies that must be met before the job may start: all of them, or
     `after_count`.
     """
     return len(spec.after) if spec.after_count is None else spec.after_count
@@ -279,8 +281,8 @@ def _progress(state: State, dependency: Dependency, now: float) -> str:
 
 
 def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[str]:
-    """Return the labels of jobs that would wait for each other in a cycle if this job got the dependencies
-    `after`. Return an empty result if there would be no cycle.
+    """Return the display ids of jobs that would wait for each other in a cycle if this job got the
+    dependencies `after`. Return an empty list if there would be no cycle.
     """
     targets = {job.label, str(job.array)}
     seen: set[str] = set()
@@ -297,8 +299,8 @@ def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[st
 
 
 def _next(state: State, label: str) -> Iterator[Dependency]:
-    """Yield the dependencies of the job with this label, or those of all elements of the array with this
-    label.
+    """Yield the dependencies of the job with this display id. For an array, yield the dependencies of all its
+    elements.
 
     Jobs that no longer wait for dependencies are left out.
     """

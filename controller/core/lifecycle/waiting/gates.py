@@ -8,7 +8,7 @@ gates are open.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from controller.core.lifecycle.waiting.dependencies import (
     canonical,
@@ -21,6 +21,7 @@ from controller.core.lifecycle.waiting.dependencies import (
 )
 from controller.core.lifecycle.waiting.priority_inheritance import inherited_text
 from controller.core.lifecycle.waiting.throttle import workload_limit
+from controller.core.model.dataclass import dataclass
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER, Job
 from controller.core.model.wait_state import GATES, WaitRules, with_gate
@@ -36,8 +37,8 @@ NOTHING_DECIDED: Mapping[Dependency, bool] = {}
 
 @dataclass(frozen=True, slots=True)
 class AdmittedSpec:
-    """A job spec that has passed all checks, with the gates that are closed at first. A closed gate is a
-    reason that keeps the job out of the queue.
+    """A job spec that has passed all checks, and the closed gates of the new job. A closed gate is a reason
+    that keeps the job out of the queue.
     """
 
     spec: JobSpec
@@ -49,8 +50,8 @@ class AdmittedSpec:
 
     def gates_of(self, number: int) -> tuple[Reason, ...]:
         """Return the closed gates of array element `number`. An array can have a limit of running elements
-        (`--array 0-99%5`). Then the array gate is open for the first elements and closed for the others. If
-        the array is submitted on hold, the array gate is closed for all elements.
+        (`--array 0-99%5`). The array gate is then open for the first elements of the array, and closed for
+        the other elements. If the array is submitted on hold, the array gate is closed for all elements.
         """
         most = None if self.spec.array is None else array_concurrency_limit(self.spec.array)
         if most is None or (number < most and not self.spec.hold):
@@ -101,8 +102,8 @@ def admit(
 def readmit(
     state: State, rules: WaitRules, job: Job, spec: JobSpec, known: Mapping[str, JobState], now: float
 ) -> AdmittedSpec | Refusal:
-    """Return the spec of a job after an edit with its closed gates, or a refusal if the job could never
-    start. A closed gate is a reason that keeps the job out of the queue.
+    """Return the edited spec of a job with its closed gates, or a refusal if the job could never start. A
+    closed gate is a reason that keeps the job out of the queue.
 
     A dependency that the edit does not change stays met or impossible. A closed gate for a restart delay or
     an array limit stays closed.
@@ -134,8 +135,8 @@ def _unknown_target(
     known: Mapping[str, JobState],
     decided: Mapping[Dependency, bool],
 ) -> Refusal | None:
-    """Return a refusal if a dependency names a job that does not exist, or a path outside the directories
-    that the configuration allows (`data_roots`). Otherwise return None.
+    """Return a refusal if a dependency names a job that does not exist, or a path outside the configured
+    directories (`data_roots`). Otherwise return None.
     """
     roots = rules.data_roots
     for index, each in enumerate(spec.after):
@@ -162,7 +163,7 @@ def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
 
 
 def opens_at(job: Job, gate: Reason) -> float:
-    """Return the time at which a timer opens a closed gate. Return NEVER if no timer opens it.
+    """Return the time at which a timer opens a closed gate. Return NEVER if no timer opens the gate.
 
     For the dependency gate, return the end of the job's longest wait for other jobs (`after_within_s`). At
     this time the timer cancels the job.

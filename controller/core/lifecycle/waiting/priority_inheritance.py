@@ -1,4 +1,4 @@
-"""Priority inheritance: a job inherits the highest priority of the jobs that wait for it.
+"""Priority inheritance: a job inherits the highest priority among the jobs that wait for this job.
 
 A waiting job lends its priority to the jobs for which it waits. It lends the priority of its spec, or its
 inherited priority if that is higher. Points that the job has gained by waiting are not lent. With these
@@ -21,38 +21,43 @@ from wire.names import JobState, Reason
 class PriorityInheritance:
     """Keeps the inherited priority of each job up to date.
 
-    1. Each job that waits for other jobs lends its priority to its targets (the jobs and arrays that it waits
-       for). Each target has a heap of the priorities that are lent to it. An outdated entry is dropped when
-       it reaches the top.
+    1. Each job that waits for other jobs lends its priority to these jobs and arrays (its targets). Each
+       target has a heap of the priorities that waiting jobs lend to the target. Outdated entries are dropped
+       when they reach the top of the heap.
     2. After an event about a job, `update` compares the priority that the job lends now with the priority
-       that it lent before. It then adds to `changed` each target whose highest lent priority has changed.
+       before the event. It then adds to `changed` each target whose highest lent priority has changed.
     3. `settle` yields an event for each job in `changed` whose inherited priority has changed. The priority
        that this job lends may then change too. Therefore the caller applies each event and calls `update`
-       before it takes the next event.
+       before asking for the next event.
 
-    Cost: O(targets of the job) for an event; O(elements) for a target that is an array, if its highest lent
+    Cost: O(targets of the job) for an event. A target that is an array costs O(elements) if its highest lent
     priority has changed.
 
     Example: job 9 (priority 75) waits for job 8, which waits for job 7 (both priority 50). Job 8 inherits 75
-    and lends it to job 7, so job 7 inherits 75 as well.
+    and lends 75 to job 7, so job 7 inherits 75 as well.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._lent: dict[int, tuple[int, tuple[Target, ...]]] = {}
-        """For each waiting job, the priority that it lends and the targets to which it lends."""
+        """For each waiting job, the priority that the job lends, and its targets (the jobs and arrays for
+        which it waits).
+        """
         self._heaps: dict[Target, list[tuple[int, int]]] = {}
-        """For each target (a job or array for which others wait), a heap of (-priority, job). An outdated
-        entry is dropped when it reaches the top.
+        """For each target (a job or array for which others wait), a heap of (-priority, job). Outdated
+        entries are dropped when they reach the top of the heap.
         """
         self._best: dict[Target, int] = {}
-        """For each target, the highest priority that is lent to it."""
+        """For each target (a job or array for which others wait), the highest priority that waiting jobs lend
+        to the target.
+        """
         self.changed: dict[Target | int, None] = {}
         """Targets (jobs and arrays) whose inherited priority may have changed."""
 
     def update(self, job: Job) -> None:
-        """After an event about the job, mark the jobs whose inherited priority may have changed. These are
-        the job itself, and the jobs and arrays for which it waits. `settle` then computes their priorities.
+        """Mark the jobs whose inherited priority may have changed by an event about the job. These are the
+        job itself, and the jobs and arrays for which the job waits. `settle` then computes the priorities of
+        the marked jobs.
         """
         if self._inherited(job) != job.wait.inherited and not job.state.terminal:
             self.changed[job.id] = None
@@ -78,7 +83,7 @@ class PriorityInheritance:
 
     def settle(self, now: float) -> Iterator[PriorityInherited]:
         """Yield an event for each job that now inherits another priority. The caller must apply each event
-        before it asks for the next one.
+        before asking for the next event.
         """
         while self.changed:
             changed = next(iter(self.changed))
@@ -92,11 +97,11 @@ class PriorityInheritance:
                     )
 
     def _inherited(self, job: Job) -> int:
-        """Return the highest priority lent to the job or its array; 0 if it is not above the priority of the
-        job's spec.
+        """Return the highest priority that other jobs lend to the job or its array. Return 0 if this priority
+        is not above the priority of the job's spec.
 
-        The comparison leaves out points that the job has gained by waiting. With these points, a job that has
-        waited long would inherit nothing, and would lend less to the jobs for which it waits.
+        The comparison leaves out points that the job has gained by waiting. Otherwise a job that has waited
+        long would inherit nothing, and would lend a lower priority to the jobs for which it waits.
         """
         best = (
             max((self._best.get(target, 0) for target in targets_of_job(job)), default=0) if self._best else 0
@@ -126,8 +131,8 @@ class PriorityInheritance:
 
 
 def lend_targets(job: Job) -> Iterator[Target]:
-    """Yield the jobs and arrays to which a queued job lends its priority: those for which it still waits.
-    Yield nothing while the job is held.
+    """Yield the jobs and arrays for which a queued job still waits. The job lends its priority to them. Yield
+    nothing while the job is held.
     """
     if job.state is not JobState.QUEUED or job.held or Reason.DEPENDENCY not in job.wait.gates:
         return
@@ -140,7 +145,7 @@ def lend_targets(job: Job) -> Iterator[Target]:
 def inherited_from(state: State, job: Job, priority: int) -> Job | None:
     """Return the job from which this job has inherited its priority; None if no job is found.
 
-    If several jobs lend this priority, return the one with the lowest id. The search reads all jobs in
+    If several jobs lend this priority, return the job with the lowest id. The search reads all jobs in
     memory.
     """
     targets = {*targets_of_job(job)}

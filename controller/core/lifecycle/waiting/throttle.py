@@ -1,5 +1,6 @@
 """Limits how many jobs of a group run at a time. A group is the elements of an array (`--array 0-99%5`), or
-the jobs of a workload (`max_parallel`). It has as many slots as its limit, and a job needs a slot to start.
+the jobs of a workload (`max_parallel`). It has as many run slots (permits to run) as its limit, and a job
+needs a run slot to start.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from wire.names import JobState, Reason
 
 @dataclass(frozen=True, slots=True)
 class ThrottleKind:
-    """One kind of group with a limit of running jobs: arrays or workloads. `group` finds the group of a job.
-    `gate` keeps the job out of the queue until it has a slot. A job with one of the closed gates `before`
-    cannot use a slot.
+    """A type of group with a limit of running jobs: arrays or workloads. `group` finds the group of a job.
+    The gate `gate` keeps the job out of the queue until the job has a run slot. A job with one of the closed
+    gates `before` cannot use a run slot.
     """
 
     gate: Reason
     group: Callable[[Job], int | None]
     limit: Callable[[State, Job], int | None]
-    """Returns the number of slots of the job's group; None means no limit."""
+    """Returns the number of run slots of the job's group; None means no limit."""
     before: frozenset[Reason]
 
 
@@ -51,10 +52,10 @@ WORKLOADS = ThrottleKind(
 
 
 class Throttle:
-    """The slots of one group: at most `limit` jobs have a slot at a time.
+    """The run slots of one group: at most `limit` jobs have a run slot at a time.
 
-    A job has a slot from the time it may start until it ends, is held, or has to wait for other jobs again. A
-    free slot goes to the waiting job with the lowest id.
+    A job has a run slot from the time it may start until it ends, is held, or must wait for other jobs again.
+    A free run slot goes to the waiting job with the lowest id.
     """
 
     def __init__(self, kind: ThrottleKind, limit: int) -> None:
@@ -65,7 +66,7 @@ class Throttle:
         self._heap: list[int] = []
 
     def update(self, job: Job) -> None:
-        """Record whether this job has a slot, waits for a slot, or neither."""
+        """Record whether this job has a run slot, waits for a run slot, or neither."""
         closed, over = self._kind.gate in job.wait.gates, job.state.terminal
         (self.holding.discard if closed or over else self.holding.add)(job.id)
         if not closed or over or _waits_for_others(self._kind, job):
@@ -76,12 +77,12 @@ class Throttle:
 
     @property
     def unused(self) -> bool:
-        """True if no job has a slot and no job waits for one."""
+        """True if no job has a run slot and no job waits for one."""
         return not (self.holding or self.waiting)
 
     def next_job(self) -> int | None:
-        """Return the id of the job that gets the next slot. Return None if all slots are taken or no job
-        waits.
+        """Return the id of the job that gets the next run slot. Return None if all run slots are taken or no
+        job waits.
         """
         heap = self._heap
         while heap and heap[0] not in self.waiting:
@@ -90,14 +91,16 @@ class Throttle:
 
 
 class Throttles:
-    """The slots of all groups of one kind that have a limit and a job that has not ended.
+    """The run slots of all groups of one type: arrays or workloads. Groups without a limit and groups whose
+    jobs have all ended are left out.
 
-    1. After each event about a job, `update` records the job's new state. If another job may now get a slot,
-       `update` adds the group to `unsettled`.
-    2. `settle` takes slots from jobs that cannot use them, then gives free slots to waiting jobs.
+    1. After each event about a job, `update` records the job's new state. If another job may now get a run
+       slot, `update` adds the group to `unsettled`.
+    2. `settle` takes run slots from jobs that cannot use their run slots, then gives free run slots to
+       waiting jobs.
 
-    Invariant: after `settle` no slot is free while a job waits for one. Cost: O(log jobs of the group) for
-    each event about a job; nothing without events.
+    Invariant: after `settle` no run slot is free while a job waits for one. Cost: O(log jobs of the group)
+    for each event about a job; nothing without events.
     """
 
     def __init__(self, kind: ThrottleKind, state: State) -> None:
@@ -105,17 +108,19 @@ class Throttles:
         self._state = state
         self.by_group: dict[int, Throttle] = {}
         self.unsettled: dict[int, dict[int, None]] = {}
-        """The groups for which `settle` must be called. Each has the jobs that hold a slot but cannot use
-        it.
+        """The groups for which `settle` must be called. Each group is stored with the jobs that hold a run
+        slot but cannot use the run slot.
         """
         for job in state.live():
             self.update(job)
         self.by_group = {group: one for group, one in self.by_group.items() if not one.unused}
-        # `settle` has nothing to do here, because all slots were assigned before these jobs were stored.
+        # `settle` has nothing to do here, because all run slots were assigned before these jobs were stored.
         self.unsettled.clear()
 
     def update(self, job: Job) -> None:
-        """Record the state of a job after an event about it. Jobs in no group with a limit are ignored."""
+        """Record the state of a job after an event about the job. Jobs in no group with a limit
+        are ignored.
+        """
         group = self._kind.group(job)
         if group is None:
             return
@@ -133,8 +138,8 @@ class Throttles:
                 wasting[job.id] = None
 
     def settle(self, now: float, record: Callable[[Event], None]) -> None:
-        """Take one group from `self.unsettled`, and move its slots to jobs that can use them. `record` must
-        apply each event and call `update` before it returns.
+        """Take one group from `self.unsettled`, and give its run slots to jobs that can use them. The
+        function `record` must apply each event and call `update` before it returns.
         """
         group, wasting = self.unsettled.popitem()
         for job in wasting:
@@ -143,16 +148,14 @@ class Throttles:
         while (following := throttle.next_job()) is not None:
             record(GateOpened(following, now, self._kind.gate))
         # Each event recorded above has added the group to `unsettled` again. Remove the group, because all
-        # its slots are now assigned.
+        # its run slots are now assigned.
         self.unsettled.pop(group, None)
         if throttle.unused:
             del self.by_group[group]
 
 
 def wastes_slot(kind: ThrottleKind, job: Job) -> bool:
-    """Return whether a queued job has a slot that it cannot use, because it is held or waits for other
-    jobs.
-    """
+    """Return whether a queued job wastes its run slot, because the job is held or waits for other jobs."""
     return _waits_for_others(kind, job) and job.state is JobState.QUEUED and kind.gate not in job.wait.gates
 
 

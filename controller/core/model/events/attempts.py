@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from controller.core.model.allocation import Allocation
+from controller.core.model.dataclass import dataclass
 from controller.core.model.events.event import JobEvent
 from controller.core.model.time_limits import ShortLimit
 from wire.agent.reports import Checkpoint, GpuUse
@@ -21,21 +21,21 @@ class JobPlaced(JobEvent):
     allocations: tuple[Allocation, ...]
     quality: int
     predicted_s: float | None = None
-    """The run time in seconds that was predicted from earlier jobs like this one."""
+    """The run time in seconds that was predicted from similar earlier jobs."""
     planned_s: float | None = None
     """The planned run time in seconds. Scheduling plans expect the job to end this long after its start.
     None: the job is expected to end at its time limit.
     """
     profile: str = ""
-    """The profile that placed the job; empty on a cluster without profiles."""
+    """The scheduler profile that placed the job; empty on a cluster without profiles."""
     short: ShortLimit | None = None
-    """The time limit of the attempt, if it is shorter than the limit that the job requests."""
+    """The time limit of the attempt, if this limit is shorter than the limit that the job requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionOutlived(JobEvent):
     """The job has run longer than predicted. Scheduling plans now expect a run time of `planned_s` seconds.
-    If `planned_s` is None, they expect the job to end at its time limit.
+    If `planned_s` is None, the plans expect the job to end at its time limit.
     """
 
     planned_s: float | None
@@ -59,8 +59,8 @@ class AttemptStarted(JobEvent):
 
     @property
     def pids(self) -> Mapping[str, int | None]:
-        """A dictionary with one entry: the name of the event's node and the process id of the attempt on this
-        node.
+        """Return a dictionary with one entry: the name of the event's node, and the process id of the attempt
+        on this node.
         """
         return {self.node: self.pid}
 
@@ -96,8 +96,8 @@ class AttemptExited(JobEvent):
 
     @property
     def exits(self) -> Mapping[str, AttemptExited]:
-        """A dictionary with one entry: the name of the event's node and how the attempt ended on this node
-        (`Exit`).
+        """Return a dictionary with one entry: the name of the event's node, and the end of the attempt on
+        this node (`Exit`).
         """
         return {self.node: self}
 
@@ -173,6 +173,18 @@ class IdleEnded(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class IdleKept(JobEvent):
+    """The user `by` keeps the job until the time `until`: until then it is not flagged or ended because its
+    GPUs are idle. `why` is the reason that the user gave.
+    """
+
+    attempt: int
+    by: str
+    until: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EndWarned(JobEvent):
     """The owner of a running job was warned that the job will get a stop order at the time `ends_at`.
     `reason` names why.
@@ -188,7 +200,7 @@ class EndWarned(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged(JobEvent):
-    """The health checks of a running attempt have found it healthy or unhealthy. `why` is the message of the
+    """The health checks of a running attempt began to pass, or began to fail. `why` is the message of the
     last failed check.
     """
 
@@ -210,16 +222,25 @@ class StopRequested(JobEvent):
     until: float | None = None
 
 
+BATCH_ENDED = "the end of its batch command"
+"""`JobShrunk.by` of a batch job whose command has ended on the first node."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobShrunk(JobEvent):
-    """An elastic job gives up some of its nodes for other jobs. The job's processes on these nodes were
-    ordered to stop.
+    """A job gives up some of its nodes. An elastic job gives up nodes for other jobs, and a batch job when
+    its command on the first node has ended. The job's processes on these nodes were ordered to stop.
     """
 
     attempt: int
     nodes: tuple[str, ...]
     by: str
     gpu_hours: float
+
+    @property
+    def preempts(self) -> bool:
+        """True if other jobs take the nodes. False if the job no longer needs the nodes."""
+        return self.by != BATCH_ENDED
 
 
 @dataclass(frozen=True, slots=True)

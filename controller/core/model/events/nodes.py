@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from controller.core.model.dataclass import dataclass
 from controller.core.model.events.event import ClusterEvent, NodeEvent
 from wire.agent.reports import NodeFacts
 from wire.cluster.hosts import HostSpec
@@ -52,8 +53,8 @@ class Overcommit:
     memory: float = 1.0
 
     def of(self, facts: NodeFacts) -> tuple[int, int]:
-        """Return how much CPU (in 1/1000 CPU) and memory (in MiB) jobs may hold on a node with the hardware
-        `facts`.
+        """Return the CPU (in 1/1000 CPU) and the memory (in MiB) that jobs may hold on a node with the
+        hardware `facts`.
         """
         return round(facts.cpu_milli * self.cpu), round(facts.memory_mib * self.memory)
 
@@ -91,8 +92,8 @@ class NodeWentDown(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeDeclaredLost(NodeEvent):
-    """An operator declared that no process runs on the node any more. The jobs on it count as lost: they end
-    or are queued again.
+    """An operator declared that no process runs on the node any more. The jobs on the node count as lost:
+    they end or are queued again.
     """
 
     by: str
@@ -100,7 +101,7 @@ class NodeDeclaredLost(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeDrained(NodeEvent):
-    """The node was drained: no job is placed on it any more. Running jobs continue.
+    """The node was drained: no job is placed on this node any more. Running jobs continue.
 
     In a timed drain, the node must be empty at the time `empty_by`. Until then, jobs that end before
     `empty_by` may still start. Jobs that would still run at `empty_by` are moved or ended.
@@ -118,7 +119,7 @@ class DrainBegan(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeResumed(NodeEvent):
-    """The drain of the node was ended: jobs are placed on it again."""
+    """The drain of the node was ended: jobs are placed on this node again."""
 
     by: str
 

@@ -1,12 +1,11 @@
-"""Events about nominations. A nomination keeps nodes and GPUs for a job until the jobs that still use them
-have ended.
+"""Events about nominations. A nomination keeps nodes and GPUs for a job until other jobs have left these
+nodes and GPUs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from controller.core.model.allocation import Allocation
+from controller.core.model.dataclass import dataclass
 from controller.core.model.events.event import ClusterEvent, JobEvent
 
 
@@ -30,8 +29,8 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPlanned(JobEvent):
-    """The job is nominated: `allocations` are kept for the job. It starts there when its victims (the jobs
-    that are preempted for it) have ended.
+    """The job is nominated: `allocations` are kept for the job. The job starts there when its victims (the
+    jobs that are preempted for it) have ended.
 
     `by` is the time by which all victims have ended.
     """
@@ -95,8 +94,8 @@ def move_cause(kind: str, proposal: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MoveUndone(JobEvent):
-    """The move of the job has failed or was cancelled. The job's former `allocations` are kept, so that the
-    job can start there again. If `allocations` is empty, the job waits in the queue.
+    """The move of the job has failed or was cancelled. The former allocations of the job, `allocations`, are
+    kept so that the job can start there again. If `allocations` is empty, the job waits in the queue.
     """
 
     attempt: int
@@ -106,8 +105,8 @@ class MoveUndone(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlanned(ClusterEvent):
-    """The rebalancer decided to move jobs to other nodes: to start a waiting job, to empty a node, to gather
-    free GPUs on one node, or to balance the load.
+    """The rebalancer decided to move jobs to other nodes. The purpose is to start a waiting job, empty a
+    node, gather free GPUs on one node, or balance the load.
     """
 
     proposal: str

@@ -4,8 +4,7 @@ job out of the queue).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from controller.core.model.dataclass import dataclass
 from controller.core.model.events.event import JobEvent
 from controller.core.model.services import Replica
 from wire.job.spec import JobSpec
@@ -25,13 +24,13 @@ class JobQueued(JobEvent):
     """The closed gates: the reasons, such as a dependency, that keep the job out of the queue."""
     met: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
-    """Indices of dependencies in the job's spec. `met`: those that are met already. `lost`: those that can
-    never be met.
+    """Indices of dependencies in the job's spec. `met`: dependencies that are met already. `lost`:
+    dependencies that can never be met.
     """
     from_queue: tuple[str, ...] = ()
     """The node labels that the job's queue requires in addition to the job's own node selector."""
     replica: Replica | None = None
-    """The number of the job in its service (a job that scheduler.toml keeps running); None for a job that a
+    """The service and the number of a replica: a job that scheduler.toml keeps running. None for a job that a
     user submitted.
     """
     workload: int | None = None
@@ -41,7 +40,7 @@ class JobQueued(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobHeld(JobEvent):
-    """A hold was set on the job: the job does not start until it is released."""
+    """A hold was set on the job. The job does not start until a user or operator releases it."""
 
     by: str
     operator: bool = False
@@ -57,8 +56,8 @@ class JobReleased(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobEdited(JobEvent):
-    """The spec of the job was changed. The event has the whole new spec and the closed gates: the reasons,
-    such as a dependency, that keep the job out of the queue after the edit.
+    """The spec of the job was changed. The event has the whole new spec, and the closed gates: reasons, such
+    as a dependency, that keep the job out of the queue.
     """
 
     spec: JobSpec
@@ -72,9 +71,7 @@ class JobEdited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRelaxed(JobEvent):
-    """The job has waited so long that some of its constraints no longer apply: those that its spec names in
-    `relax`.
-    """
+    """The job has waited so long that the constraints named by `relax` in its spec no longer apply."""
 
     dropped: tuple[str, ...]
 
@@ -88,8 +85,8 @@ class JobPromoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class PriorityInherited(JobEvent):
-    """The job inherits the highest priority of the jobs that depend on it. `priority` is 0 if the job's own
-    priority is at least as high.
+    """The job inherits the highest priority of its dependent jobs. `priority` is 0 if the job's own priority
+    is at least as high.
     """
 
     priority: int
@@ -101,7 +98,7 @@ class PriorityInherited(JobEvent):
 @dataclass(frozen=True, slots=True)
 class StartEstimated(JobEvent):
     """An estimated start of a waiting job was shown to a user. The estimate is stored. When the job starts,
-    it is compared with the real start time.
+    the estimate is compared with the real start time.
     """
 
     kind: str
@@ -121,8 +118,8 @@ class WaitAlarmed(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineAtRisk(JobEvent):
-    """A waiting job is now expected to miss its deadline (`doubted` is True), or is no longer expected to
-    miss it (False).
+    """The outlook of a waiting job with a deadline has changed. With `doubted` True the job is expected to
+    miss the deadline, with False to meet the deadline.
     """
 
     doubted: bool
@@ -138,7 +135,9 @@ class DependencyDecided(JobEvent):
     met: bool
     detail: str = ""
     path: str = ""
-    """The file system path for which the job waited and which now exists; empty for a dependency on a job."""
+    """The file system path that now exists and for which the job has waited; empty for a
+    dependency on a job.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from controller.core.model.dataclass import dataclass
 from controller.core.model.events.event import ClusterEvent
 from wire.cluster.reservation import ReservationSpec
 

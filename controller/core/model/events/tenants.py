@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from controller.core.model.dataclass import dataclass
 from controller.core.model.events.event import ClusterEvent
 from wire.cluster.quota import Quota
 
@@ -11,7 +10,7 @@ from wire.cluster.quota import Quota
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessStarted(ClusterEvent):
     """A user has started a process on a GPU outside of any job. The user is charged `rate` billing units per
-    hour for it.
+    hour for this process.
     """
 
     node: str
@@ -44,8 +43,8 @@ class QuotaSet(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class QuotaUnset(ClusterEvent):
-    """The quota that an operator had set for a tenant was removed, so that the configuration applies
-    again.
+    """An operator removed the quota that operators had set for a tenant, so the quota in scheduler.toml
+    applies again.
     """
 
     scope: str
@@ -75,8 +74,8 @@ class HoursChanged(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ShareSet(ClusterEvent):
-    """The weight or the limits of a share were set. The share belongs to an organisation, a project or a user
-    (`project/user`). None: the value is unchanged.
+    """The weight or the limits of a tenant were set. The tenant belongs to an organisation, a project or a
+    user (`project/user`). None: the value is unchanged.
     """
 
     share: str

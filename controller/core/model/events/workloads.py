@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from controller.core.model.dataclass import dataclass
 from controller.core.model.events.event import ClusterEvent
 from wire.workload.spec import WorkloadSpec
 
@@ -20,8 +19,8 @@ class WorkloadSubmitted(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRetried(ClusterEvent):
-    """A user retried a workload: new jobs replace its jobs that have failed, or that were cancelled because
-    another job had failed. A JobQueued event for each new job follows.
+    """A user retried a workload. New jobs replace failed jobs, and jobs that were cancelled because another
+    job had failed. A JobQueued event for each new job follows.
     """
 
     workload: int

@@ -16,6 +16,7 @@ from controller.core.model.events.attempts import (
     GpuFaultNoted,
     HealthChanged,
     IdleEnded,
+    IdleKept,
     IdleNoted,
     JobEnded,
     JobGrew,
@@ -48,7 +49,7 @@ None if there was none.
 
 
 def _stop_charging(state: State, job: Job, at: float) -> None:
-    """Stop charging the share of the job's user, because the whole attempt has ended."""
+    """Stop charging the tenant of the job's user, because the whole attempt has ended."""
     if job.placed_at is not None:
         state.shares.change_rate(state.tenant(job), -job.charge, at)
         job.charge = 0.0
@@ -65,7 +66,7 @@ def _job_placed(state: State, event: JobPlaced) -> None:
     job.predicted_s, job.planned_s, job.short = event.predicted_s, event.planned_s, event.short
     if job.foreseen:
         state.estimates.score_starts(job, event.at)
-    # Make new members, because no member of the new attempt has started yet.
+    # Make new Member objects for the new attempt, in which no member has started yet.
     job.members = {allocation.node: Member(allocation) for allocation in event.allocations}
     job.unstarted = job.unended = len(job.members)
     _hold(state, job, event.allocations, event.at)
@@ -83,15 +84,15 @@ def _prediction_outlived(state: State, event: PredictionOutlived) -> None:
 
 
 def _hold(state: State, job: Job, allocations: tuple[Allocation, ...], at: float) -> None:
-    """Give the allocations to the job. From now on, charge the share of the job's user for them, unless the
-    job's queue is exempt from charges.
+    """Give the allocations to the job. From now on, charge the tenant of the job's user for these
+    allocations, unless the job's queue is exempt from charges.
     """
     before = job.charge
     state.nodes.hold(job.id, allocations)
     if job.ask.part.social:
         for allocation in allocations:
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
-        # Increase the version. Requests that fitted on no node are then tried again: a job with affinity to
+        # Increase the version, so that requests without fitting nodes are tried again: a job with affinity to
         # this job may fit now.
         state.nodes.room_version += 1
     rule = state.quotas.rules.queues.get(job.spec.queue)
@@ -105,7 +106,7 @@ def _hold(state: State, job: Job, allocations: tuple[Allocation, ...], at: float
 def _job_grew(state: State, event: JobGrew) -> None:
     job = state.jobs[event.job]
     more = {allocation.node: Member(allocation) for allocation in event.allocations}
-    # Make a new dictionary, because start orders that are not yet sent still refer to the old one.
+    # Make a new dictionary, because start orders that are not sent yet still refer to the old one.
     job.set_members({**job.members, **more})
     _hold(state, job, event.allocations, event.at)
     state.accounts.grow(job, event.allocations)
@@ -115,7 +116,14 @@ def _job_shrunk(state: State, event: JobShrunk) -> None:
     job = state.jobs[event.job]
     for node in event.nodes:
         job.members[node].leaving = True
-    state.preempted_at.append(event.at)
+    if event.preempts:
+        _count_preemption(state, event.at)
+
+
+def _count_preemption(state: State, at: float) -> None:
+    state.preempted_at.append(at)
+    if len(state.preempted_at) > 2 * _RATED:
+        del state.preempted_at[:_RATED]
 
 
 def _member_ready(state: State, event: MemberReady) -> None:
@@ -127,20 +135,23 @@ def _members_started(state: State, event: AttemptStarted | MembersStarted) -> No
     for node, pid in pids.items():
         member = job.members[node]
         member.started_at, member.pid = event.at, pid
-    state.budgets.start(job, [job.members[node] for node in pids], event.at)
+    if state.budgets.counts(job):
+        state.budgets.start(job, [job.members[node] for node in pids], event.at)
     job.unstarted -= len(pids)
     if not job.unstarted and job.state is JobState.SCHEDULED:
         _run(state, job, event.at)
 
 
 def _run(state: State, job: Job, at: float) -> None:
-    """Set the job to RUNNING. This is called when each member has started, or has ended before it could
-    start.
-    """
+    """Set the job to RUNNING. This is called when each member has started, or has ended without a start."""
     job.change_state(JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
-    state.remove_release(job)
-    job.started_at = at
-    state.add_release(job)
+    if at == job.placed_at:
+        # The expected end stays the same, because it was counted from the placement until now.
+        job.started_at = at
+    else:
+        state.remove_release(job)
+        job.started_at = at
+        state.add_release(job)
     state.note_elastic(job)
     if job.move is not None and job.attempt > job.move.attempt:
         job.moves = (*job.moves[:-1], replace(job.move, done_at=at))
@@ -168,19 +179,20 @@ def _members_exited(state: State, event: AttemptExited | MembersExited) -> None:
         job.unstarted -= never_started
         begun = [each.started_at for each in members.values() if each.started_at is not None]
         if begun and not job.unstarted and job.state is JobState.SCHEDULED:
-            # The start of the job is the time at which its last member started. Members that ended before
-            # they could start do not count.
+            # The start of the job is the time at which its last member started. Members that ended without a
+            # start do not count.
             _run(state, job, max(begun))
     state.nodes.free(job.id, exits)
     if job.ask.part.social:
         for node in exits:
             state.nodes.job_affinity.remove(job.ask.part, node)
     state.accounts.release(job, [members[node].allocation for node in exits], at)
-    started = [members[node] for node in exits if members[node].started_at is not None]
-    state.budgets.stop(job, started, at)
-    if job.spec.datasets:
-        _note_reads(state, job, started, at)
-    if not holds_licences(job):
+    if job.spec.datasets or state.budgets.counts(job):
+        started = [members[node] for node in exits if members[node].started_at is not None]
+        state.budgets.stop(job, started, at)
+        if job.spec.datasets:
+            _note_reads(state, job, started, at)
+    if job.ask.licences and not holds_licences(job):
         state.licences.release(job.ask.licences)
 
 
@@ -210,6 +222,14 @@ def _idle_ended(state: State, event: IdleEnded) -> None:
         job.reason = Reason.NONE
 
 
+def _idle_kept(state: State, event: IdleKept) -> None:
+    job = state.jobs[event.job]
+    job.kept_until, job.kept_why = event.until, event.why
+    job.idle_since = job.idle_until = None
+    if job.reason is Reason.IDLE:
+        job.reason = Reason.NONE
+
+
 def _end_warned(state: State, event: EndWarned) -> None:
     if event.reason is Reason.TIME_LIMIT:
         state.jobs[event.job].warned_end = event.ends_at
@@ -228,9 +248,7 @@ def _stop_requested(state: State, event: StopRequested) -> None:
         job.reason = Reason.CANCELLING
     elif event.reason is Reason.PREEMPTED:
         job.reason = Reason.MOVING if job.claim else Reason.GRACE
-        state.preempted_at.append(event.at)
-        if len(state.preempted_at) > 2 * _RATED:
-            del state.preempted_at[:_RATED]
+        _count_preemption(state, event.at)
 
 
 def _job_preempted(state: State, event: JobPreempted) -> None:
@@ -255,6 +273,7 @@ def _job_requeued(state: State, event: JobRequeued) -> None:
     job.foreseen = ()
     state.assign_profile(job)
     job.idle_since = job.idle_until = job.healthy = job.warned_end = None
+    job.kept_until, job.kept_why = None, ""
     job.short, job.limit_raised, job.outlived = None, False, False
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
     before = job.wait
@@ -313,6 +332,7 @@ APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
     MembersExited: _members_exited,
     IdleNoted: _idle_noted,
     IdleEnded: _idle_ended,
+    IdleKept: _idle_kept,
     HealthChanged: _health_changed,
     EndWarned: _end_warned,
     StopRequested: _stop_requested,

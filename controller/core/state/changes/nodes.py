@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.core.cluster.gpus.gpu_health import GpuCondition
 from controller.core.cluster.labels_and_taints import NodeOverrides
-from controller.core.cluster.nodes import Node, TimedDrain
+from controller.core.cluster.node import Node, TimedDrain
 from controller.core.model.events.nodes import (
     DrainBegan,
     GpuHealthRecorded,

@@ -1,5 +1,5 @@
-"""Applies events about nominations. A nominated job waits for resources that are kept for it while other jobs
-still hold them.
+"""Applies events about nominations. A nominated job waits for resources that other jobs still hold and that
+are kept for the nominated job.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from controller.core.cluster.nodes import Node
+from controller.core.cluster.node import Node
 from controller.core.model.allocation import Allocation
 from controller.core.model.events.nominations import (
     MovePlanned,
@@ -35,8 +35,8 @@ def _preemption_planned(state: State, event: PreemptionPlanned) -> None:
     for allocation in event.allocations:
         state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
         if job.ask.part.social:
-            # Count the job as running on the node already. Then no job starts there that the anti-affinity of
-            # this job forbids.
+            # Count the job as running on the node already. Otherwise a job could start there against the
+            # anti-affinity of this job.
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
     state.claims[job.id] = None
     state.licences.take(job.ask.licences)
@@ -44,10 +44,10 @@ def _preemption_planned(state: State, event: PreemptionPlanned) -> None:
 
 
 def unclaim(state: State, job: Job) -> None:
-    """Withdraw the nomination of the job: the resources are no longer kept for it."""
+    """Withdraw the nomination of the job. The resources are then no longer kept for the job."""
     if not job.unended:
         # A nominated job that waits gives up its licences and its expected end. A job that still runs is
-        # being moved, so it keeps both.
+        # being moved, so the job keeps both.
         state.remove_release(job)
         state.licences.release(job.ask.licences)
         job.stop_by = None
@@ -65,11 +65,11 @@ def departing_jobs(state: State, node: Node, without: int = 0) -> dict[int, int]
     job id}. A victim is a running job that must leave the node.
 
     The nomination of the job `without` is ignored. A victim may leave for several nominated jobs. The first
-    of them in this order gets the allocation:
-    1. Nominated jobs for which an elastic victim gives up only some of its nodes. These nominations are
-       always older than those of step 2.
+    nominated job in this order gets the allocation:
+    1. Nominated jobs for which an elastic victim gives up only some of its nodes. The nominations of step 1
+       are always older than the nominations of step 2.
     2. Nominated jobs for which the victim is stopped on all nodes, the lowest id first.
-    3. The victim itself, if it is being moved to other nodes.
+    3. The victim itself, if the victim is being moved to other nodes.
     """
     named = [
         (bool(claimant.running), not victim.nodes, claimant.id, victim.job)
@@ -117,7 +117,7 @@ def _move_planned(state: State, event: MovePlanned) -> None:
 
 def _keep_place(state: State, job: Job, allocations: tuple[Allocation, ...], quality: int) -> None:
     """Keep the allocations to which a job is moved until the job starts there. If the job already holds some
-    of these resources, do not count them twice.
+    of these resources, do not count these resources twice.
     """
     job.claim, job.claim_quality = allocations, quality
     job.claim_from = (Victim(job.id, 0.0, job.attempt),)
@@ -145,7 +145,7 @@ def _move_undone(state: State, event: MoveUndone) -> None:
 
 
 def wait_for_place(state: State, job: Job, at: float) -> None:
-    """If a moved job has left its former nodes, let the next scheduling pass start it on its new nodes."""
+    """Let the next scheduling cycle start a moved job on its new nodes, if the job has left its old nodes."""
     if job.state is JobState.QUEUED:
         job.reason, job.stop_by = Reason.MOVING, at
         state.add_release(job)

@@ -95,8 +95,8 @@ def _job_edited(state: State, event: JobEdited) -> None:
         job.ask = ask
         if state.nodes.demand.add(ask.part):
             state.nodes.revalue()
-    # Keep the warning that the job may miss its deadline (`doubted`) if its latest start and its request have
-    # not changed. Otherwise remove the warning; the next scheduling pass decides again.
+    # Keep the warning that the job may miss its deadline (`doubted`) if neither its latest start nor its
+    # request has changed. Otherwise remove the warning; the next scheduling cycle decides again.
     doubted = job.wait.doubted and needed == (job.latest_start, job.ask)
     job.wait = replace(job.wait, gates=event.gates, met=event.met, lost=event.lost, doubted=doubted)
     if job.ready:
@@ -109,7 +109,7 @@ def _extend_limit(state: State, job: Job, spec: JobSpec) -> None:
     job.spec, job.short, job.limit_raised = spec, None, True
     state.add_release(job)
     state.accounts.follow_limit(job)
-    # Increase the versions, because plans that were made with the earlier end are no longer valid.
+    # Increase the versions, because plans that assumed the earlier end are no longer valid.
     state.nodes.room_version += 1
     state.nodes.status_version += 1
 

@@ -26,8 +26,8 @@ Tick = tuple[float, str]
 class Scale:
     """Maps values from `low` to `high` to coordinates from `begin` to `end` on an axis.
 
-    The function `bend` is applied to `low`, to `high` and to each value before they are mapped. For a linear
-    axis `bend` returns the value unchanged, for a logarithmic axis its logarithm.
+    The function `bend` is applied to `low`, to `high` and to each value before the mapping. For a linear axis
+    `bend` returns the value unchanged, for a logarithmic axis its logarithm.
     """
 
     low: float
@@ -117,7 +117,7 @@ def _thousands(value: int) -> str:
 
 
 def ruled_x(ticks: Sequence[Tick], x: Scale, top: float, bottom: float) -> Markup:
-    """Draw vertical grid lines with labels below them."""
+    """Draw vertical grid lines with labels below the lines."""
     return joined(
         *(
             joined(
@@ -137,7 +137,7 @@ def ruled_x(ticks: Sequence[Tick], x: Scale, top: float, bottom: float) -> Marku
 
 
 def ruled_y(ticks: Sequence[Tick], y: Scale, left: float, right: float) -> Markup:
-    """Draw horizontal grid lines with labels to the left of them."""
+    """Draw horizontal grid lines with labels to the left of the lines."""
     return joined(
         *(
             joined(

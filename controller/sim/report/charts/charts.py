@@ -32,8 +32,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve of a chart. `place` is the index of the curve's simulation run in the report, which decides
-    the colour and the pattern of dashes."""
+    """One curve of a chart. `place` is the index of the curve's simulation run in the report. This index
+    decides the colour and the pattern of dashes of the curve.
+    """
 
     label: str
     values: Floats
@@ -69,7 +70,7 @@ def over_time(
     """Draw a chart of values over time.
 
     `most` is the highest value on the vertical axis, and `text` formats a value for a label. `second` is a
-    dashed curve for comparison. If there is only one curve, the area below it is filled.
+    dashed curve for comparison. If there is only one curve, the area below the curve is filled.
     """
     ticks = level_ticks(most)
     x = Scale(span.begin_s, span.end_s, LEFT, WIDE - RIGHT)

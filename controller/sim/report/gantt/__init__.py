@@ -1,1 +1,1 @@
-"""The Gantt chart of the report: which job ran on which GPU at what time."""
+"""The Gantt chart of the report, with a bar for each job on each of its GPUs over time."""

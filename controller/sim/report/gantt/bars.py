@@ -89,8 +89,9 @@ def bars_of(run: ReportRun) -> list[Bar]:
 
 
 def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
-    """Return the id of each track (row) that the job uses on one node, and the thousandths of a GPU or core
-    that the job holds on the track."""
+    """Return the tracks (rows) of the job on one node: the id of each track, and the thousandths of a GPU or
+    core that the job holds there.
+    """
     if run.by_gpu:
         return [(hold.uuid, hold.milli) for hold in part.gpus]
     return [(part.node, part.cpu_milli)]

@@ -64,7 +64,7 @@ def _records(row: Any) -> list[dict[str, Any]]:
     try:
         return list(_read(row, json.loads(row.body)))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return []  # Skip a damaged row; load() and verify() report it.
+        return []  # Skip a damaged row, because load() and verify() report it.
 
 
 def _read(row: Any, body: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -12,8 +12,8 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Add the columns. Records of earlier versions have 0 in them, because earlier versions did not store
-    these figures.
+    """Add the columns. Records of earlier versions have 0 in these columns, because earlier versions did not
+    store these figures.
     """
     for table in ("usage", "usage_days"):
         for name, kind in (("cpu_held_s", sa.Float()), ("memory_held_s", sa.Float()), ("memory_mib", NUMBER)):

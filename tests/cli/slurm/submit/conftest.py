@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.slurm.programs import PROGRAMS
 from tests.limits import PATIENCE_S
-from tests.programs import run_corral
+from tests.programs import run_corral, run_slurm
 from tests.systems import System, system
 
 Finished = subprocess.CompletedProcess[str]
@@ -30,11 +31,14 @@ class SlurmFace:
         self.environment = {**kept, "PATH": path, "CORRAL_URL": f"unix://{cluster.socket}"}
 
     def run(self, *words: str, stdin: str = "", **environment: str) -> Finished:
-        """Run one of the commands to its end."""
+        """Run one of the commands, or another program, to its end."""
+        wanted = {**self.environment, **environment}
+        if words[0] in PROGRAMS:
+            return run_slurm(*words, environment=wanted, place=self.place, stdin=stdin)
         return subprocess.run(
             words,
             cwd=self.place,
-            env={**self.environment, **environment},
+            env=wanted,
             input=stdin,
             capture_output=True,
             text=True,

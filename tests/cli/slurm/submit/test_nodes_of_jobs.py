@@ -24,6 +24,7 @@ def cluster() -> Iterator[System]:
     """Two nodes with four GPUs each, in a cluster with a name."""
     with system("n1", "n2") as found:
         found.sections["cluster"] = {"name": "emu"}
+        found.sections["queues"] = {"long": {"qos": "patient"}, "short": {}}
         for name in ("n1", "n2"):
             found.sections["nodes"][name] |= {"gpus": "simulated:4xA100"}
         yield found.start()
@@ -86,6 +87,30 @@ def test_name_of_the_cluster(slurm: SlurmFace) -> None:
     assert slurm.run("salloc", "printenv", "SLURM_CLUSTER_NAME").stdout == "emu\n"
 
 
+def test_the_qos_of_a_queue_is_shown(slurm: SlurmFace) -> None:
+    show = "echo $SLURM_JOB_QOS"
+    jobs = [slurm.submit("-p", queue, "--wrap", show) for queue in ("long", "short", "default")]
+    assert [slurm.output(job) for job in jobs] == ["patient\n", "normal\n", "normal\n"]
+    first = str(jobs[0])
+    assert slurm.run("sacct", "-n", "-X", "-P", "-j", first, "-o", "QOS").stdout == "patient\n"
+    assert "QOS=patient\n" in slurm.run("scontrol", "show", "job", first).stdout
+    for command in (["squeue", "-t", "all", "-j", first], ["sacct", "-X", "-j", first]):
+        assert '"qos": "patient"' in slurm.run(*command, "--json").stdout
+    ids = ",".join(map(str, jobs))
+    for qos, count in (("patient", 1), ("normal", 2), ("other", 0)):
+        rows = slurm.run("squeue", "-h", "-t", "all", "-j", ids, "--qos", qos, "-o", "%q").stdout
+        assert rows == f"{qos}\n" * count
+        assert slurm.run("sacct", "-n", "-X", "-P", "-j", ids, "--qos", qos, "-o", "QOS").stdout == rows
+    assert slurm.run("salloc", "-p", "long", "printenv", "SLURM_JOB_QOS").stdout == "patient\n"
+    names = slurm.run("sacctmgr", "-n", "-P", "show", "qos", "format=name").stdout
+    assert names == "normal\npatient\n"
+    waits = [slurm.submit("-p", queue, "--hold", "--wrap", "true") for queue in ("long", "short")]
+    assert slurm.run("scancel", "--qos=patient", "--state=PENDING").returncode == 0
+    left = slurm.run("squeue", "-h", "-t", "PD", "-o", "%i").stdout.split()
+    assert (str(waits[0]) in left, str(waits[1]) in left) == (False, True)
+    assert slurm.run("scancel", str(waits[1])).returncode == 0
+
+
 def test_gpus_are_named_by_their_indices(slurm: SlurmFace) -> None:
     """CUDA_VISIBLE_DEVICES has the UUIDs of the same GPUs."""
     show = "echo ${SLURM_JOB_GPUS-none} ${GPU_DEVICE_ORDINAL-none} ${SLURM_STEP_GPUS-none}"
@@ -106,6 +131,21 @@ def test_gpus_are_named_by_their_indices(slurm: SlurmFace) -> None:
     ]
     plain = slurm.submit("--wrap", show)
     assert slurm.output(plain) == "none none none\n"
+
+
+def test_a_step_that_is_narrower_than_the_job_names_the_number_of_its_gpus(slurm: SlurmFace) -> None:
+    show = "echo ${SLURM_GPUS_ON_NODE-none}"
+    steps = ["", "--gres=gpu:1", "--gres=gpu:8", "--gpus-per-task=1 --ntasks-per-node=2", "--gres=none"]
+    lines = [f"srun -l -N2 {step} sh -c '{show}' | sort" for step in steps]
+    job = slurm.submit("-N2", "--gres=gpu:3", "--wrap", "; ".join([show, *lines]))
+    assert slurm.output(job).split("\n")[0] == "3"
+    assert slurm.output(job).splitlines()[1:] == [
+        *("0: 3", "1: 3"),
+        *("0: 1", "1: 1"),
+        *("0: 3", "1: 3"),
+        *("0: 2", "1: 2", "2: 2", "3: 2"),
+        *("0: 0", "1: 0"),
+    ]
 
 
 def test_gpus_of_tasks_on_other_nodes(slurm: SlurmFace) -> None:

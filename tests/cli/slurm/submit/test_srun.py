@@ -111,3 +111,12 @@ def test_srun_without_a_command(slurm: SlurmFace) -> None:
     done = slurm.run("srun", "-n1")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "srun: fatal: No command given to execute.\n"
+
+
+def test_pty_without_a_terminal_is_disregarded(slurm: SlurmFace) -> None:
+    """As in Slurm. A command on a terminal would never see the end of its input."""
+    job = slurm.submit(
+        "-N2", "-n2", "--wrap", "for node in n1 n2; do echo in | srun -n1 -N1 -w $node --pty cat; done"
+    )
+    warning = "srun: error: Not using a pseudo-terminal, disregarding --pty option"
+    assert slurm.output(job).splitlines() == [warning, "in"] * 2

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
 from tests.cli.slurm.submit.conftest import SlurmFace
+from tests.limits import PATIENCE_S
 
 STEPS = """#!/bin/bash
 #SBATCH -N2 -n3
@@ -140,13 +146,64 @@ def test_sbcast_copies_a_file_to_all_nodes(slurm: SlurmFace) -> None:
 def test_programs_without_counterpart_say_what_to_use(slurm: SlurmFace) -> None:
     for name, instead in {
         "strigger": "[notify]",
-        "sattach": "corral exec",
         "sreport": "corral report",
     }.items():
         done = slurm.run(name, "--set")
         assert done.returncode == 1
         assert done.stderr.startswith(f"{name}: error: Corral has no {name}.")
         assert instead in done.stderr
+
+
+def test_sattach_shows_the_output_of_a_running_step(slurm: SlurmFace) -> None:
+    waits = "touch up$SLURM_STEP_ID; while [ ! -e go ]; do sleep .05; done"
+    slurm.script("task.sh", f"#!/bin/sh\necho before; {waits}; echo after; echo wrong >&2\n")
+    # The last step writes nothing into the batch script's log, which sattach may still follow for a moment.
+    slurm.script("quiet.sh", f"#!/bin/sh\n{waits}\n")
+    script = slurm.script(
+        "attach.sh",
+        "#!/bin/bash\n#SBATCH -N2 -n2 -e err-%j\nsrun -N1 -n1 -w n2 sh task.sh\nrm go\n"
+        "srun -n1 -N1 -o step-%s.txt sh task.sh\nrm go\nsrun -n1 -N1 sh quiet.sh 2>&1 | cat\n",
+    )
+    job = slurm.submit(script)
+    files = ({f"slurm-{job}.out", f"err-{job}"}, {"step-1.txt"})
+    said = (["after"], ["wrong"]), (["after", "wrong"], [])
+    for step, streams in enumerate(said):
+        slurm.cluster.until((slurm.place / f"up{step}").exists, "the task")
+        first = slurm.place / (f"slurm-{job}.out", "step-1.txt")[step]
+        slurm.cluster.until(lambda file=first: "before" in file.read_text(), "the output until now")
+        attached = subprocess.Popen(
+            ["sattach", f"{job}.{step}"],
+            cwd=slurm.place,
+            env=slurm.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        slurm.cluster.until(lambda names=files[step]: followed(slurm) >= names, "sattach follows the files")
+        (slurm.place / "go").touch()
+        printed = attached.communicate(timeout=PATIENCE_S)
+        assert tuple(sorted(text.splitlines()) for text in printed) == streams
+        assert attached.returncode == 0
+    slurm.cluster.until((slurm.place / "up2").exists, "the task")
+    done = slurm.run("sattach", f"{job}.2")
+    assert (done.returncode, "goes to a pipe" in done.stderr) == (1, True), done.stderr
+    done = slurm.run("sattach", f"{job}.0")
+    assert done.stderr == "sattach: error: Job/step already completing or completed\n"
+    assert slurm.run("sattach", f"{job}.7").returncode == 1
+    (slurm.place / "go").touch()
+    slurm.cluster.await_jobs([job])
+    assert slurm.run("sattach", f"{job}.2").stderr == done.stderr
+
+
+def followed(slurm: SlurmFace) -> set[str]:
+    """The names of the files that processes of `tail` have open."""
+    names = set()
+    for each in slurm.cluster.processes("job"):
+        if each.words[:2] == ("tail", "-q"):
+            with suppress(OSError):  # because it has just ended
+                names |= {os.path.basename(os.readlink(fd)) for fd in Path(f"/proc/{each.pid}/fd").iterdir()}
+    return names
 
 
 def test_sprio_lists_waiting_jobs(slurm: SlurmFace) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import subprocess
 
 import pytest
 
 from tests.cli.slurm.submit.conftest import SlurmFace
+from tests.limits import PATIENCE_S
 from wire.names import JobState
 
 BATCH_VARIABLES = """
@@ -169,3 +172,70 @@ def test_versions(slurm: SlurmFace) -> None:
         "sbcast",
     ):
         assert slurm.run(name, "-V").stdout == "slurm-wlm 22.05.8\n"
+
+
+def test_patterns_of_output_files(slurm: SlurmFace) -> None:
+    """Trap 11: the files are relative to --chdir, and %a outside of an array is 4294967294."""
+    (slurm.place / "there").mkdir()
+    array = slurm.submit(
+        "-D", "there", "-J", "name", "-a", "3", "-o", "%A_%a-%x-%u-%n-%t-%N", "--wrap", "true"
+    )
+    user = slurm.run("id", "-un").stdout.strip()
+    slurm.cluster.await_jobs([array])
+    [file] = (slurm.place / "there").iterdir()
+    assert re.fullmatch(rf"{array}_3-name-{user}-0-0-n[12]", file.name)
+    file.unlink()
+    steps = "srun -N2 -n2 -o %j-%J-%s-%t-%n-%N-%a true"
+    job = slurm.submit("-D", "there", "-N2", "-o", "%j-%J-%a", "--wrap", steps)
+    slurm.cluster.await_jobs([job])
+    assert sorted(each.name for each in (slurm.place / "there").iterdir()) == sorted(
+        [
+            f"{job}-{job}-4294967294",
+            f"{job}-{job}.0-0-0-0-n1-4294967294",
+            f"{job}-{job}.0-0-1-1-n2-4294967294",
+        ]
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_srun_outside_of_a_job_takes_its_job_along(slurm: SlurmFace, number: signal.Signals) -> None:
+    """Trap 24: clients end by Ctrl-C or SIGTERM, and their jobs must not stay. A shell ignores SIGINT for
+    processes in the background; the process of the test does not."""
+    with subprocess.Popen(
+        ["srun", "-J", "outside", "sh", "-c", "touch up; exec sleep 600"],
+        cwd=slurm.place,
+        env=slurm.environment,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as srun:
+        slurm.cluster.until((slurm.place / "up").exists, "the task")
+        srun.send_signal(number)
+        assert srun.wait(PATIENCE_S) != 0
+    left = ["squeue", "-h", "--me", "-n", "outside", "-o", "%T"]
+    slurm.cluster.until(lambda: slurm.run(*left).stdout == "", "the job of srun has ended")
+
+
+def test_submits_at_the_same_time(slurm: SlurmFace) -> None:
+    """Trap 25: scripts of one user run at the same time, and some count all jobs of the user."""
+    words = ["sbatch", "--parsable", "--begin=now+1hour", "--wrap", "true"]
+    running = [
+        subprocess.Popen(words, cwd=slurm.place, env=slurm.environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    ids = [each.communicate(timeout=PATIENCE_S)[0].strip() for each in running]
+    array = slurm.submit("--begin=now+1hour", "-a", "0-2", "--wrap", "true")
+    user = slurm.run("id", "-un").stdout.strip()
+    listed = slurm.run("squeue", "-h", "-u", user, "-t", "PD", "-o", "%A").stdout.split()
+    assert len(set(ids)) == 8
+    assert set(ids) <= set(listed)
+    assert slurm.run("squeue", "-h", "-r", "-u", user, "-t", "PD").stdout.count("\n") == len(listed) - 1 + 3
+    assert slurm.run("scancel", *ids, str(array)).returncode == 0
+
+
+def test_a_daemon_that_a_job_has_left_ends_with_the_job(slurm: SlurmFace) -> None:
+    """Trap 26: myqueue leaves a daemon behind."""
+    daemon = "setsid sh -c 'echo $$ > pid; exec sleep 600' > /dev/null 2>&1 < /dev/null &"
+    job = slurm.submit("--wrap", f"{daemon} while [ ! -s pid ]; do sleep .05; done")
+    slurm.cluster.await_jobs([job], JobState.COMPLETED)
+    pid = int((slurm.place / "pid").read_text())
+    slurm.cluster.until(lambda: not os.path.exists(f"/proc/{pid}"), "the daemon has ended")

@@ -157,10 +157,10 @@ def test_idle_gpus_before_a_reservation_and_behind_a_backfill_reservation() -> N
     cluster.tell(0, inputs.Reserve(ReservationSpec("fan", 4 * HOUR_S, HOUR_S, nodes=("n1", "n2")), "root"))
     cluster.submit(0, 8, 8, time_limit_s=8 * HOUR_S)
     assert dict(cluster.run(4).idle) == {IdleCause.BEFORE_RESERVATION: 32, IdleCause.SCATTERED: 32}
-    other = Cluster(nodes=2)
+    other = Cluster('[scheduler]\norder = "priority"\n', nodes=2)
     other.submit(0, 8, 10, time_limit_s=10 * HOUR_S)
     other.submit(0, 16, 1, nodes=2, time_limit_s=HOUR_S)
-    other.submit(0, 8, 20, "vision", "eve", time_limit_s=20 * HOUR_S)
+    other.submit(0, 8, 20, user="eve", time_limit_s=20 * HOUR_S)
     assert dict(other.run(5).idle) == {IdleCause.BACKFILL: 40}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core.accounting import wait_alarms
-from controller.core.accounting.wait_alarms import LEAST_S, RECENT, WaitAlarms, kind_of
+from controller.core.accounting.wait_alarms import LEAST_S, RECENT, WaitAlarms, wait_group_of
 from controller.core.model import inputs
 from controller.core.model.events.queued import WaitAlarmed
 from controller.core.model.inputs import NoteLongWait
@@ -43,7 +43,7 @@ def test_short_waits_and_kinds_without_waits_give_no_alarm() -> None:
     alarms = WaitAlarms()
     harness = _harness(alarms, 0.0)
     narrow = harness.submit(spec(1))
-    assert kind_of(harness.state.jobs[narrow]) == ("default", 1)
+    assert wait_group_of(harness.state.jobs[narrow]) == ("default", 1)
     waits = harness.state.jobs[2].ready_at
     assert not [*alarms.due(harness.state, 10, waits + LEAST_S - 1)]
     assert [each.job for each in alarms.due(harness.state, 10, waits + LEAST_S + 1)] == [2]
@@ -65,7 +65,7 @@ def test_alarm_is_recorded_once_and_survives_a_restart() -> None:
 def test_waits_are_stored_and_recent_ones_count_more() -> None:
     alarms = WaitAlarms()
     harness = _harness(alarms, 0.0)
-    kind = kind_of(harness.state.jobs[1])
+    kind = wait_group_of(harness.state.jobs[1])
     for _ in range(2 * RECENT):
         alarms._add(kind, 10.0)
     for _ in range(RECENT):
@@ -78,7 +78,7 @@ def test_waits_are_stored_and_recent_ones_count_more() -> None:
 
 
 def test_number_of_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_alarms, "KINDS", 3)
+    monkeypatch.setattr(wait_alarms, "MOST_GROUPS", 3)
     alarms = WaitAlarms()
     for number in range(5):
         alarms._add((f"q{number}", 1), 10.0)

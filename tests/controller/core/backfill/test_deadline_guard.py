@@ -18,6 +18,7 @@ from controller.core.state.job_and_node_rows import job_row, load_job
 from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy
 from controller.plugins.orders.fixed import FifoOrder
 from tests.engine_harness import BACKFILLS, PIPELINE, EngineHarness, spec
+from tests.examples import examples
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
@@ -222,7 +223,7 @@ JOBS = st.lists(
     slack=st.integers(0, 12),
     backfill=st.sampled_from([each for each in BACKFILLS.values() if each != Conservative()]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(90))
 def test_a_deadline_that_can_be_met_is_met(
     before: list[tuple[int, int, int, int]],
     behind: list[tuple[int, int, int, int]],

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.profiles import Profile
+from controller.core.model import inputs
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.quotas import QuotaConfig
 from controller.plugins.backfill.kinds import Greedy
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.quotas.local import LocalQuotas, QuotaTable
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.names import Reason
@@ -76,6 +78,39 @@ def test_further_reservation_is_only_on_nodes_that_the_first_job_cannot_use() ->
     harness.tick()
     # `wide` could start on b in 2 hours, behind `first`. Node a is free in 3 hours.
     assert reserved(harness) == {first: 1, wide: 3}
+
+
+def test_first_job_without_a_known_start_leaves_its_reservation_to_the_next_job() -> None:
+    harness = cluster()
+    harness.tell_drain("a")
+    never = harness.submit(spec(8, selector=A, time_limit_s=HOUR, priority=75))
+    both = harness.submit(spec(16, nodes=2, time_limit_s=HOUR, priority=60))
+    wide = harness.submit(spec(8, time_limit_s=HOUR))
+    harness.tick()
+    assert reserved(harness) == {wide: 1}
+    harness.tell(inputs.Resume("a", "root"))
+    harness.tick()
+    assert reserved(harness) == {never: 3, wide: 1}
+    assert harness.nodes_of(both) == []
+
+
+def test_job_starts_on_idle_nodes_that_a_job_has_reserved_which_it_could_preempt() -> None:
+    strategy = PriorityStrategy(least=75, gap=25)
+    policy = replace(PIPELINE, strategies=(strategy,))
+    profiles = Profile("urgent", policy, queues=("urgent",)), Profile("default", PIPELINE)
+    harness = EngineHarness(replace(PIPELINE, profiles=profiles))
+    for name in "ab":
+        harness.join(name, gpus=8)
+    harness.submit(spec(8, selector=A, time_limit_s=3 * HOUR, priority=75))
+    harness.tick()
+    gang = harness.submit(spec(16, nodes=2, time_limit_s=HOUR))
+    harness.tick()
+    assert reserved(harness) == {gang: 3}
+    other = harness.submit(spec(8, time_limit_s=5 * HOUR))
+    urgent = harness.submit(spec(8, time_limit_s=5 * HOUR, priority=75, queue="urgent"))
+    harness.tick()
+    assert (harness.nodes_of(other), harness.nodes_of(urgent)) == ([], ["b"])
+    assert reserved(harness) == {gang: 5}
 
 
 def test_job_that_comes_before_in_the_queue_may_delay_a_further_reservation() -> None:

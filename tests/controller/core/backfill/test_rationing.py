@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from controller.core.explain.why_pending import RATIONED
 from controller.core.pipeline.pipeline import Pipeline
 from controller.plugins.orders.fixed import FifoOrder
@@ -54,3 +56,23 @@ def test_order_that_ignores_shares_does_not_ration() -> None:
     harness.exit(last)
     harness.tick()
     assert (harness.nodes_of(ann), harness.nodes_of(eve)) == (["n1"], [])
+
+
+@pytest.mark.parametrize(("gpus", "first"), [(5, "bob"), (4, "ann")])
+def test_job_wider_than_its_projects_part_of_the_cluster_gets_no_size_points_for_a_rationed_user(
+    gpus: int, first: str
+) -> None:
+    harness = EngineHarness(replace(PIPELINE, order=MultifactorOrder(age=0.0, fair_share=1.0, size=1_000.0)))
+    harness.join("n1", gpus=8)
+    harness.submit(spec(8, project="a", time_limit_s=80 * HOUR), "ann")
+    harness.tick()
+    harness.now += 20 * HOUR
+    harness.submit(spec(8, project="b", time_limit_s=HOUR), "eve")
+    # Two projects have jobs, so the part of project `a` is 4 GPUs. Ann has used more than half of this part.
+    bob = harness.submit(spec(3, project="a", time_limit_s=HOUR), "bob")
+    ann = harness.submit(spec(gpus, project="a", time_limit_s=HOUR), "ann")
+    harness.tick()
+    positions = {harness.why(job).position: name for job, name in ((bob, "bob"), (ann, "ann"))}
+    size = next(each for each in harness.why(ann).receipt if each.name == "size")
+    assert positions[min(positions)] == first
+    assert (size.points > 0) == (first == "ann")

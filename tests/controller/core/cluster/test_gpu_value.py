@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from controller.core.cluster.gpus.gpu_value import EMPTY_PART, GpuValue
 from tests.engine_harness import EngineHarness, default_pipeline, spec
+from tests.examples import examples
 from wire.job.spec import JobSpec
 
 ASKED = st.builds(
@@ -34,7 +35,7 @@ def node_values(harness: EngineHarness) -> np.ndarray[tuple[int, ...], np.dtype[
     return harness.state.nodes.gpu_value()._value.copy()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(ASKED, min_size=1, max_size=25))
 def test_values_updated_by_row_equal_values_computed_again(jobs: list[JobSpec]) -> None:
     harness = mixed_world()
@@ -57,7 +58,7 @@ def test_values_updated_by_row_equal_values_computed_again(jobs: list[JobSpec]) 
         assert np.allclose(kept._value, kept._value_of(rows, *free, *offers))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(ASKED, min_size=1, max_size=12), ASKED)
 def test_the_predicted_change_equals_the_change_after_placement(before: list[JobSpec], job: JobSpec) -> None:
     harness = mixed_world()

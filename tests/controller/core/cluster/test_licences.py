@@ -19,6 +19,7 @@ from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
+from tests.examples import examples
 from wire.agent.reports import AttemptStatus
 from wire.job.licences import parse_licence
 from wire.job.spec import JobSpec, spec_problems
@@ -284,7 +285,7 @@ ASKED = st.builds(
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-@settings(max_examples=60)
+@settings(max_examples=examples(90))
 @given(jobs=st.lists(st.tuples(ASKED, st.floats(0.2, 1.0), st.integers(0, 900)), min_size=2, max_size=14))
 def test_no_job_starts_after_its_reservation(
     backfill: Backfill, jobs: list[tuple[JobSpec, float, int]]

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller.core.estimates.run_kinds import command_key, stem_of
 from controller.core.estimates.runtime_prediction import (
     MAX_RUNS,
     MAX_RUNS_OF_ARRAY,
@@ -14,6 +13,7 @@ from controller.core.estimates.runtime_prediction import (
     PredictionScore,
     RunHistory,
 )
+from controller.core.estimates.similar_jobs import command_key, stem_of
 from controller.core.forecast.forecast import forecast, fork, with_run_times
 from controller.core.framework.interfaces import Backfill
 from controller.core.model import inputs
@@ -225,7 +225,7 @@ def test_rows_of_earlier_versions_still_load() -> None:
     """A row had the key (user, name, size), and one number for each run."""
     state = State(PIPELINE.order)
     load_notes(state, [NoteRow("runs", '["ada","train","4g"]', dumps([50.0, HOUR, 2 * HOUR, 3 * HOUR]))])
-    assert state.estimates.runs["ada", "train", "4g"].sorted == (HOUR, 2 * HOUR, 3 * HOUR)
+    assert state.estimates.runs["ada", "train", "4g"].recent == [HOUR, 2 * HOUR, 3 * HOUR]
     harness = harness_of()
     harness.state.estimates = state.estimates
     assert predicted(harness, train()) == 3.0

@@ -266,3 +266,22 @@ def test_a_reservation_is_named_if_the_other_nodes_have_different_gpu_models() -
     assert harness.tick() == []
     why = harness.why(waiting)
     assert (why.reason, "reservation 'upkeep' begins in 1h00m" in why.sentence) == (Reason.RESERVATION, True)
+
+
+@pytest.mark.parametrize(
+    ("order", "sentence"),
+    [
+        (inputs.Cancel, "is being stopped: cancelled by ada"),
+        (inputs.Requeue, "is being stopped: it is then queued again, as ordered by ada"),
+    ],
+)
+def test_a_job_that_is_being_stopped_is_not_said_to_run(
+    order: type[inputs.JobCommand], sentence: str
+) -> None:
+    harness = cluster("n1")
+    job = harness.submit(spec(1))
+    harness.tick()
+    harness.start(job)
+    assert harness.why(job).sentence == "running on n1"
+    harness.tell(order(job, "ada"))
+    assert harness.why(job).sentence == sentence

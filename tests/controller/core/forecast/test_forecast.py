@@ -9,6 +9,7 @@ from controller.core.forecast.forecast import forecast, fork
 from controller.core.forecast.start_outlook import last_blocker
 from controller.core.model import inputs
 from tests.engine_harness import EngineHarness, default_pipeline, spec
+from tests.examples import examples
 from wire.cluster.quota import Limits, Quota
 from wire.job.spec import JobSpec
 from wire.names import JobState
@@ -33,7 +34,7 @@ def two_nodes() -> EngineHarness:
     return harness
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(60))
 @given(JOBS)
 def test_forecast_equals_the_starts_that_follow(jobs: list[JobSpec]) -> None:
     harness = two_nodes()

@@ -72,6 +72,41 @@ def test_an_idle_job_whose_node_is_lost_while_it_stops_ends_as_configured(
     assert harness.job(job).wait.restarts == 0
 
 
+def test_a_kept_job_is_neither_flagged_nor_ended_until_its_time() -> None:
+    harness, job = idle_job(IdleAction.CANCEL)
+    ada = inputs.Requester("ada")
+    assert harness.job(job).idle_until is not None
+    harness.tell(inputs.KeepIdle(job, "ada", 7_200.0, "reads plots", ada))
+    assert (harness.job(job).idle_since, harness.job(job).reason) == (None, Reason.NONE)
+    assert harness.why(job).sentence == "running on a; its GPUs may be idle for 2h00m: reads plots"
+    kept = load_job(job_row(harness.job(job), with_spec=True))
+    assert (kept.kept_until, kept.kept_why) == (harness.now + 7_200.0, "reads plots")
+    harness.now += 7_199.0
+    tell_idle(harness, job)
+    assert (harness.job(job).idle_since, harness.stops()) == (None, [])
+    harness.now += 1.0
+    tell_idle(harness, job)
+    harness.now += 600.0
+    tell_idle(harness, job)
+    assert harness.stops() == [("a", job)]
+
+
+def test_owners_keep_idle_gpus_only_for_a_limited_time() -> None:
+    harness, job = idle_job()
+    too_long = inputs.KeepIdle(job, "ada", 43_201.0, "", inputs.Requester("ada"))
+    refusal = harness.refuse(too_long)
+    assert (refusal.code, refusal.message) == (
+        "not_allowed",
+        "owners may keep idle GPUs for at most 12h00m",
+    )
+    harness.tell(replace(too_long, asker=inputs.Requester("root", operator=True)))
+    assert harness.job(job).kept_until == harness.now + 43_201.0
+    waiting = harness.submit(spec(2, hold=True))
+    assert harness.refuse(inputs.KeepIdle(waiting, "ada", 60.0, "")).message == (
+        f"job {waiting} is QUEUED; only running jobs can be kept"
+    )
+
+
 def test_the_idle_time_stops_when_the_node_is_away() -> None:
     """The idle time starts at zero, with the whole grace, when readings arrive again."""
     harness, job = idle_job(IdleAction.REQUEUE)

@@ -95,6 +95,12 @@ TABLE: list[tuple[str, dict[str, dict[str, Any]], list[JobSpec], list[Expected]]
         [(["b"], [0]), (["a"], [0])],
     ),
     (
+        "a job without GPUs that names a model gets a node with such GPUs",
+        {"a": {**BIG, "model": "A100-40G"}, "b": {**BIG, "model": "NVIDIA H100 80GB"}, "c": {"gpus": 0}},
+        [spec(0, gpu_models=("H100",)), spec(0, gpu_models=("a100",)), spec(8, gpu_models=("a100",))],
+        [(["b"], []), (["a"], []), (["a"], [*range(8)])],
+    ),
+    (
         "higher priority starts first, whatever the submit order",
         {"a": {"gpus": 1}},
         [spec(1, priority=50), spec(1, priority=75)],
@@ -137,6 +143,7 @@ def test_nodes_and_gpus_chosen_for_jobs(
         (spec(40), "gpus"),
         (spec(3, nodes=3), "nodes"),
         (spec(1, gpu_models=("B200",)), ""),
+        (spec(0, gpu_models=("B200",)), ""),
         (spec(1, selector={"rack": "nowhere"}), ""),
         (spec(0, cpu_milli=65_000), ""),
     ],

@@ -21,6 +21,7 @@ from controller.plugins.isolation import isolated
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy, QuotaReclaimStrategy
 from controller.plugins.quotas.local import BorrowTable, LocalQuotas, ProjectQuotaTable, QuotaAmounts
 from tests.engine_harness import PIPELINE, EngineHarness, spec
+from tests.examples import examples
 from wire.names import JobState, Reason
 
 HOUR = 3600.0
@@ -179,7 +180,7 @@ def test_guards_apply_to_fair_share_reclaim(backfill: Backfill) -> None:
 TENANTS = st.sampled_from(["vision/a", "vision/b", "speech/a", "web/c", "other/d"])
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(120))
 @given(
     threshold=st.sampled_from([1.0, 1.25, 2.0]),
     organised=st.booleans(),
@@ -289,7 +290,7 @@ def test_a_borrower_that_is_only_a_soft_limit_beyond_keeps_its_room() -> None:
 SMALL = st.tuples(st.sampled_from(["vision/a", "speech/b", "third/c"]), st.sampled_from([1, 2, 3, 4]))
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(120))
 @given(jobs=st.lists(SMALL, min_size=4, max_size=20))
 def test_quota_reclaim_terminates(jobs: list[tuple[str, float]]) -> None:
     """No job ends by itself, and no guard blocks a preemption."""

@@ -61,7 +61,7 @@ def act(harness: EngineHarness) -> bool:
 
 
 def settle(harness: EngineHarness, wait_s: float = 60.0) -> None:
-    """Let scheduling passes and agents act until nothing happens any more within `wait_s` seconds."""
+    """Let scheduling cycles and agents act until nothing happens any more within `wait_s` seconds."""
     until = harness.now + wait_s
     while True:
         harness.tick()

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from controller.core.cluster.nodes import JUST_STARTED, Node
+from controller.core.cluster.node import JUST_STARTED, Node
 from controller.core.model.job import Job
 from controller.core.model.rows import JobRow, NodeRow
 from controller.core.state.job_and_node_rows import (
@@ -75,6 +75,8 @@ def test_every_field_of_a_job_is_in_its_row_or_follows_from_the_row() -> None:
         "outlived",
         "limit_raised",
         "short",
+        "kept_until",
+        "kept_why",
     }
     preemption = names(PreemptionRecord) - {"history"} | {"preemptions"}
     derived = {"ask", "unstarted", "unended"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.core.cluster.nodes import JUST_STARTED
+from controller.core.cluster.node import JUST_STARTED
 from controller.core.engine import Engine
 from controller.core.model import inputs
 from controller.core.model.events.nodes import NodeWentAway

@@ -1,0 +1,43 @@
+"""Completes the environment of a job before its start: a free port, and the checkpoint to resume from."""
+
+from __future__ import annotations
+
+from agent.attempts.launch_spec import LaunchSpec
+from agent.checkpoints import directory
+from agent.host import tcp_ports
+
+_PORT = "MASTER_PORT"
+_CHECKPOINT = "CORRAL_CHECKPOINT"
+
+
+def choose_port(launch: LaunchSpec) -> str:
+    """If MASTER_PORT is in use, choose another port. The port of a gang cannot be changed, because the
+    other members have already received it. So the attempt of a gang ends with the reason `port_in_use`,
+    and the controller starts the gang again. Return this reason, or an empty text.
+    """
+    env = launch.env
+    port = env.get(_PORT, "")
+    free = str(tcp_ports.next_free_port(int(port))) if port.isascii() and port.isdigit() else port
+    if free == port:
+        return ""
+    if launch.barrier:
+        return f"port_in_use: {_PORT} {port} is in use on this host"
+    for name in [name for name in env if name.endswith(_PORT)]:
+        env[name] = free
+    return ""
+
+
+def find_checkpoint(launch: LaunchSpec) -> None:
+    """Set the environment variable with the checkpoint from which the job resumes. The caller runs the
+    prolog first, because the prolog may mount the file system with the checkpoint.
+    """
+    env = launch.env
+    if _CHECKPOINT not in env:
+        return
+    found = directory.checkpoint_to_resume(launch, env[_CHECKPOINT])
+    # For apptainer, also set the copies of the variable whose names have the prefix APPTAINERENV_.
+    for name in [name for name in env if name.endswith(_CHECKPOINT)]:
+        if found:
+            env[name] = found
+        else:
+            del env[name]

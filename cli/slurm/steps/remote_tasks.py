@@ -1,0 +1,204 @@
+"""The tasks that srun has started on other nodes through the agent of its node. They outlive connections."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cli.slurm.steps.links import Output, RemoteCommand, TaskEnd
+from wire.agent.frames import Frame
+from wire.agent.orders import ShellInput, ShellSignal, ShellTaken
+from wire.agent.reports import ShellEnded, ShellOutput
+from wire.agent.steps import STEP_INPUT_WINDOW, InputTaken, OpenTask, RunTask, TaskAway
+
+_AGAIN_S = 1.0
+_START_S = 60.0
+"""A task that was never started is given up after this many seconds if its node is away."""
+LOST = "the connection to the agent was lost, and the task has ended with it"
+
+
+@dataclass(eq=False)
+class _Stream:
+    """Bytes for a task. `kept` are the bytes that the task has not taken. The first of these bytes is byte
+    `taken`.
+    """
+
+    taken: int = 0
+    kept: bytearray = field(default_factory=bytearray)
+
+    def advance(self, taken: int) -> None:
+        size = min(max(taken - self.taken, 0), len(self.kept))
+        del self.kept[:size]
+        self.taken += size
+
+
+@dataclass(eq=False)
+class _RemoteTask:
+    rank: int
+    node: str
+    command: RemoteCommand
+    output: Output
+    end: Callable[[TaskEnd], None]
+    give_up_at: float
+    received: int = 0
+    started: bool = False
+    connected: bool = False
+    stdin: _Stream = field(default_factory=_Stream)
+    pmi: _Stream = field(default_factory=_Stream)
+    stdin_ends: bool = False
+    signals: list[str] = field(default_factory=list)
+
+
+class RemoteTasks:
+    """Starts tasks on other nodes. After the loss of a connection, connects to the tasks again.
+
+    1. `open` sends RunTask. The first answer, InputTaken, means that the task exists, and gives the number of
+       bytes of input that the task has taken. From then on, the task is connected.
+    2. Input waits while STEP_INPUT_WINDOW bytes are not taken. Input is kept until the task has taken it.
+       Output is acknowledged after it is written.
+    3. When the agent or the controller ends, no task is connected. After the next connection to the agent,
+       send RunTask with the number of output bytes that have come. The answer says from where to send the
+       input again. Signals wait until then.
+    4. TaskAway: the node of the task is away. Send RunTask again a second later.
+
+    An agent of the version before knows only OpenTask. Its tasks end with the connection.
+
+    Invariant: each byte of input and output arrives once and in order, however often connections are lost.
+    """
+
+    def __init__(self, name: str, send: Callable[[Frame], bool]) -> None:
+        self.version = -1
+        """The version of the agent (StepHello)."""
+        self._name = name
+        self._send = send
+        self._tasks: dict[int, _RemoteTask] = {}
+        self._changed = threading.Condition(threading.RLock())
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    def open(
+        self, rank: int, node: str, command: RemoteCommand, output: Output, end: Callable[[TaskEnd], None]
+    ) -> None:
+        task = _RemoteTask(rank, node, command, output, end, time.monotonic() + _START_S)
+        with self._changed:
+            self._tasks[rank] = task
+        if self.version:
+            self._connect(task)
+            return
+        if not self._send(OpenTask(rank, 0, 0, node, command.words, command.pmi, command.variables)):
+            self.lose(LOST)
+        task.started = task.connected = True
+
+    def connect_all(self) -> None:
+        """Connect to all tasks again, over a new connection to the agent."""
+        for task in list(self._tasks.values()):
+            self._connect(task)
+
+    def disconnect(self) -> None:
+        """Record that the connection to the agent is lost."""
+        with self._changed:
+            for task in self._tasks.values():
+                task.connected = False
+
+    def lose(self, why: str) -> None:
+        """End all tasks, because srun can no longer reach them."""
+        for rank in list(self._tasks):
+            self._end(rank, TaskEnd(1, why))
+
+    def write(self, rank: int, data: bytes, *, end: bool, pmi: bool) -> None:
+        """Send bytes to a task. Bytes for stdin wait until the task has read enough of the earlier bytes."""
+        with self._changed:
+            task = self._tasks.get(rank)
+            if task is None:
+                return
+            if not self.version:
+                self._send(ShellInput(rank, b64encode(data).decode(), end, pmi))
+                return
+            while not pmi and len(task.stdin.kept) >= STEP_INPUT_WINDOW and rank in self._tasks:
+                self._changed.wait()
+            (task.pmi if pmi else task.stdin).kept += data
+            task.stdin_ends = task.stdin_ends or end
+            if task.connected:
+                self._send(ShellInput(rank, b64encode(data).decode(), end, pmi))
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all tasks."""
+        name = signal.Signals(number).name.removeprefix("SIG")
+        with self._changed:
+            for task in self._tasks.values():
+                if not (task.connected and self._send(ShellSignal(task.rank, name))):
+                    task.signals.append(name)
+
+    def take(self, frame: Frame) -> None:
+        """Handle a message about a task."""
+        if not isinstance(frame, (ShellOutput, ShellEnded, InputTaken, TaskAway)):
+            return
+        task = self._tasks.get(frame.request)
+        if task is None:
+            return
+        if isinstance(frame, ShellOutput):
+            data = b64decode(frame.data)
+            task.received += len(data)
+            task.output(frame.stream, data)
+            self._send(ShellTaken(frame.request, len(data)))
+        elif isinstance(frame, ShellEnded):
+            code = -frame.signal if frame.signal else 1 if frame.code is None else frame.code
+            self._end(task.rank, TaskEnd(code, frame.error, frame.cpu_s, frame.max_rss_kib))
+        elif isinstance(frame, InputTaken):
+            self._advance(task, frame)
+        else:
+            self._postpone(task, frame.why)
+
+    def _connect(self, task: _RemoteTask) -> None:
+        with self._changed:
+            if task.connected or task.rank not in self._tasks:
+                return
+            command = RemoteCommand(()) if task.started else task.command
+            self._send(
+                RunTask(
+                    *(task.rank, 0, 0, task.node, f"{self._name}.{task.rank}", command.words),
+                    pmi=task.command.pmi,
+                    variables=command.variables,
+                    received=task.received,
+                    resume=task.started,
+                )
+            )
+
+    def _advance(self, task: _RemoteTask, frame: InputTaken) -> None:
+        with self._changed:
+            task.stdin.advance(frame.stdin)
+            task.pmi.advance(frame.pmi)
+            if not task.connected:
+                task.started = task.connected = True
+                if task.pmi.kept:
+                    self._send(ShellInput(task.rank, b64encode(task.pmi.kept).decode(), pmi=True))
+                if task.stdin.kept or task.stdin_ends:
+                    data = b64encode(task.stdin.kept).decode()
+                    self._send(ShellInput(task.rank, data, task.stdin_ends))
+                for name in task.signals:
+                    self._send(ShellSignal(task.rank, name))
+                task.signals.clear()
+            self._changed.notify_all()
+
+    def _postpone(self, task: _RemoteTask, why: str) -> None:
+        """Connect to the task later, because its node is away now."""
+        with self._changed:
+            task.connected = False
+        if not task.started and time.monotonic() > task.give_up_at:
+            self._end(task.rank, TaskEnd(1, why))
+            return
+        timer = threading.Timer(_AGAIN_S, self._connect, [task])
+        timer.daemon = True
+        timer.start()
+
+    def _end(self, rank: int, how: TaskEnd) -> None:
+        with self._changed:
+            task = self._tasks.pop(rank, None)
+            self._changed.notify_all()
+        if task is not None:
+            task.end(how)

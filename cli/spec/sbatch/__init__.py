@@ -1,0 +1,1 @@
+"""Translates #SBATCH lines and the options of sbatch to options of Corral."""

@@ -1,0 +1,81 @@
+"""Converts the value of --constraint, an expression of features, to the GPU models that a job accepts."""
+
+from __future__ import annotations
+
+import re
+
+_MODEL = re.compile(r"[abhlv]\d{2,3}s?|gh200|gb200|rtx\w+|t4|p100", re.IGNORECASE)
+_TOKEN = re.compile(r"[()\[\]|&,]|[^()\[\]|&,\s]+")
+_ANY_NODE = frozenset(("gpu", "gpus"))
+"""Features that every node with GPUs has."""
+_CLOSING = {"(": ")", "[": "]"}
+Sets = list[frozenset[str]]
+
+
+def gpu_models(text: str) -> list[str]:
+    """Return the GPU models of the nodes that an expression of features accepts; empty if the expression
+    accepts all nodes. Raise ValueError.
+
+    1. Split the text into names and operators. ',' and '&' mean that a node has both features, and '|' means
+       that a node has one of them. '&' binds more tightly than '|'. '[a|b]' means in addition that all nodes
+       have the same feature, which is Corral's default for GPU models.
+    2. Compute the sets of features that are enough: 'a&(b|c)' gives {a, b} and {a, c}.
+    3. Refuse a set with several GPU models, because no node has several models. A set without a model accepts
+       all nodes.
+
+    Example: '[a100|h100]&gpu' gives a100 and h100.
+    """
+    tokens = _TOKEN.findall(text)
+    enough = _either(tokens)
+    if tokens:
+        raise ValueError(f"{text!r} has {tokens[0]!r} in a wrong place; write a100, or a100|h100")
+    several = next((names for names in enough if len(names) > 1), None)
+    if several is not None:
+        raise ValueError(
+            f"{text!r} requests nodes that are {' and '.join(sorted(several))} at once; write "
+            f"{'|'.join(sorted(several))} for nodes with one of these GPUs"
+        )
+    if frozenset() in enough:
+        return []
+    return list(dict.fromkeys(name for names in enough for name in names))
+
+
+def _either(tokens: list[str]) -> Sets:
+    found = _both(tokens)
+    while tokens and tokens[0] == "|":
+        tokens.pop(0)
+        found = [*found, *_both(tokens)]
+    return found
+
+
+def _both(tokens: list[str]) -> Sets:
+    found = _one(tokens)
+    while tokens and tokens[0] in ("&", ","):
+        tokens.pop(0)
+        more = _one(tokens)
+        found = [left | right for left in found for right in more]
+    return found
+
+
+def _one(tokens: list[str]) -> Sets:
+    if not tokens or tokens[0] in ("|", "&", ",", ")", "]"):
+        raise ValueError("a feature is missing; write a100, or a100|h100")
+    token = tokens.pop(0)
+    if token in _CLOSING:
+        found = _either(tokens)
+        if not tokens or tokens.pop(0) != _CLOSING[token]:
+            raise ValueError(f"{token!r} has no {_CLOSING[token]!r}")
+        return found
+    name, star, _ = token.partition("*")
+    if star:
+        raise ValueError(
+            f"{token!r} requests a number of nodes with a feature; submit a job for each kind of node"
+        )
+    if name.lower() in _ANY_NODE:
+        return [frozenset()]
+    if _MODEL.fullmatch(name) is None:
+        raise ValueError(
+            f"{name!r} is a node feature; Corral has labels instead: #CORRAL --select KEY=VALUE, "
+            "or --affinity 'KEY in A,B'; 'corral nodes show NODE' lists the labels"
+        )
+    return [frozenset((name,))]

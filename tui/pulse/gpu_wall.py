@@ -1,0 +1,97 @@
+"""Draws every GPU of the cluster as one character: its load as height and colour, and its health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+from tui.look import cells
+from tui.look.graphs import heat
+from tui.look.paint import Piece, fit, level
+from tui.pulse.panel import Jump, PanelRow
+from wire.api.nodes import GpuView, NodeView
+from wire.text import printable
+
+FREE: Final = "░"
+SICK: Final = "✗"
+LABELS: Final = ("rack", "topology.kubernetes.io/rack", "zone")
+"""Labels of nodes, such as rack. The first of these labels that a node has gives the row of the node in the
+wall.
+"""
+
+
+class GpuWall:
+    """Draws nodes in rows by rack. The characters of a node are kept until the node changes, so that a wall
+    of 500 nodes costs little each second.
+    """
+
+    def __init__(self) -> None:
+        self._drawn: dict[str, tuple[NodeView, list[Piece]]] = {}
+
+    def rows(self, nodes: Iterable[NodeView], width: int, height: int) -> list[PanelRow]:
+        """Return the rows of the wall. If the nodes with their names need more than `height` rows, the names
+        are left out.
+        """
+        nodes = list(nodes)
+        named = self._lines(nodes, width, names=True)
+        return named if len(named) <= height else self._lines(nodes, width, names=False)
+
+    def _lines(self, nodes: Sequence[NodeView], width: int, *, names: bool) -> list[PanelRow]:
+        lines: list[PanelRow] = []
+        racked = any(_rack(node) for node in nodes)
+        head = min(10, max((len(_rack(node)) for node in nodes), default=0)) + 2 if racked else 1
+        longest = min(14, max((len(node.name) for node in nodes), default=0)) if names else 0
+        for rack, group in groupby(nodes, key=_rack):
+            members = list(group)
+            widest = max(_size(self._cells(node)) for node in members)
+            each = widest + 2 + (longest + 1 if names else 0)
+            in_a_row = max(1, (width - head) // each)
+            for at in range(0, len(members), in_a_row):
+                shown = members[at : at + in_a_row]
+                label = fit(f" {printable(rack)}" if racked and at == 0 else "", head)
+                pieces: list[Piece] = [(label, "muted")]
+                for node in shown:
+                    if names:
+                        style = "muted" if node.state.value == "up" else node.state.value
+                        pieces.append((fit(printable(node.name), longest) + " ", style))
+                    drawn = self._cells(node)
+                    pieces += [*drawn, (" " * (widest - _size(drawn) + 2), "text")]
+                lines.append(
+                    PanelRow(pieces, Jump("node", shown[0].name) if names else Jump("view", "nodes"))
+                )
+        return lines
+
+    def _cells(self, node: NodeView) -> list[Piece]:
+        known = self._drawn.get(node.name)
+        if known is None or known[0] is not node:
+            known = self._drawn[node.name] = (node, _draw(node))
+        return known[1]
+
+
+def _draw(node: NodeView) -> list[Piece]:
+    """Return one character for each GPU of a node, with a space between two NUMA nodes."""
+    pieces: list[Piece] = []
+    for _, group in groupby(cells.by_numa(node), key=lambda gpu: gpu.numa):
+        if pieces:
+            pieces.append((" ", "text"))
+        pieces += [_cell(gpu, away=node.state.away) for gpu in group]
+    return pieces or [("no GPUs", "faint")]
+
+
+def _cell(gpu: GpuView, *, away: bool) -> Piece:
+    if cells.gpu_kind(gpu) == "sick":
+        return (SICK, "sick")
+    if away:
+        return ("?", "faint")
+    if not gpu.jobs and not gpu.utilisation:
+        return (FREE, "faint")
+    return (level(gpu.utilisation), heat(gpu.utilisation))
+
+
+def _rack(node: NodeView) -> str:
+    return next((node.labels[name] for name in LABELS if name in node.labels), "")
+
+
+def _size(pieces: Sequence[Piece]) -> int:
+    return sum(len(text) for text, _ in pieces)

@@ -1,0 +1,49 @@
+"""The parts of the view Pulse: rows of text, what Enter opens on each row, and panels side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final, Literal
+
+from tui.look.paint import Piece, length
+
+
+@dataclass(frozen=True)
+class Jump:
+    """What Enter opens: a job by number, a node by name, a view by name, or the queue with a filter."""
+
+    kind: Literal["job", "node", "view", "filter"]
+    name: int | str
+
+
+@dataclass(frozen=True)
+class PanelRow:
+    """One row of a panel. The cursor stops at rows with a jump."""
+
+    pieces: Sequence[Piece] = ()
+    jump: Jump | None = None
+
+
+Panel = Sequence[PanelRow]
+Block = tuple[PanelRow, int]
+"""A row and its width in terminal cells."""
+BETWEEN: Final = 1
+"""The number of empty cells between two panels."""
+
+
+def title(pieces: Sequence[Piece], width: int, jump: Jump | None = None) -> PanelRow:
+    """Return the first row of a panel: a title in a horizontal line."""
+    rest = max(0, width - length(pieces) - 5)
+    return PanelRow([("╶ ", "line"), *pieces, (" " + "─" * rest + "╴", "line")], jump)
+
+
+def side_by_side(panels: Sequence[tuple[Panel, int]], height: int | None = None) -> list[list[Block]]:
+    """Return the lines of the screen for panels beside one another. Each panel has a width. Panels are cut to
+    `height` lines. Without `height`, the highest panel decides.
+    """
+    rows = list(zip_longest(*(panel for panel, _ in panels), fillvalue=PanelRow()))
+    rows = rows[:height]
+    rows += [tuple(PanelRow() for _ in panels)] * ((height or 0) - len(rows))
+    return [[(row, width) for row, (_, width) in zip(line, panels, strict=True)] for line in rows]
