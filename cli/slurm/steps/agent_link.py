@@ -15,11 +15,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from cli.slurm.steps.links import LinkLost, Output, RemoteCommand, TaskEnd
-from cli.slurm.steps.remote_tasks import LOST, RemoteTasks
+from cli.slurm.steps.remote_tasks import RemoteTasks
 from wire.agent.frames import Frame, pack, unpack
 from wire.agent.orders import Signal
 from wire.agent.steps import VERSION, StepCall, StepHello, StepNumber, socket_path
-from wire.codec import dumps
 from wire.job.steps import Step
 
 AGENT_S = 60.0
@@ -34,8 +33,6 @@ process.
 """
 _LOST = "the agent has closed the connection"
 _READ = 1 << 16
-_MOST_CLOSED = 2
-"""An agent that closes this many connections without an answer may be of the version before."""
 
 
 class AgentLink:
@@ -46,16 +43,16 @@ class AgentLink:
     2. `record` asks for a number, and later reports the end of the step.
     3. When the connection is lost, the agent was restarted. The tasks continue. Connect again, tell the new
        agent that the step still runs, and connect to the tasks on other nodes (RemoteTasks).
-    4. An agent of the version before does not know the version in StepHello, and closes the connection. If
-       this happens twice, send the StepHello of that version.
+    4. A connection that the agent closes without an answer is tried again, because an agent that has just
+       started may not know the attempt yet.
 
-    A thread reads the socket and calls the functions of the tasks.
+    One thread reads the socket, calls the functions of the tasks and connects again. Therefore no message of
+    an earlier connection is handled after the next connection has begun.
     """
 
     def __init__(self, path: str, attempt: str, mark: str) -> None:
         self._path = path
         self._hello = StepHello(attempt, mark, VERSION)
-        self._closed_at_once = 0
         self._sock: socket.socket | None = None
         self._lock = threading.Lock()
         self._answers: queue.Queue[StepNumber] = queue.Queue()
@@ -83,14 +80,15 @@ class AgentLink:
     # --- the step ---
 
     def connect(self) -> None:
-        self._connect(time.monotonic() + AGENT_S)
+        sock = self._connect(time.monotonic() + AGENT_S)
+        threading.Thread(target=self._run, args=(sock,), daemon=True).start()
 
     def record(self, step: Step) -> int:
         self._step = step
         deadline, lost = time.monotonic() + AGENT_S, 0
         while True:
             if step.number < 0 and self._sock is None:
-                self._connect(deadline)
+                self.connect()
             self._calls += 1
             self._send(StepCall(self._calls, 0, 0, step))
             answer = self._await_answer(min(deadline, time.monotonic() + _ANSWER_S))
@@ -103,7 +101,9 @@ class AgentLink:
             # replaces it then answers.
             lost += answer is not None
             if time.monotonic() >= deadline or lost > _MOST_LOST:
-                raise LinkLost("the agent of this node does not answer")
+                raise LinkLost(
+                    "the agent of this node does not answer; it may be older than srun"
+                )
             time.sleep(_RETRY_S)
 
     def _await_answer(self, deadline: float) -> StepNumber | None:
@@ -148,13 +148,16 @@ class AgentLink:
 
     # --- the connection ---
 
-    def _connect(self, deadline: float) -> None:
-        """Connect to the agent, and start the thread that reads. Raise LinkLost."""
+    def _connect(self, deadline: float) -> socket.socket:
+        """Connect to the agent and prove the attempt. Raise LinkLost."""
         begun, said = time.monotonic(), False
         while True:
             try:
                 sock = self._dial()
-                break
+                with self._lock:
+                    sock.sendall(pack(self._hello))
+                    self._sock = sock
+                return sock
             except OSError as error:
                 if time.monotonic() > deadline or self._closed:
                     raise LinkLost(f"the agent of this node does not answer: {error.strerror}") from None
@@ -162,12 +165,6 @@ class AgentLink:
                 said = True
                 print("srun: Job step creation temporarily disabled, retrying", file=sys.stderr, flush=True)
             time.sleep(_RETRY_S)
-        version = VERSION if self._closed_at_once < _MOST_CLOSED else 0
-        with self._lock:
-            self._sock = sock
-            sock.sendall(pack(self._hello) if version else _old_line(self._hello))
-        self._tasks.version = version
-        threading.Thread(target=self._read, args=(sock,), daemon=True).start()
 
     def _dial(self) -> socket.socket:
         folder, name = os.path.split(self._path)
@@ -195,7 +192,37 @@ class AgentLink:
                 return False
         return True
 
-    def _read(self, sock: socket.socket) -> None:
+    def _run(self, sock: socket.socket) -> None:
+        """Read the connection, and connect to the next agent after each loss, until this link is closed.
+
+        Without a number of the step, end instead: `record` makes the next connection.
+        """
+        while True:
+            heard = self._read(sock)
+            with self._lock:
+                self._sock = None
+            sock.close()
+            self._tasks.disconnect()
+            if self._closed:
+                return
+            if self._step.number < 0:
+                self._answers.put(StepNumber(self._calls, error=_LOST))
+                return
+            if heard:
+                self._away_since = time.monotonic()
+            # Wait before the next try, because the agent that has closed the connection may not have closed
+            # its listening socket yet.
+            time.sleep(_RETRY_S)
+            try:
+                # Connect to the next agent however long that takes, because tasks run on other nodes.
+                sock = self._connect(math.inf if self._tasks else self._away_since + AGENT_S)
+            except LinkLost:
+                return
+            self._send(StepCall(0, 0, 0, self._step))
+            self._tasks.connect_all()
+
+    def _read(self, sock: socket.socket) -> bool:
+        """Handle all messages of a connection until its end. Return whether there was any."""
         rest, heard = b"", False
         while True:
             try:
@@ -203,41 +230,11 @@ class AgentLink:
             except OSError:
                 data = b""
             if not data:
-                break
-            heard, self._closed_at_once = True, 0
+                return heard
+            heard = True
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 self._take(unpack(line))
-        with self._lock:
-            self._sock = None
-        self._closed_at_once += not heard
-        if self._tasks.version:
-            self._tasks.disconnect()
-        else:
-            self._tasks.lose(LOST)
-        if self._closed:
-            return
-        if self._step.number < 0:
-            self._answers.put(StepNumber(self._calls, error=_LOST))
-            return
-        if heard:
-            self._away_since = time.monotonic()
-        # Wait before the next try, because the agent that has closed the connection may not have closed its
-        # listening socket yet.
-        time.sleep(_RETRY_S)
-        self._reconnect()
-
-    def _reconnect(self) -> None:
-        """Connect to the next agent, however long that takes if tasks run on other nodes."""
-        try:
-            self._connect(math.inf if self._tasks else self._away_since + AGENT_S)
-        except LinkLost:
-            return
-        self._send(StepCall(0, 0, 0, self._step))
-        if self._tasks.version:
-            self._tasks.connect_all()
-        else:
-            self._tasks.lose(LOST)
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, StepNumber):
@@ -246,8 +243,3 @@ class AgentLink:
             self.on_cancel()
         else:
             self._tasks.take(frame)
-
-
-def _old_line(hello: StepHello) -> bytes:
-    """Return the StepHello of version 0, which has no field `version`."""
-    return dumps({"t": "step_hello", "attempt": hello.attempt, "mark": hello.mark}).encode() + b"\n"

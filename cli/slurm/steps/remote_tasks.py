@@ -13,12 +13,11 @@ from cli.slurm.steps.links import Output, RemoteCommand, TaskEnd
 from wire.agent.frames import Frame
 from wire.agent.orders import ShellInput, ShellSignal, ShellTaken
 from wire.agent.reports import ShellEnded, ShellOutput
-from wire.agent.steps import STEP_INPUT_WINDOW, InputTaken, OpenTask, RunTask, TaskAway
+from wire.agent.steps import STEP_INPUT_WINDOW, InputTaken, RunTask, TaskAway
 
 _AGAIN_S = 1.0
 _START_S = 60.0
 """A task that was never started is given up after this many seconds if its node is away."""
-LOST = "the connection to the agent was lost, and the task has ended with it"
 
 
 @dataclass(eq=False)
@@ -46,6 +45,8 @@ class _RemoteTask:
     give_up_at: float
     received: int = 0
     started: bool = False
+    asked: bool = False
+    """RunTask was sent over this connection. A second one could mix with the answers to the first one."""
     connected: bool = False
     stdin: _Stream = field(default_factory=_Stream)
     pmi: _Stream = field(default_factory=_Stream)
@@ -65,14 +66,10 @@ class RemoteTasks:
        input again. Signals wait until then.
     4. TaskAway: the node of the task is away. Send RunTask again a second later.
 
-    An agent of the version before knows only OpenTask. Its tasks end with the connection.
-
     Invariant: each byte of input and output arrives once and in order, however often connections are lost.
     """
 
     def __init__(self, name: str, send: Callable[[Frame], bool]) -> None:
-        self.version = -1
-        """The version of the agent (StepHello)."""
         self._name = name
         self._send = send
         self._tasks: dict[int, _RemoteTask] = {}
@@ -87,12 +84,7 @@ class RemoteTasks:
         task = _RemoteTask(rank, node, command, output, end, time.monotonic() + _START_S)
         with self._changed:
             self._tasks[rank] = task
-        if self.version:
-            self._connect(task)
-            return
-        if not self._send(OpenTask(rank, 0, 0, node, command.words, command.pmi, command.variables)):
-            self.lose(LOST)
-        task.started = task.connected = True
+        self._connect(task)
 
     def connect_all(self) -> None:
         """Connect to all tasks again, over a new connection to the agent."""
@@ -103,21 +95,13 @@ class RemoteTasks:
         """Record that the connection to the agent is lost."""
         with self._changed:
             for task in self._tasks.values():
-                task.connected = False
-
-    def lose(self, why: str) -> None:
-        """End all tasks, because srun can no longer reach them."""
-        for rank in list(self._tasks):
-            self._end(rank, TaskEnd(1, why))
+                task.asked = task.connected = False
 
     def write(self, rank: int, data: bytes, *, end: bool, pmi: bool) -> None:
         """Send bytes to a task. Bytes for stdin wait until the task has read enough of the earlier bytes."""
         with self._changed:
             task = self._tasks.get(rank)
             if task is None:
-                return
-            if not self.version:
-                self._send(ShellInput(rank, b64encode(data).decode(), end, pmi))
                 return
             while not pmi and len(task.stdin.kept) >= STEP_INPUT_WINDOW and rank in self._tasks:
                 self._changed.wait()
@@ -156,10 +140,10 @@ class RemoteTasks:
 
     def _connect(self, task: _RemoteTask) -> None:
         with self._changed:
-            if task.connected or task.rank not in self._tasks:
+            if task.asked or task.rank not in self._tasks:
                 return
             command = RemoteCommand(()) if task.started else task.command
-            self._send(
+            task.asked = self._send(
                 RunTask(
                     *(task.rank, 0, 0, task.node, f"{self._name}.{task.rank}", command.words),
                     pmi=task.command.pmi,
@@ -188,7 +172,7 @@ class RemoteTasks:
     def _postpone(self, task: _RemoteTask, why: str) -> None:
         """Connect to the task later, because its node is away now."""
         with self._changed:
-            task.connected = False
+            task.asked = task.connected = False
         if not task.started and time.monotonic() > task.give_up_at:
             self._end(task.rank, TaskEnd(1, why))
             return

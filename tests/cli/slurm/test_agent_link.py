@@ -1,91 +1,98 @@
-"""srun with an agent of the version before, which a script plays."""
+"""srun with an agent that closes connections, which a script plays."""
 
 from __future__ import annotations
 
-import json
-import os
 import queue
 import socket
 import threading
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cli.slurm.steps.agent_link import AgentLink
-from cli.slurm.steps.links import RemoteCommand, TaskEnd
+from cli.slurm.steps.links import LinkLost, RemoteCommand, TaskEnd
 from tests.limits import PATIENCE_S
+from wire.agent.frames import Frame, pack, unpack
+from wire.agent.orders import ShellInput
+from wire.agent.reports import ShellEnded, ShellOutput
+from wire.agent.steps import InputTaken, RunTask, StepCall, StepHello, StepNumber
 from wire.job.steps import Step
 
-KNOWN = {
-    "step_hello": {"attempt", "mark"},
-    "step_call": {"request", "job", "attempt", "step"},
-    "open_task": {"request", "job", "attempt", "node", "command", "pmi", "variables"},
-    "shell_input": {"request", "data", "end", "pmi"},
-    "shell_taken": {"request", "size"},
-}
 
+class ScriptedAgent:
+    """Answers StepCall and RunTask. Closes the connections with the numbers in `at_once` after StepHello, and
+    the first connection when input of a task comes.
+    """
 
-class OldAgent:
-    """Accepts only the messages that the agent of the version before knew, as that agent did."""
-
-    def __init__(self, path: str) -> None:
-        self.said: queue.Queue[dict[str, Any]] = queue.Queue()
-        self.hellos = 0
+    def __init__(self, path: str, at_once: set[int]) -> None:
+        self.said: queue.Queue[tuple[int, Frame]] = queue.Queue()
+        self._at_once = at_once
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen(8)
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
+        number = 0
         while True:
             try:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
+            number += 1
             with sock, sock.makefile("rwb") as file:
                 for line in file:
-                    message = json.loads(line)
-                    kind = message.pop("t")
-                    self.hellos += kind == "step_hello"
-                    if message.keys() - KNOWN.get(kind, set()):
+                    frame = unpack(line)
+                    self.said.put((number, frame))
+                    if number in self._at_once or (number == 1 and isinstance(frame, ShellInput)):
                         break
-                    self.said.put({"t": kind, **message})
-                    for answer in self._answers(kind, message):
-                        file.write(json.dumps(answer).encode() + b"\n")
+                    for answer in self._answers(frame):
+                        file.write(pack(answer))
                     file.flush()
 
-    def _answers(self, kind: str, message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if kind == "step_call":
-            yield {"t": "step_number", "request": message["request"], "number": 0, "error": ""}
-        elif kind == "shell_input" and message["end"]:
-            yield {"t": "shell_output", "request": message["request"], "data": "eW8=", "stream": "stdout"}
-            yield {"t": "shell_ended", "request": message["request"], "code": 4}
+    def _answers(self, frame: Frame) -> Iterator[Frame]:
+        if isinstance(frame, StepCall):
+            yield StepNumber(frame.request, 0)
+        elif isinstance(frame, RunTask):
+            yield InputTaken(frame.request)
+        elif isinstance(frame, ShellInput) and frame.end:
+            yield ShellOutput(frame.request, frame.data, "stdout")
+            yield ShellEnded(frame.request, code=4)
 
     def close(self) -> None:
         self._listener.close()
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Iterator[OldAgent]:
-    agent = OldAgent(str(tmp_path / "s"))
-    yield agent
-    agent.close()
-
-
-def test_tasks_start_with_an_agent_of_the_version_before(old: OldAgent, tmp_path: Path) -> None:
-    link = AgentLink(str(tmp_path / "s"), "1.1", os.urandom(4).hex())
+@pytest.mark.parametrize("closed", [0, 1, 5])
+def test_a_task_goes_on_after_agents_that_close_connections_at_once(tmp_path: Path, closed: int) -> None:
+    agent = ScriptedAgent(str(tmp_path / "s"), set(range(2, 2 + closed)))
+    link = AgentLink(str(tmp_path / "s"), "1.1", "mark")
     link.connect()
     assert link.record(Step(name="mine")) == 0
-    assert old.hellos == 3, "two with a version, one without"
     output: queue.Queue[tuple[str, bytes]] = queue.Queue()
     end: queue.Queue[TaskEnd] = queue.Queue()
     link.open(3, "n2", RemoteCommand(("cat",)), lambda *said: output.put(said), end.put)
-    link.write(3, b"x" * 200_000)
+    link.write(3, b"given")
     link.write(3, b"", end=True)
-    assert output.get(timeout=PATIENCE_S) == ("stdout", b"yo")
+    assert output.get(timeout=PATIENCE_S) == ("stdout", b"given")
     assert end.get(timeout=PATIENCE_S).code == 4
-    kinds = [old.said.get(timeout=PATIENCE_S)["t"] for _ in range(5)]
-    assert kinds == ["step_hello", "step_call", "open_task", "shell_input", "shell_input"]
     link.close()
+    agent.close()
+    said = [agent.said.get_nowait() for _ in range(agent.said.qsize())]
+    last = [frame for number, frame in said if number == 2 + closed]
+    assert isinstance(last[0], StepHello)
+    runs = [frame for frame in last if isinstance(frame, RunTask)]
+    assert [run.resume for run in runs] == [True], "the agent was asked once for the task"
+    assert b"".join(b64decode(frame.data) for frame in last if isinstance(frame, ShellInput)) == b"given"
+
+
+def test_srun_gives_up_an_agent_that_closes_each_connection(tmp_path: Path) -> None:
+    agent = ScriptedAgent(str(tmp_path / "s"), set(range(1, 100)))
+    link = AgentLink(str(tmp_path / "s"), "1.1", "mark")
+    link.connect()
+    with pytest.raises(LinkLost, match="does not answer"):
+        link.record(Step(name="mine"))
+    link.close()
+    agent.close()
