@@ -39,15 +39,15 @@ from tui.look.theme import SIXTEEN, THEMES, styles
 from tui.pulse.panel import Jump
 from tui.views.events import EventsView
 from tui.views.job_details import JobDetailsView
-from tui.views.moves import MovesView
 from tui.views.node_details import NodeDetailsView
 from tui.views.nodes import NodesView
 from tui.views.plan import PlanView
+from tui.views.policy.moves import MovesView
+from tui.views.policy.quotas import QuotasView
+from tui.views.policy.reservations import ReservationsView
+from tui.views.policy.shares import SharesView
 from tui.views.pulse import PulseView
 from tui.views.queue import QueueView
-from tui.views.quotas import QuotasView
-from tui.views.reservations import ReservationsView
-from tui.views.shares import SharesView
 from tui.views.view import View
 from tui.widgets.filter_line import FilterLine
 from tui.widgets.frame import FooterLine, HeaderLine, StatusLine, TrailLine

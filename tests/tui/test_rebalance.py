@@ -10,7 +10,7 @@ from textual.widgets import Button
 from tests.tui.recorded import LIVE, NOW, Tenants, rebalance
 from tests.tui.screens import Screen, press, settled, until
 from tui.data.cluster_feed import Changes
-from tui.data.move_lists import move_rows
+from tui.data.lists.move_lists import move_rows
 from tui.dialogs.confirm import ConfirmDialog
 from wire.api.cluster import EventView
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tui.data.move_lists import MoveRow
+from tui.data.lists.move_lists import MoveRow
 from tui.look import cells
 from tui.look.paint import Piece
 from wire.api.forecasts import QuotaEdit, WhatIf

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from tui.app_interface import AppInterface
 from tui.changes import confirm
-from tui.data.listing import Listing
-from tui.data.move_lists import MoveRow
+from tui.data.lists.listing import Listing
+from tui.data.lists.move_lists import MoveRow
 from tui.data.request_workers import Failure, failure_text
 from tui.dialogs.confirm import ConfirmDialog
 from tui.dialogs.form_dialog import FormDialog

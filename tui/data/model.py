@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tui.data.cluster_feed import KEPT_ENDED, KEPT_EVENTS, Changes, ConnectionStatus
-from tui.data.job_listing import JobListing
-from tui.data.listing import Listing
-from tui.data.move_lists import move_listing
-from tui.data.tenant_lists import quota_listing, reservation_listing, share_listing
+from tui.data.lists.job_listing import JobListing
+from tui.data.lists.listing import Listing
+from tui.data.lists.move_lists import move_listing
+from tui.data.lists.tenant_lists import quota_listing, reservation_listing, share_listing
 from tui.pulse.alarms import FAILED_FOR_S, Alarm, alarms
 from tui.pulse.history import PulseHistory
 from wire.api.cluster import ClusterView, EventView

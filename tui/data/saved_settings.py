@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tui.data.filter import FilterError
+from tui.data.lists.filter import FilterError
 from tui.views.list_view import ListView
 from tui.views.view import View
 

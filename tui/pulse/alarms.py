@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tui.data.filter import exact_filter
+from tui.data.lists.filter import exact_filter
 from tui.pulse.panel import Jump
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeView

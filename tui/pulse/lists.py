@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tui.data.filter import exact_filter
+from tui.data.lists.filter import exact_filter
 from tui.look import glyphs
 from tui.look.paint import Piece, fit, share_bar
 from tui.pulse.alarms import Alarm

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 from textual.app import ComposeResult
 
 from tui.app_interface import app_of
-from tui.data.filter import FilterError
-from tui.data.listing import Key, Listing
+from tui.data.lists.filter import FilterError
+from tui.data.lists.listing import Key, Listing
 from tui.dialogs.menu import Menu, MenuEntry
 from tui.look import glyphs
 from tui.look.columns import ListColumn

@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from tui import actions
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
-from tui.data.listing import Listing
+from tui.data.lists.listing import Listing
 from tui.look import cells, glyphs
 from tui.look.columns import ListColumn
 from tui.look.paint import Piece, bar

@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from tui import actions
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
-from tui.data.filter import FilterError, RowFilter, parse
+from tui.data.lists.filter import FilterError, RowFilter, parse
 from tui.data.request_workers import Failure, failure_text
 from tui.look import cells
 from tui.look.graphs import sparkline

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from tui.actions import BY_NAME, shown_key
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
-from tui.data.listing import Listing
+from tui.data.lists.listing import Listing
 from tui.data.request_workers import Failure, failure_text
 from tui.look.paint import Piece
 from tui.views.list_view import ListView, Row

@@ -13,7 +13,7 @@ from textual.containers import Horizontal
 from tui import actions
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
-from tui.data.job_listing import JobListing
+from tui.data.lists.job_listing import JobListing
 from tui.data.request_workers import Failure
 from tui.look import cells
 from tui.look.columns import ListColumn

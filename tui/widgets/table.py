@@ -11,7 +11,7 @@ from textual import events
 from textual.strip import Strip
 
 from tui.app_interface import app_of
-from tui.data.listing import Key, Listing
+from tui.data.lists.listing import Key, Listing
 from tui.look import glyphs
 from tui.look.columns import GUTTER, ListColumn, fit_columns
 from tui.look.paint import Piece, fit, length

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cli.slurm.arguments import COMMON, Arguments, help_text, parse, switch
+from cli.slurm.formats.columns import Column, choose, lines, shape_of
+from cli.slurm.formats.output_formats import print_lines
 from cli.slurm.programs import VERSION, SlurmError
-from cli.slurm.show.columns import Column, choose, lines, shape_of
 from cli.slurm.show.controller import ask, controller
-from cli.slurm.show.formats import print_lines
 from wire.http.transport import Transport
 from wire.names import SLURM_QOS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 import time
 
+from cli.slurm.formats.times import moment
 from cli.slurm.show.controller import ask, controller
 from cli.slurm.show.squeue import MIN_JOB_AGE_S
-from cli.slurm.show.times import moment
 from wire.job.arrays import MAX_ARRAY
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cli.slurm.formats import resources as res
+from cli.slurm.formats.states import REASON_COLUMNS, exit_code, job_reason, job_state
+from cli.slurm.formats.times import long_span, moment, whole_minutes
 from cli.slurm.show import jobs
-from cli.slurm.show import resources as res
-from cli.slurm.show.states import REASON_COLUMNS, exit_code, job_reason, job_state
-from cli.slurm.show.times import long_span, moment, whole_minutes
 from wire.cluster.hostlist import fold_hostlist
 
 Row = Mapping[str, Any]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from cli.slurm.formats.times import long_span, moment
 from cli.slurm.nodes.partitions import Node, Partition
 from cli.slurm.nodes.sinfo_fields import cores
-from cli.slurm.show.times import long_span, moment
 from wire.cluster.hostlist import fold_hostlist
 
 

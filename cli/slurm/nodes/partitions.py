@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cli.slurm.formats.resources import gpu_type, natural, ranges
+from cli.slurm.formats.states import node_state, used_cpus
 from cli.slurm.show.controller import ask
-from cli.slurm.show.resources import gpu_type, natural, ranges
-from cli.slurm.show.states import node_state, used_cpus
 from wire.http.transport import Transport
 
 DEFAULT_QUEUE = "default"

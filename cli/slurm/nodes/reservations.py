@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cli.slurm.formats.times import long_span, moment
 from cli.slurm.show.controller import ask
-from cli.slurm.show.times import long_span, moment
 from wire.cluster.hostlist import fold_hostlist
 from wire.http.transport import Transport
 

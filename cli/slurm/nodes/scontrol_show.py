@@ -195,7 +195,7 @@ def _hostlist(text: str, _arguments: Arguments) -> int:
 
 
 def _sorted_hostlist(text: str, _arguments: Arguments) -> int:
-    from cli.slurm.show.resources import natural
+    from cli.slurm.formats.resources import natural
 
     if not text:
         print("invalid encode argument", file=sys.stderr)

@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterable, Sequence
 
 from cli.slurm.arguments import COMMON, Arguments, Option, help_text, parse, switch
+from cli.slurm.formats.output_formats import Format, named_format, percent_format, print_lines
+from cli.slurm.formats.resources import natural
 from cli.slurm.nodes.partitions import Node, Partition, nodes, partitions
 from cli.slurm.nodes.sinfo_fields import FIELDS, Row, groups
 from cli.slurm.openapi.documents import OPENAPI, print_document, wanted
 from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.show.controller import controller
-from cli.slurm.show.formats import Format, named_format, percent_format, print_lines
-from cli.slurm.show.resources import natural
 from wire.cluster.hostlist import expand_hostlist
 
 OPTIONS = (

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cli.slurm.formats.output_formats import Field, Format
+from cli.slurm.formats.output_formats import Row as Values
+from cli.slurm.formats.states import compact_node_state
+from cli.slurm.formats.times import moment, span
 from cli.slurm.nodes.partitions import Node, Partition
-from cli.slurm.show.formats import Field, Format
-from cli.slurm.show.formats import Row as Values
-from cli.slurm.show.states import compact_node_state
-from cli.slurm.show.times import moment, span
 from wire.cluster.hostlist import fold_hostlist
 
 

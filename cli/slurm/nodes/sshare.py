@@ -6,11 +6,11 @@ import os
 from typing import Any
 
 from cli.slurm.arguments import COMMON, Option, help_text, parse, switch
+from cli.slurm.formats.columns import choose, lines, shape_of
+from cli.slurm.formats.output_formats import print_lines
 from cli.slurm.nodes.accounts import text_column, user_name
 from cli.slurm.programs import VERSION, SlurmError
-from cli.slurm.show.columns import choose, lines, shape_of
 from cli.slurm.show.controller import ask, controller
-from cli.slurm.show.formats import print_lines
 from wire.http.transport import Transport
 
 Rows = list[dict[str, Any]]

@@ -6,12 +6,12 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from cli.slurm.show import resources as res
+from cli.slurm.formats import resources as res
+from cli.slurm.formats.states import REASON_COLUMNS, job_reason, job_state
+from cli.slurm.formats.times import whole_minutes
 from cli.slurm.show.accounting_fields import exit_text, state, with_steps
 from cli.slurm.show.jobs import array_task, node_list, used_s
-from cli.slurm.show.states import REASON_COLUMNS, job_reason, job_state
 from cli.slurm.show.steps import derived_exit
-from cli.slurm.show.times import whole_minutes
 
 Row = Mapping[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cli.slurm.formats.resources import tres_text
 from cli.slurm.nodes.partitions import Node, Partition
-from cli.slurm.show.resources import tres_text
 
 
 def node_object(node: Node, queues: Sequence[Partition]) -> dict[str, Any]:

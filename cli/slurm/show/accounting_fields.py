@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cli.slurm.formats import resources as res
+from cli.slurm.formats.columns import Column
+from cli.slurm.formats.states import REASON_COLUMNS, STATE_COLUMNS, exit_code, job_reason, job_state
+from cli.slurm.formats.times import long_span, moment, whole_minutes
 from cli.slurm.show import jobs
-from cli.slurm.show import resources as res
-from cli.slurm.show.columns import Column
-from cli.slurm.show.states import REASON_COLUMNS, STATE_COLUMNS, exit_code, job_reason, job_state
 from cli.slurm.show.steps import derived_exit, peak_text, step_exit, step_rows, step_state
-from cli.slurm.show.times import long_span, moment, whole_minutes
 
 Row = Mapping[str, Any]
 

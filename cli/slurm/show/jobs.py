@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from cli.slurm.show import resources as res
-from cli.slurm.show.formats import Field
-from cli.slurm.show.states import COMPACT, REASON_COLUMNS, STATE_COLUMNS, exit_code, job_reason, job_state
-from cli.slurm.show.times import moment, span, whole_minutes
+from cli.slurm.formats import resources as res
+from cli.slurm.formats.output_formats import Field
+from cli.slurm.formats.states import COMPACT, REASON_COLUMNS, STATE_COLUMNS, exit_code, job_reason, job_state
+from cli.slurm.formats.times import moment, span, whole_minutes
 from wire.cluster.hostlist import fold_hostlist
 from wire.job.output_files import expand_patterns
 

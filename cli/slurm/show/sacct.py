@@ -10,16 +10,16 @@ import time
 from collections.abc import Iterable
 
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
+from cli.slurm.formats.columns import choose, lines, shape_of
+from cli.slurm.formats.output_formats import print_lines
+from cli.slurm.formats.resources import cpus
+from cli.slurm.formats.states import STATE_COLUMNS, read_states
+from cli.slurm.formats.times import moment, read_moment
 from cli.slurm.openapi.documents import OPENAPI_DB, print_document, wanted
 from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.show.accounting_fields import BRIEF, COLUMNS, DEFAULT, LONG, state, with_steps
-from cli.slurm.show.columns import choose, lines, shape_of
 from cli.slurm.show.controller import Rows, controller, job_rows
-from cli.slurm.show.formats import print_lines
 from cli.slurm.show.jobs import GROUP_COLUMNS, grouped
-from cli.slurm.show.resources import cpus
-from cli.slurm.show.states import STATE_COLUMNS, read_states
-from cli.slurm.show.times import moment, read_moment
 from wire.cluster.hostlist import expand_hostlist
 
 OPTIONS = (

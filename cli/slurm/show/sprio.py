@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cli.slurm.arguments import COMMON, Option, help_text, parse, switch
+from cli.slurm.formats.output_formats import Field, percent_format, print_lines
+from cli.slurm.formats.resources import natural
 from cli.slurm.programs import VERSION
 from cli.slurm.show import jobs
 from cli.slurm.show.controller import controller, job_rows
-from cli.slurm.show.formats import Field, percent_format, print_lines
-from cli.slurm.show.resources import natural
 from cli.slurm.show.squeue import job_words, user_names
 
 OPTIONS = (

@@ -8,13 +8,13 @@ import sys
 import time
 
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
+from cli.slurm.formats.output_formats import Format, named_format, percent_format, print_lines
+from cli.slurm.formats.resources import natural
+from cli.slurm.formats.states import ACTIVE, COMPACT, ENDED, ORDER, STATE_COLUMNS, job_state, read_states
 from cli.slurm.openapi.documents import OPENAPI, print_document, wanted
 from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.show.controller import Rows, controller, job_rows
-from cli.slurm.show.formats import Format, named_format, percent_format, print_lines
 from cli.slurm.show.jobs import FIELDS, GROUP_COLUMNS, grouped
-from cli.slurm.show.resources import natural
-from cli.slurm.show.states import ACTIVE, COMPACT, ENDED, ORDER, STATE_COLUMNS, job_state, read_states
 from wire.cluster.hostlist import expand_hostlist
 
 OPTIONS = (

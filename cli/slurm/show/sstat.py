@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 from cli.slurm.arguments import COMMON, Option, help_text, parse, switch
+from cli.slurm.formats.columns import choose, lines, shape_of
+from cli.slurm.formats.output_formats import print_lines
 from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.show import accounting_fields
 from cli.slurm.show.accounting_fields import with_steps
-from cli.slurm.show.columns import choose, lines, shape_of
 from cli.slurm.show.controller import Rows, controller, job_rows
-from cli.slurm.show.formats import print_lines
 from cli.slurm.show.sacct import job_steps
 from cli.slurm.show.steps import STEP_COLUMNS
 

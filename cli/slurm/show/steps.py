@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cli.slurm.show import resources as res
-from cli.slurm.show.formats import Field
-from cli.slurm.show.times import moment, span
+from cli.slurm.formats import resources as res
+from cli.slurm.formats.output_formats import Field
+from cli.slurm.formats.times import moment, span
 from wire.cluster.hostlist import expand_hostlist
 
 Row = Mapping[str, Any]

@@ -101,9 +101,7 @@ class AgentLink:
             # replaces it then answers.
             lost += answer is not None
             if time.monotonic() >= deadline or lost > _MOST_LOST:
-                raise LinkLost(
-                    "the agent of this node does not answer; it may be older than srun"
-                )
+                raise LinkLost("the agent of this node does not answer; it may be older than srun")
             time.sleep(_RETRY_S)
 
     def _await_answer(self, deadline: float) -> StepNumber | None:

@@ -62,7 +62,7 @@ def main(words: list[str]) -> int:
         raise SlurmError("Command only valid from within SLURM job")
     nodes = environment.get("SLURM_JOB_NODELIST", "") if job == environment.get("SLURM_JOB_ID") else ""
     if not nodes:
-        from cli.slurm.allocation import nodes_of
+        from cli.slurm.submit.allocation import nodes_of
 
         nodes = nodes_of(job)
     return _copy(arguments, job, expand_hostlist(nodes), source, os.path.abspath(target), environment)

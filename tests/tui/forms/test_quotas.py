@@ -10,7 +10,7 @@ from textual.widgets import Button
 from cli.commands.policy.quota import quota_of
 from tests.tui.recorded import Tenants, quotas
 from tests.tui.screens import Screen, press, settled, until
-from tui.data.tenant_lists import quota_state
+from tui.data.lists.tenant_lists import quota_state
 from tui.dialogs.confirm import ConfirmDialog
 from tui.dialogs.form_dialog import FormDialog
 from tui.forms import quota as form

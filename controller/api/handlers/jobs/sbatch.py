@@ -13,7 +13,7 @@ from wire.api.jobs import SbatchRequest, SubmitRequest, Submitted
 from wire.job.start_conditions import Dependency, Until
 
 if TYPE_CHECKING:
-    from cli.slurm.batch_job import BatchJob
+    from cli.slurm.submit.batch_job import BatchJob
 
 
 async def submit(call: Call, request: SbatchRequest) -> Submitted:
@@ -35,8 +35,8 @@ async def submit(call: Call, request: SbatchRequest) -> Submitted:
 def _translated(request: SbatchRequest) -> BatchJob:
     """Return the job that the batch script describes. The command sbatch uses the same code, so both make the
     same job. The code is imported only here, because most controllers never get a batch script."""
-    from cli.slurm.batch_job import BatchRequest, batch_job
     from cli.slurm.programs import SlurmError
+    from cli.slurm.submit.batch_job import BatchRequest, batch_job
 
     known = BatchRequest(
         script=request.script,

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from cli.slurm.batch_job import BatchRequest, batch_job
 from cli.slurm.programs import SlurmError
+from cli.slurm.submit.batch_job import BatchRequest, batch_job
 from tests.limits import PATIENCE_S
 from wire.job.spec import JobSpec
 
@@ -127,7 +127,7 @@ def test_sizes_per_part_are_sums_per_node() -> None:
 
 def test_sbatch_imports_no_libraries() -> None:
     """Their import would take more time than the rest of sbatch."""
-    code = "import sys, cli.slurm.sbatch; print(*sys.modules)"
+    code = "import sys, cli.slurm.submit.sbatch; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cli.slurm.show.formats import named_format, percent_format
+from cli.slurm.formats.output_formats import named_format, percent_format
+from cli.slurm.formats.resources import gpu_type, gres, rounded_memory, short_memory, tres_text
+from cli.slurm.formats.states import COMPACT, job_reason, job_state, node_state, read_states
+from cli.slurm.formats.times import long_span, moment, read_moment, span
 from cli.slurm.show.jobs import FIELDS, grouped
-from cli.slurm.show.resources import gpu_type, gres, rounded_memory, short_memory, tres_text
-from cli.slurm.show.states import COMPACT, job_reason, job_state, node_state, read_states
-from cli.slurm.show.times import long_span, moment, read_moment, span
 from wire.cluster.hostlist import expand_hostlist, fold_hostlist
 from wire.names import JobState, Reason
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 
-from cli.slurm.batch_job import BatchRequest, allocation
 from cli.slurm.programs import SlurmError
 from cli.slurm.refusals import submit_refused
+from cli.slurm.submit.batch_job import BatchRequest, allocation
 from wire.api.jobs import JobView, ShellRequest
 from wire.cluster.hostlist import fold_hostlist
 from wire.http.client import Client, Refused, Unreachable

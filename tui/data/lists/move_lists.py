@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tui.data.listing import Listing
+from tui.data.lists.listing import Listing
 from wire.api.jobs import Moved
 from wire.api.policy.rebalance import (
     ProposalView,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tui.data.filter import Fields
-from tui.data.job_folding import JobFolding
-from tui.data.listing import Listing
+from tui.data.lists.filter import Fields
+from tui.data.lists.job_folding import JobFolding
+from tui.data.lists.listing import Listing
 from wire.api.jobs import JobView
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.tui.recorded import job
-from tui.data.filter import FilterError
-from tui.data.listing import Listing
+from tui.data.lists.filter import FilterError
+from tui.data.lists.listing import Listing
 from tui.data.model import job_listing
 from wire.api.jobs import JobView
 from wire.names import JobState

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from cli.slurm.arguments import COMMON, Arguments, help_text, parse
-from cli.slurm.batch_job import BatchJob, BatchRequest, batch_job
 from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.refusals import submit_refused
 from cli.slurm.show.controller import controller
+from cli.slurm.submit.batch_job import BatchJob, BatchRequest, batch_job
 from cli.spec.sbatch.options import BATCH_OPTIONS
 from wire.codec import dumps, encode_once
 from wire.http.transport import Refused, Unreachable

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 
 from tui import actions
 from tui.app_interface import app_of
-from tui.data.tenant_lists import reservation_for
+from tui.data.lists.tenant_lists import reservation_for
 from tui.look import cells, glyphs
 from tui.look.columns import ListColumn
 from tui.look.paint import Piece

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.data.listing import Listing
+from tui.data.lists.listing import Listing
 from wire.api.policy.quotas import QuotaView
 from wire.api.policy.reservations import ReservationView
 from wire.api.policy.shares import ShareView

@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from tui.data.filter import Fields, RowFilter, parse
+from tui.data.lists.filter import Fields, RowFilter, parse
 
 Row = TypeVar("Row")
 Key = TypeVar("Key", int, str)
@@ -117,8 +117,8 @@ class Listing(Generic[Key, Row]):
         self._restore_cursor()
 
     def narrow(self, text: str) -> None:
-        """Show only rows that pass this filter. Raise `tui.data.filter.FilterError`, and changes nothing, if
-        the text is not a valid filter.
+        """Show only rows that pass this filter. Raise `FilterError` of the module filter, and
+        change nothing, if the text is not a valid filter.
         """
         self.filter = parse(text, self.fields, self._haystack)
         self.rearrange()

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from tui import actions
 from tui.app_interface import app_of
 from tui.changes.confirm import move_line
-from tui.data.move_lists import MoveRow, move_rows
+from tui.data.lists.move_lists import MoveRow, move_rows
 from tui.look import cells, glyphs
 from tui.look.columns import ListColumn
 from tui.look.paint import Piece

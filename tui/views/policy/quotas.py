@@ -10,8 +10,8 @@ from textual.binding import BindingType
 
 from tui import actions
 from tui.app_interface import app_of
-from tui.data.filter import exact_filter
-from tui.data.tenant_lists import quota_state
+from tui.data.lists.filter import exact_filter
+from tui.data.lists.tenant_lists import quota_state
 from tui.forms.quota import KINDS
 from tui.look import cells
 from tui.look.columns import ListColumn

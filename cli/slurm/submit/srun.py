@@ -88,7 +88,7 @@ def main(words: list[str]) -> int:
         return _outside(arguments, environment)
     nodes = environment.get("SLURM_JOB_NODELIST", "") if job == environment.get("SLURM_JOB_ID") else ""
     if not nodes:
-        from cli.slurm.allocation import nodes_of
+        from cli.slurm.submit.allocation import nodes_of
 
         nodes = nodes_of(job)
     return run_step(arguments, job, expand_hostlist(nodes), environment)
@@ -96,7 +96,7 @@ def main(words: list[str]) -> int:
 
 def _outside(arguments: Arguments, environment: dict[str, str]) -> int:
     """Get an allocation, run the step there, and end the allocation with the exit code of the step."""
-    from cli.slurm.allocation import Allocation
+    from cli.slurm.submit.allocation import Allocation
 
     options = tuple(
         pair for pair in arguments.options if pair[0] not in STEP_NAMES | {"output", "error", "input"}

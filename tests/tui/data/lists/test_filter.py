@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tui.recorded import job, jobs, node
-from tui.data.filter import FilterError
+from tui.data.lists.filter import FilterError
 from tui.data.model import job_listing, node_listing
 from wire.names import JobState
 

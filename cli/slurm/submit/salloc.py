@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 
-from cli.slurm.allocation import Allocation
 from cli.slurm.arguments import COMMON, Option, Value, help_text, parse, switch
 from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.submit.allocation import Allocation
 from cli.spec.sbatch.options import JOB_OPTIONS
 
 _OWN = (

@@ -1,0 +1,1 @@
+"""Slurm's commands that submit jobs: sbatch, salloc and srun."""
