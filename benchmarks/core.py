@@ -18,7 +18,7 @@ from controller.core.state.apply import apply
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from wire.agent.reports import AttemptStatus, GpuFacts, NodeFacts
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
 
 ONE_GPU = JobSpec(command=("true",), gpus=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.system import System, system
 from benchmarks.table import heading, row
-from wire.api.store import CompactRequest
+from wire.api.service.store import CompactRequest
 from wire.http.client import Client
 from wire.job.spec import JobSpec
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from controller.core.model.rows import JournalEntry
-from wire.api.cluster import PulseSample
+from wire.api.service.cluster import PulseSample
 
 MAX_PENDING_COMMITS = 4_096
 """The greatest number of unread commits of one subscriber. If a subscriber has more, all of them are dropped,

@@ -25,7 +25,7 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.daemon import Daemon
 from controller.nodes.link_factory import changed_links, shared_arguments
 from controller.registry import build_pipeline, check_config, nodes_of
-from wire.api.config import ConfigChange
+from wire.api.service.config import ConfigChange
 from wire.text import counted
 
 SIGNAL = "SIGHUP"

@@ -23,9 +23,9 @@ from cli.spec.edit_fields import changes_of, split_extension, with_flag_names
 from cli.spec.submit_options import EditOptions
 from wire import amounts
 from wire.api.job_selection import AllJobs, InvalidSelection, JobRange, JobsOf, parse_selection
-from wire.api.job_stats import SHORTEST_S
 from wire.api.jobs import JobRefused, JobsOrder, KeepRequest
 from wire.api.problem import Problem
+from wire.api.service.job_stats import SHORTEST_S
 from wire.http.client import Client
 from wire.text import counted, duration
 

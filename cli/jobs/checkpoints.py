@@ -14,7 +14,7 @@ from cli.output.stderr import print_note
 from cli.output.table_columns import clock
 from wire.api.jobs import JobDetail, ShellRequest
 from wire.http.client import Client
-from wire.job.affinity import parse_term
+from wire.job.placement.affinity import parse_term
 from wire.job.spec import JobSpec
 from wire.names import JobState
 from wire.text import memory, printable

@@ -13,7 +13,7 @@ from wire.api.forecasts import Explanation
 from wire.api.jobs import Failure, Held, JobDetail, JobView, Moved, Preempted
 from wire.api.nodes import NodeView, TimedDrainView
 from wire.api.reasons import Ousted, Why
-from wire.api.reports import Foreseen
+from wire.api.service.reports import Foreseen
 from wire.job.gangs import MemberFailure
 from wire.job.spec import JobSpec, gpus_text, qos_class
 from wire.job.start_conditions import DEFAULT_RESTART, Restart, RestartWhen

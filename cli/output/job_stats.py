@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.output.formats import Column, Table
-from wire.api.job_stats import JobStats, ResourceStats
+from wire.api.service.job_stats import JobStats, ResourceStats
 from wire.text import duration, memory
 
 Row = tuple[JobStats, ResourceStats]

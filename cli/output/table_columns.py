@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 from cli.output.formats import Column, Table
 from wire.agent.reports import GpuProcess
-from wire.api.cluster import EventView
 from wire.api.jobs import JobView, QueuePlace
 from wire.api.nodes import GpuView, NodeView
+from wire.api.service.cluster import EventView
 from wire.job.spec import gpus_text
 from wire.names import WHOLE_GPU, GpuHealth, JobState, NodeState, Reason, priority_name
 from wire.text import duration, memory

@@ -18,8 +18,8 @@ from cli.spec.submitter_environment import Submitter, variables
 from cli.spec.time_options import AFTER, restart_of
 from wire.dataclass import dataclass
 from wire.job.gangs import Gang
-from wire.job.gpu_requirements import GpuWish, Topology
 from wire.job.health import HealthAction, HealthCheck
+from wire.job.placement.gpu_requirements import GpuWish, Topology
 from wire.job.spec import JobSpec, gpus_text, spec_problems
 
 if TYPE_CHECKING:

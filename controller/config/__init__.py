@@ -8,8 +8,8 @@ from controller.config.load import load, load_text, load_with_problems, problem_
 from controller.config.tables.fields import Plugin, WeightedPlugin
 from controller.config.tables.limits import LimitSection
 from controller.config.tables.nodes import NodeSection
-from controller.config.tables.policy import PreemptionSection, SchedulerSection
-from controller.config.tables.profiles import ProfileSection
+from controller.config.tables.policy.profiles import ProfileSection
+from controller.config.tables.policy.scheduler import PreemptionSection, SchedulerSection
 from controller.config.tables.queues import QueueSection
 from controller.config.tables.service import RetentionSection
 

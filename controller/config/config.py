@@ -14,10 +14,11 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 from controller.config.key_positions import DELIMITER, PREFIX, Source
 from controller.config.tables.failures import FailuresSection
 from controller.config.tables.fields import Name, NodeName
-from controller.config.tables.hours import HoursSection
 from controller.config.tables.nodes import GpusSection, JobsSection, NodeSection
 from controller.config.tables.notify import NotifySection
-from controller.config.tables.policy import (
+from controller.config.tables.policy.hours import HoursSection
+from controller.config.tables.policy.profiles import ProfileSection
+from controller.config.tables.policy.scheduler import (
     BackfillSection,
     FairShareSection,
     LicenceCount,
@@ -28,7 +29,6 @@ from controller.config.tables.policy import (
     RebalanceSection,
     SchedulerSection,
 )
-from controller.config.tables.profiles import ProfileSection
 from controller.config.tables.projects import BudgetsSection, ProjectSection
 from controller.config.tables.queues import QueueSection
 from controller.config.tables.service import (

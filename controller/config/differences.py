@@ -13,7 +13,7 @@ from typing import Any
 from controller.config.config import Config
 from controller.config.key_positions import Key
 from controller.config.load import dotted, render
-from wire.api.config import ConfigChange
+from wire.api.service.config import ConfigChange
 
 DECIDING = (
     "access",

@@ -53,7 +53,7 @@ from controller.watchers.placement_hooks import PlacementHooks
 from controller.watchers.pulse import Pulse
 from controller.watchers.retention import Retention
 from controller.watchers.start_estimates import StartEstimateRecorder
-from wire.api.cluster import PulseSample
+from wire.api.service.cluster import PulseSample
 from wire.cluster.hosts import HostSpec
 
 T = TypeVar("T")

@@ -65,7 +65,7 @@ from controller.registry.projects import named_projects, project_problems, proje
 from controller.registry.queues import idle_policy_of, queue_problems, queue_rules_of
 from controller.registry.services import service_problems, services_of
 from controller.registry.topology import network_of, topology_problems
-from wire.job.affinity import parse_taint
+from wire.job.placement.affinity import parse_taint
 from wire.job.start_conditions import OnNodeLost
 
 BUILT_IN = "controller.plugins."

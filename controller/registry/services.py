@@ -10,7 +10,7 @@ from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.model.services import LABEL, Service
 from wire.cluster import hosts
 from wire.job.health import HealthCheck
-from wire.job.job_affinity import JobTerm
+from wire.job.placement.job_affinity import JobTerm
 from wire.job.spec import JobSpec, spec_problems
 from wire.job.start_conditions import Restart, RestartWhen
 

@@ -31,7 +31,7 @@ from controller.sim.simulation import Simulation
 from controller.sim.story.story import StoryOutcome, StoryRun, StoryStep
 from controller.sim.trace_job import TraceJob
 from wire.agent.reports import NodeFacts
-from wire.api.reports import FairnessReport, WasteReport
+from wire.api.service.reports import FairnessReport, WasteReport
 
 Progress = Callable[[int], None]
 """A function that is called from time to time with the number of ended jobs."""

@@ -12,7 +12,7 @@ import sys
 
 from controller.store.errors import StoreFailure
 from controller.store.read_only_store import StoreReader
-from wire.api.store import VerifyLine
+from wire.api.service.store import VerifyLine
 from wire.codec import dumps, encode
 
 

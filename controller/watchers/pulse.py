@@ -21,7 +21,7 @@ from controller.core.rebalance.proposals import free_gpu_layout
 from controller.core.state.state import State
 from controller.store.errors import StoreUnavailable
 from wire.agent.reports import GpuSample
-from wire.api.cluster import PulseSample
+from wire.api.service.cluster import PulseSample
 from wire.names import WHOLE_GPU, JobState
 
 EVERY_S, MINUTE_S, HOUR_S = 1.0, 60.0, 3_600.0

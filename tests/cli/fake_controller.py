@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.wire.http.peer import CHUNKED, Line, Peer, Request
-from wire.api.cluster import EventList, EventView, Health
 from wire.api.job_selection import AllJobs, ArrayElements, JobRange, parse_selection
 from wire.api.jobs import JobDetail, JobList, JobRefused, JobsAnswer, JobView, QueuePlace, Submitted
 from wire.api.nodes import GpuList, NodeList, NodeView
 from wire.api.problem import Problem
 from wire.api.reasons import Why
+from wire.api.service.cluster import EventList, EventView, Health
 from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState, Reason
 

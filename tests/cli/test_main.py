@@ -16,10 +16,10 @@ from cli.registry import COMMANDS, OTHER_WORDS
 from tests.cli.conftest import Corral
 from tests.cli.fake_controller import FakeController, array, job, node
 from tests.limits import PATIENCE_S
-from wire.api.cluster import EventView
 from wire.api.jobs import Held, QueuePlace
 from wire.api.nodes import TimedDrainView
 from wire.api.problem import Problem
+from wire.api.service.cluster import EventView
 from wire.codec import encode
 from wire.names import JobState
 

@@ -36,9 +36,9 @@ from controller.registry import METHODS, installed_plugins, make_plugin
 from wire.agent.reports import GpuFacts
 from wire.cluster.quota import ANY_NAME, SCOPES
 from wire.cluster.quota import quota_problems as problems_of_quota
-from wire.job.affinity import parse_preference, parse_taint, parse_term, parse_toleration
-from wire.job.gpu_requirements import GpuWish
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.affinity import parse_preference, parse_taint, parse_term, parse_toleration
+from wire.job.placement.gpu_requirements import GpuWish
+from wire.job.placement.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
 

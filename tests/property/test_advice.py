@@ -26,10 +26,10 @@ from tests.engine_harness import BACKFILLS, EngineHarness, carry_out, default_pi
 from tests.examples import SEARCH
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
-from wire.job.affinity import Effect, Taint, Toleration, parse_term
 from wire.job.gangs import Gang
-from wire.job.gpu_requirements import GpuWish, Topology
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.affinity import Effect, Taint, Toleration, parse_term
+from wire.job.placement.gpu_requirements import GpuWish, Topology
+from wire.job.placement.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
 from wire.names import JobState
 

@@ -12,8 +12,8 @@ from controller.core.framework.interfaces import Backfill
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from tests.examples import examples
-from wire.job.gpu_requirements import Topology
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.gpu_requirements import Topology
+from wire.job.placement.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
 
 RACKS = {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}

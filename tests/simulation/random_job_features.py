@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from controller.sim.generate.random_numbers import RandomStream, WeightedChoice
-from wire.job.affinity import parse_preference, parse_term, parse_toleration
 from wire.job.gangs import Gang, MemberFailure
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.affinity import parse_preference, parse_term, parse_toleration
+from wire.job.placement.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
 

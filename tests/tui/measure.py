@@ -26,9 +26,9 @@ from tests.limits import PATIENCE_S
 from tests.tui.recorded import RecordedClient, cluster, events, job, nodes
 from tui.app import CorralApp
 from tui.data.cluster_feed import LiveFeed
-from wire.api.cluster import ClusterView, EventList, StreamBatch
 from wire.api.jobs import JobList
 from wire.api.nodes import NodeList
+from wire.api.service.cluster import ClusterView, EventList, StreamBatch
 from wire.codec import decode, dumps, encode
 from wire.names import JobState
 

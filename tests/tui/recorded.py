@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tui.data.cluster_feed import Changes, ConnectionStatus, PendingChanges
-from wire.api.cluster import ClusterView, EventView
 from wire.api.forecasts import Easing, Explanation, Plan, PlanEntry, PlanPoint, Shift, WhatIf, WhatIfAnswer
 from wire.api.jobs import (
     Held,
@@ -28,6 +27,7 @@ from wire.api.policy.reservations import ReservationList, ReservationView
 from wire.api.policy.shares import ShareList, ShareView, ShareWeight
 from wire.api.problem import Problem
 from wire.api.reasons import FilterLoss, Why
+from wire.api.service.cluster import ClusterView, EventView
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.http.client import Client, Refused

@@ -17,8 +17,8 @@ from tui.pulse.gpu_wall import FREE, SICK, GpuWall
 from tui.pulse.history import MINUTES_KEPT, SECONDS_KEPT, PulseHistory
 from tui.pulse.lists import holders
 from tui.pulse.panel import Jump
-from wire.api.cluster import PulseSample
 from wire.api.policy.shares import ShareView
+from wire.api.service.cluster import PulseSample
 from wire.names import GpuHealth, JobState, NodeState
 
 

@@ -12,7 +12,7 @@ from tests.tui.screens import Screen, press, settled, until
 from tui.data.cluster_feed import Changes
 from tui.data.lists.move_lists import move_rows
 from tui.dialogs.confirm import ConfirmDialog
-from wire.api.cluster import EventView
+from wire.api.service.cluster import EventView
 
 
 async def test_rebalance_view_lists_proposals_before_moves() -> None:

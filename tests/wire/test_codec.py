@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from wire import api
 from wire.agent import frames, orders, reports
-from wire.api.cluster import EventList
 from wire.api.jobs import SubmitRequest, Submitted
+from wire.api.service.cluster import EventList
 from wire.codec import Malformed, decode, dumps, encode, encode_once
 from wire.job import spec
 from wire.job.spec import JobSpec
@@ -55,7 +55,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     }[kind]
 
 
-ROOMS = [importlib.import_module(f"wire.api.{each.name}") for each in pkgutil.iter_modules(api.__path__)]
+ROOMS = [importlib.import_module(each.name) for each in pkgutil.walk_packages(api.__path__, "wire.api.")]
 TRAVELLERS = [
     kind
     for module in (*ROOMS, reports, orders, spec)

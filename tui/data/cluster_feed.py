@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from tui.pulse.history import SECONDS_KEPT
-from wire.api.cluster import ClusterView, EventList, EventView, PulseSample, PulseView, StreamBatch
 from wire.api.jobs import JobList, JobView
 from wire.api.nodes import NodeList, NodeView
+from wire.api.service.cluster import ClusterView, EventList, EventView, PulseSample, PulseView, StreamBatch
 from wire.http.client import Refused, Unreachable
 from wire.names import JobState
 

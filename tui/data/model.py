@@ -16,9 +16,9 @@ from tui.data.lists.move_lists import move_listing
 from tui.data.lists.tenant_lists import quota_listing, reservation_listing, share_listing
 from tui.pulse.alarms import FAILED_FOR_S, Alarm, alarms
 from tui.pulse.history import PulseHistory
-from wire.api.cluster import ClusterView, EventView
 from wire.api.jobs import JobView, QueuePlace
 from wire.api.nodes import NodeView
+from wire.api.service.cluster import ClusterView, EventView
 from wire.names import WHOLE_GPU, JobState, priority_name
 
 SILENCE_S: Final = 12.0

@@ -12,7 +12,7 @@ from tui.look.graphs import Values, area_graph, round_up, sparkline
 from tui.look.paint import Piece, fit
 from tui.pulse.history import PulseHistory
 from tui.pulse.panel import Jump, PanelRow, title
-from wire.api.cluster import PulseSample
+from wire.api.service.cluster import PulseSample
 from wire.text import duration
 
 AXIS, LEGEND = 6, 11

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tui.look.graphs import Values, resample
-from wire.api.cluster import PulseSample
+from wire.api.service.cluster import PulseSample
 
 SECONDS_KEPT, MINUTES_KEPT = 600, 1_440
 MINUTE_S: Final = 60.0

@@ -11,9 +11,9 @@ from tui.pulse import figures, lists
 from tui.pulse.figures import GraphTime
 from tui.pulse.gpu_wall import GpuWall
 from tui.pulse.panel import BETWEEN, Block, Jump, Panel, PanelRow, side_by_side, title
-from wire.api.cluster import EventView
 from wire.api.forecasts import Plan
 from wire.api.policy.shares import ShareView
+from wire.api.service.cluster import EventView
 from wire.names import WHOLE_GPU, JobState
 
 WIDE: Final = 100

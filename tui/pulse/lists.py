@@ -13,10 +13,10 @@ from tui.look import glyphs
 from tui.look.paint import Piece, fit, share_bar
 from tui.pulse.alarms import Alarm
 from tui.pulse.panel import Jump, PanelRow, title
-from wire.api.cluster import EventView
 from wire.api.forecasts import Plan
 from wire.api.jobs import JobView
 from wire.api.policy.shares import ShareView
+from wire.api.service.cluster import EventView
 from wire.job.spec import gpus_text
 from wire.names import JobState
 from wire.text import duration, printable

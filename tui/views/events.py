@@ -16,7 +16,7 @@ from tui.look.paint import Piece
 from tui.pulse.lists import QUIET, event_style
 from tui.views.list_view import ListView
 from tui.views.view import bindings
-from wire.api.cluster import EventView
+from wire.api.service.cluster import EventView
 from wire.text import printable
 
 

@@ -10,7 +10,7 @@ from wire.agent.reports import Checkpoint, GpuUse, HostUse
 from wire.api.nodes import GpuShare
 from wire.api.problem import Problem
 from wire.api.reasons import Why
-from wire.api.reports import Foreseen
+from wire.api.service.reports import Foreseen
 from wire.dataclass import dataclass
 from wire.job.spec import JobSpec
 from wire.job.steps import Step

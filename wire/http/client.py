@@ -7,10 +7,7 @@ import uuid
 from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 from wire.agent.orders import SignalTo
-from wire.api.cluster import ClusterView, EventList, Health, PulseView, StreamBatch
-from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView, QuotaSync
 from wire.api.forecasts import Explanation, Plan, WhatIf, WhatIfAnswer
-from wire.api.job_stats import JobStats
 from wire.api.jobs import (
     JobChange,
     JobDetail,
@@ -50,7 +47,10 @@ from wire.api.policy.reservations import ReservationList, ReservationView, Reser
 from wire.api.policy.scheduler import SchedulerView, TopologyView, Triggered
 from wire.api.policy.services import ScaleRequest, ServiceList, ServiceView
 from wire.api.policy.shares import ShareList, ShareWeight
-from wire.api.reports import (
+from wire.api.service.cluster import ClusterView, EventList, Health, PulseView, StreamBatch
+from wire.api.service.config import ConfigAnswer, ConfigRequest, ConfigView, QuotaSync
+from wire.api.service.job_stats import JobStats
+from wire.api.service.reports import (
     BudgetReport,
     EstimateReport,
     FairnessReport,
@@ -60,7 +60,7 @@ from wire.api.reports import (
     UsageList,
     WasteReport,
 )
-from wire.api.store import Compacted, CompactRequest, VerifyLine
+from wire.api.service.store import Compacted, CompactRequest, VerifyLine
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.codec import dumps, encode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator
 
 from wire.cluster.hosts import checked_memory, memory_mib
-from wire.job.affinity import KEY
+from wire.job.placement.affinity import KEY
 
 MOST = 64
 """The most data sets of one job."""

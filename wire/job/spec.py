@@ -8,16 +8,16 @@ from operator import attrgetter
 from typing import Callable, Iterator, Mapping, Optional
 
 from wire.dataclass import dataclass
-from wire.job.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
 from wire.job.arrays import array_indices
 from wire.job.gangs import NO_GANG, Gang, gang_problems
-from wire.job.gpu_requirements import GpuWish, Topology, gpu_requirement_problems
 from wire.job.health import HealthCheck, health_problems
 from wire.job.images import image_problems, image_texts
-from wire.job.job_affinity import JobTerm, job_affinity_problems
 from wire.job.licences import licence_problems
 from wire.job.mail import mail_problems
 from wire.job.output_files import output_problems
+from wire.job.placement.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
+from wire.job.placement.gpu_requirements import GpuWish, Topology, gpu_requirement_problems
+from wire.job.placement.job_affinity import JobTerm, job_affinity_problems
 from wire.job.start_conditions import DEFAULT_RESTART, Dependency, OnNodeLost, Restart, condition_problems
 from wire.names import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 

@@ -18,7 +18,7 @@ from cli.registry import examples
 from wire.api.forecasts import MarkEdit, WhatIf
 from wire.api.nodes import NodeMarks, NodeView
 from wire.http.client import Client
-from wire.job.affinity import Effect, parse_taint
+from wire.job.placement.affinity import Effect, parse_taint
 from wire.text import printable
 
 TAINT_EXAMPLES = examples(

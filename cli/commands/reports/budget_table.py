@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.output.formats import Column, Table
-from wire.api.reports import BudgetView
+from wire.api.service.reports import BudgetView
 from wire.text import decimal, duration, percent
 
 

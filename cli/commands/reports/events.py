@@ -15,7 +15,7 @@ from cli.output.formats import Format, Output, write_data
 from cli.output.stderr import print_note
 from cli.output.table_columns import event_table
 from cli.registry import application, examples
-from wire.api.cluster import EventList, EventView
+from wire.api.service.cluster import EventList, EventView
 from wire.http.client import Client, Unreachable
 
 app = application()

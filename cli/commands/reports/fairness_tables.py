@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.output.formats import Column, Table
-from wire.api.reports import FairnessRow, GpuHoursByCause, WasteReport
+from wire.api.service.reports import FairnessRow, GpuHoursByCause, WasteReport
 from wire.text import decimal, duration
 
 

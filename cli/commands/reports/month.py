@@ -13,7 +13,7 @@ from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
 from cli.registry import examples
 from wire import amounts
-from wire.api.reports import MonthReport, MonthRow, SlaRow, UsageView
+from wire.api.service.reports import MonthReport, MonthRow, SlaRow, UsageView
 from wire.http.client import Client
 from wire.text import decimal, duration, memory, printable
 

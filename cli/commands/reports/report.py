@@ -23,7 +23,7 @@ from cli.flags import switch
 from cli.output.formats import Column, Format, Output, Table, write, write_data
 from cli.output.stderr import print_note
 from cli.registry import application, examples
-from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
+from wire.api.service.reports import EstimateReport, RunEstimate, StartEstimates
 from wire.http.client import Client
 from wire.text import duration
 

@@ -12,7 +12,7 @@ from cli.output.stderr import print_note
 from cli.output.table_columns import clock
 from cli.registry import application, examples
 from wire import amounts
-from wire.api.reports import StintView, UsageView
+from wire.api.service.reports import StintView, UsageView
 from wire.http.client import Client
 from wire.text import memory
 

@@ -12,7 +12,7 @@ from cli.flags import argument, option, switch
 from cli.output.formats import Format, Output, write, write_data, write_facts
 from cli.output.stderr import print_error, print_note
 from cli.registry import application, examples
-from wire.api.store import CompactRequest, VerifyLine
+from wire.api.service.store import CompactRequest, VerifyLine
 from wire.http import addresses
 from wire.http.client import Client, Unreachable
 

@@ -18,8 +18,8 @@ from cli.output.formats import Column, Format, Output, Table, write, write_data
 from cli.output.stderr import print_error, print_note
 from cli.output.table_columns import YELLOW, clock
 from cli.registry import application, examples
-from wire.api.config import ConfigAnswer, ConfigChange, ConfigRequest, ConfigView
 from wire.api.forecasts import ConfigFile, WhatIf
+from wire.api.service.config import ConfigAnswer, ConfigChange, ConfigRequest, ConfigView
 from wire.cluster.quota import ANY_NAME
 from wire.codec import encode
 from wire.http import addresses

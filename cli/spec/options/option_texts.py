@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from wire.job.gpu_requirements import Topology
-from wire.job.job_affinity import JobTerm
+from wire.job.placement.gpu_requirements import Topology
+from wire.job.placement.job_affinity import JobTerm
 from wire.job.start_conditions import DEFAULT_RESTART, Restart
 
 Texts = list[str]

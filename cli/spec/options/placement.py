@@ -7,9 +7,9 @@ from __future__ import annotations
 from cli.spec.options import option_texts
 from cli.spec.options.job_option import SUM, TERM, JobOption
 from wire import amounts
-from wire.job.affinity import parse_preference, parse_term, parse_toleration
-from wire.job.gpu_requirements import parse_domains, parse_topology
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.affinity import parse_preference, parse_term, parse_toleration
+from wire.job.placement.gpu_requirements import parse_domains, parse_topology
+from wire.job.placement.job_affinity import parse_job_term
 
 ROWS: tuple[JobOption, ...] = (
     JobOption(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cli.spec.options.job_option import CORES, COUNT, LIST, SIZE, SUM, SWITCH, TIME, JobOption
 from wire import amounts
 from wire.job.gangs import MemberFailure
-from wire.job.gpu_requirements import parse_require_or_prefer
 from wire.job.licences import parse_licence
+from wire.job.placement.gpu_requirements import parse_require_or_prefer
 from wire.job.spec import gpus_text
 
 ROWS: tuple[JobOption, ...] = (

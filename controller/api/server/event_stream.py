@@ -22,9 +22,9 @@ from controller.core.model.rows import JournalEntry
 from controller.core.state.job_and_node_rows import load_job
 from controller.daemon import Daemon
 from controller.nodes.exec_sessions import ExecSession
-from wire.api.cluster import StreamBatch
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeView
+from wire.api.service.cluster import StreamBatch
 
 BATCH = 500
 HEARTBEAT_S = 5.0

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wire.api.cluster import Health, PulseSample, PulseView
-from wire.api.config import ConfigRequest
 from wire.api.forecasts import CERTAIN, RESERVATION, JobEdit, Plan, PlanBlock, PlanEntry, PlanPoint, WhatIf
 from wire.api.jobs import (
     JobChange,
@@ -30,8 +28,10 @@ from wire.api.policy.scheduler import PassView, SchedulerView, SwitchView, Topol
 from wire.api.policy.services import ScaleRequest
 from wire.api.policy.shares import ShareWeight
 from wire.api.problem import Problem
-from wire.api.reports import UsageList, UsageView
-from wire.api.store import Compacted, CompactRequest
+from wire.api.service.cluster import Health, PulseSample, PulseView
+from wire.api.service.config import ConfigRequest
+from wire.api.service.reports import UsageList, UsageView
+from wire.api.service.store import Compacted, CompactRequest
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec

@@ -14,8 +14,8 @@ from pydantic.json_schema import JsonSchemaMode
 from controller.api.server.examples import EXAMPLES
 from controller.api.server.request import Call, Route
 from wire import VERSION
-from wire.api.cluster import StreamBatch
 from wire.api.problem import Problem
+from wire.api.service.cluster import StreamBatch
 
 ALWAYS = (400, 401, 403, 500, 503)
 """The HTTP statuses of refusals that every route may return."""

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from controller.core.model.job import NEVER, Job, Member
 from controller.core.state.state import State
 from wire.agent.reports import AttemptUse, HostUse
-from wire.api.job_stats import SHORTEST_S, JobStats, ResourceStats
+from wire.api.service.job_stats import SHORTEST_S, JobStats, ResourceStats
 from wire.names import WHOLE_GPU, JobState
 from wire.text import duration, memory
 

@@ -11,7 +11,7 @@ from controller.core.explain.why_pending import reason_of
 from controller.core.model.job import NEVER, Job
 from wire.agent.reports import AttemptUse, HostUse
 from wire.codec import encode
-from wire.job.affinity import Operator
+from wire.job.placement.affinity import Operator
 from wire.job.start_conditions import OnNodeLost
 from wire.job.steps import Step
 from wire.names import JobState, Reason

@@ -13,8 +13,8 @@ from wire.agent.job_policy import JobPolicy
 from wire.cluster import hosts
 from wire.cluster.hosts import HostSpec
 from wire.codec import decode
-from wire.job.affinity import parse_taint
 from wire.job.images import mount_problem
+from wire.job.placement.affinity import parse_taint
 
 
 def _ssh(text: str) -> str:

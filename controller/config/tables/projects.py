@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from controller.config.tables.fields import Name, Section
-from controller.config.tables.policy import Weight
+from controller.config.tables.policy.scheduler import Weight
 
 Amount = Annotated[float, Field(ge=0, le=1e12)]
 

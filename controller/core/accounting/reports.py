@@ -13,7 +13,7 @@ from controller.core.accounting.idle_causes import CLOSED, WASTE, IdleCause
 from controller.core.accounting.wait_histogram import quantile
 from controller.core.model.job import Job
 from controller.core.state.state import State
-from wire.api.reports import FairnessReport, FairnessRow, GpuHoursByCause, WasteReport
+from wire.api.service.reports import FairnessReport, FairnessRow, GpuHoursByCause, WasteReport
 from wire.names import PRIORITIES
 from wire.text import duration, printable
 

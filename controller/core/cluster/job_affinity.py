@@ -11,7 +11,7 @@ import numpy as np
 
 from controller.core.cluster.node_table import Bools, Ints, NodeTable
 from controller.core.model.request import PerNodeRequest
-from wire.job.job_affinity import JobTerm
+from wire.job.placement.job_affinity import JobTerm
 
 Label = tuple[str, str]
 TermOfUser = tuple[str, JobTerm]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from wire.job.affinity import KEY, Effect, Taint
+from wire.job.placement.affinity import KEY, Effect, Taint
 from wire.job.spec import is_storable
 
 _EFFECTS = [each.value for each in Effect]

@@ -13,7 +13,7 @@ from controller.core.model.events.nodes import AS_IT_IS, Overcommit
 from wire.agent.orders import GpuHold
 from wire.agent.reports import GpuFacts, NodeFacts
 from wire.cluster.hosts import HostSpec
-from wire.job.affinity import Taint
+from wire.job.placement.affinity import Taint
 from wire.names import GpuHealth, NodeState
 
 JUST_STARTED = "the controller has just started"

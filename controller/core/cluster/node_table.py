@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wire.job.affinity import Taint
+from wire.job.placement.affinity import Taint
 
 if TYPE_CHECKING:
     from controller.core.cluster.dataset_reads import DatasetReads

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.core.cluster.node_table import Floats
-from wire.job.gpu_requirements import Topology
+from wire.job.placement.gpu_requirements import Topology
 
 
 class TopologyDomains:

@@ -13,8 +13,8 @@ import numpy as np
 from controller.core.cluster.node_table import Bools
 from controller.core.model.request import request_of
 from controller.core.placement.placer import Placer
-from wire.job.affinity import Effect, Toleration, untolerated_taint
-from wire.job.gpu_requirements import PREFER, REQUIRE, GpuWish
+from wire.job.placement.affinity import Effect, Toleration, untolerated_taint
+from wire.job.placement.gpu_requirements import PREFER, REQUIRE, GpuWish
 from wire.job.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory, printable
 

@@ -14,7 +14,7 @@ import numpy as np
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
 from controller.core.model.inputs import Refusal
 from controller.core.model.request import PerNodeRequest
-from wire.job.affinity import Term
+from wire.job.placement.affinity import Term
 from wire.job.spec import JobSpec
 from wire.text import printable
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from controller.core.framework.interfaces import Filter
 from controller.core.model.request import PerNodeRequest
-from wire.job.affinity import Effect
+from wire.job.placement.affinity import Effect
 
 NO_CONSTRAINTS = PerNodeRequest(0, 0)
 UNFILTERED_HINT = "Leave it out, or have an operator put the filter into 'filters' in [scheduler]."

@@ -19,7 +19,7 @@ from controller.core.model.job import Job
 from controller.core.placement.placer import Placer
 from controller.core.state.state import State
 from wire.agent.orders import Stop, TimeLimit
-from wire.job import affinity
+from wire.job.placement import affinity
 from wire.names import Reason
 
 

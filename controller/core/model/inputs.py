@@ -13,7 +13,7 @@ from wire.agent.reports import AttemptStatus, Hello
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Quota
 from wire.cluster.reservation import ReservationSpec
-from wire.job.affinity import Taint
+from wire.job.placement.affinity import Taint
 from wire.job.spec import JobSpec
 from wire.names import GpuHealth, JobState, TroubleKind
 from wire.workload.spec import WorkloadSpec

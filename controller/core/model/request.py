@@ -12,9 +12,9 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from wire.job.affinity import Preference, Term, Toleration
-from wire.job.gpu_requirements import GpuWish, Topology
-from wire.job.job_affinity import JobTerm
+from wire.job.placement.affinity import Preference, Term, Toleration
+from wire.job.placement.gpu_requirements import GpuWish, Topology
+from wire.job.placement.job_affinity import JobTerm
 from wire.job.spec import JobSpec, gpus_text
 from wire.names import WHOLE_GPU
 from wire.text import counted, memory

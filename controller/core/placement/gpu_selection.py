@@ -14,7 +14,7 @@ from controller.core.cluster.node_table import NodeTable
 from controller.core.model.request import PerNodeRequest
 from wire.agent.orders import GpuHold
 from wire.agent.reports import GpuFacts
-from wire.job.gpu_requirements import REQUIRE, GpuWish
+from wire.job.placement.gpu_requirements import REQUIRE, GpuWish
 from wire.names import WHOLE_GPU
 
 ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50

@@ -25,7 +25,7 @@ from controller.core.placement.gpu_selection import NO_GPUS, GpuChoice, choose_g
 from controller.core.placement.one_gpu_model import GpuModelGroups, model_by_row
 from controller.core.placement.ranking import NodeRanking, filters_for, rows_possible
 from controller.core.quota.usage_counters import Amount, UsageCounters
-from wire.job.gpu_requirements import Topology
+from wire.job.placement.gpu_requirements import Topology
 
 MAX_CACHED = 4_096
 ALL_FREE: Mapping[int, FreeResources] = {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
 from controller.core.model.request import PerNodeRequest
-from wire.job.affinity import Effect, untolerated_taint
+from wire.job.placement.affinity import Effect, untolerated_taint
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
 from controller.core.model.request import PerNodeRequest
-from wire.job.gpu_requirements import REQUIRE
+from wire.job.placement.gpu_requirements import REQUIRE
 from wire.job.spec import gpus_text
 from wire.names import WHOLE_GPU
 from wire.text import counted, memory

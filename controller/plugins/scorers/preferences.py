@@ -12,9 +12,9 @@ import numpy as np
 from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import Floats, NodeTable, Rows
 from controller.core.model.request import PerNodeRequest
-from wire.job.affinity import Effect, untolerated_taint
 from wire.job.datasets import parse_dataset
-from wire.job.gpu_requirements import PREFER
+from wire.job.placement.affinity import Effect, untolerated_taint
+from wire.job.placement.gpu_requirements import PREFER
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.projects import DEFAULT_PROJECT, UnknownProjects
 from wire.cluster.quota import ANY_NAME
-from wire.job.affinity import Operator, Term
+from wire.job.placement.affinity import Operator, Term
 from wire.text import printable
 
 SIMILAR = 0.8

@@ -13,8 +13,8 @@ from cli.spec.job_options import OPTIONS
 from cli.spec.job_script import MAX_ARGUMENT_BYTES
 from cli.spec.spec_builder import spec_of
 from cli.spec.submit_options import SubmitOptions
-from wire.job.affinity import parse_term
 from wire.job.gangs import Gang, MemberFailure
+from wire.job.placement.affinity import parse_term
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
 

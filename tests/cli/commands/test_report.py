@@ -13,7 +13,7 @@ from cli.commands.reports.usage import usage_table
 from cli.commands.sim import figures_table
 from cli.output.formats import Format
 from controller.sim.metrics import Figures
-from wire.api.reports import (
+from wire.api.service.reports import (
     BudgetView,
     FairnessRow,
     GpuHoursByCause,

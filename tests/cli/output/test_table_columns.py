@@ -28,9 +28,9 @@ from cli.output.table_columns import (
 )
 from tests.cli.fake_controller import T0, array, job, node
 from wire.agent.reports import GpuProcess
-from wire.api.cluster import EventView
 from wire.api.jobs import Held
 from wire.api.nodes import GpuShare, GpuView
+from wire.api.service.cluster import EventView
 from wire.names import GpuHealth, JobState, NodeState, Reason
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "cli"

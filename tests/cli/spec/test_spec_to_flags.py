@@ -12,10 +12,10 @@ from cli.spec.spec_to_flags import flags_of
 from cli.spec.submit_options import SubmitOptions
 from tests.cli.flag_groups import parsed
 from wire.codec import encode
-from wire.job.affinity import parse_term
 from wire.job.gangs import Gang, MemberFailure
-from wire.job.gpu_requirements import GpuWish, Topology
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.affinity import parse_term
+from wire.job.placement.gpu_requirements import GpuWish, Topology
+from wire.job.placement.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
 
 SPEC = JobSpec(("true",))

@@ -21,10 +21,10 @@ from controller.plugins.quotas.local import LocalQuotas, ProjectQuotaTable, Quot
 from tests.engine_harness import BACKFILLS, EngineHarness, default_pipeline, facts, spec
 from wire.agent.reports import AttemptStatus, Hello
 from wire.codec import dumps
-from wire.job.affinity import parse_term, parse_toleration
 from wire.job.gangs import Gang
-from wire.job.gpu_requirements import GpuWish
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.affinity import parse_term, parse_toleration
+from wire.job.placement.gpu_requirements import GpuWish
+from wire.job.placement.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, Restart, RestartWhen, Until
 

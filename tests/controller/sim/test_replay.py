@@ -42,7 +42,7 @@ from controller.sim.trace_job import TraceJob
 from tests.engine_harness import EngineHarness, default_pipeline, spec
 from wire.agent.reports import AttemptStatus, Checkpoint
 from wire.cluster.quota import Limits, Quota
-from wire.job.affinity import Effect, Taint
+from wire.job.placement.affinity import Effect, Taint
 from wire.job.start_conditions import OnNodeLost, Restart, RestartWhen
 from wire.names import GpuHealth, JobState, Reason
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tests.engine_harness import spec
-from wire.job.affinity import parse_preference, parse_term, parse_toleration
 from wire.job.gangs import Gang, MemberFailure
-from wire.job.gpu_requirements import GpuWish, Topology
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.affinity import parse_preference, parse_term, parse_toleration
+from wire.job.placement.gpu_requirements import GpuWish, Topology
+from wire.job.placement.job_affinity import parse_job_term
 from wire.job.start_conditions import OnNodeLost, Restart, RestartWhen
 
 RESTARTS = st.builds(

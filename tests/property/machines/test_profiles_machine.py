@@ -22,7 +22,7 @@ from tests.engine_harness import EngineHarness, spec
 from tests.examples import examples
 from tests.property.machines.node_rules import NODES
 from tests.property.machines.test_engine_machine import PIPELINE, EngineMachine
-from wire.job.affinity import parse_term
+from wire.job.placement.affinity import parse_term
 from wire.names import JobState
 
 LEFT, RIGHT = (parse_term("node in a,b"),), (parse_term("node in b,c"),)

@@ -13,10 +13,10 @@ from tests.limits import PATIENCE_S
 from tests.tui.recorded import NOW, cluster, events, job, jobs, nodes
 from tui.data import cluster_feed
 from tui.data.cluster_feed import Changes, ConnectionStatus, LiveFeed
-from wire.api.cluster import ClusterView, EventList, PulseSample, PulseView, StreamBatch
 from wire.api.jobs import JobList
 from wire.api.nodes import NodeList
 from wire.api.problem import Problem
+from wire.api.service.cluster import ClusterView, EventList, PulseSample, PulseView, StreamBatch
 from wire.http.client import Refused, Unreachable
 from wire.names import JobState
 

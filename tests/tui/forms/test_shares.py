@@ -10,8 +10,8 @@ from tests.tui.screens import Screen, press, settled, until
 from tui.data.cluster_feed import Changes
 from tui.dialogs.form_dialog import FormDialog
 from tui.forms import share as form
-from wire.api.cluster import EventView
 from wire.api.policy.shares import ShareView, ShareWeight
+from wire.api.service.cluster import EventView
 
 ALICE = next(share for share in shares() if share.share == "vision/alice")
 

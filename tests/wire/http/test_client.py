@@ -12,11 +12,11 @@ import pytest
 
 from tests.wire.conftest import MakePeer
 from tests.wire.http.peer import CHUNKED, Line, response
-from wire.api.cluster import EventView, Health, StreamBatch
 from wire.api.forecasts import WhatIf, WhatIfAnswer
 from wire.api.jobs import JobList, Submitted
 from wire.api.nodes import NodeList
 from wire.api.problem import Problem
+from wire.api.service.cluster import EventView, Health, StreamBatch
 from wire.codec import dumps, encode
 from wire.http import transport
 from wire.http.client import Client, Refused, Unreachable

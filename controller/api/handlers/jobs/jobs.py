@@ -26,7 +26,6 @@ from controller.nodes.link import NodeAway
 from controller.questions.deadline_note import deadline_note
 from controller.questions.engine_copy.engine_copy import QuestionRefused
 from wire.agent.orders import Save, Signal
-from wire.api.job_stats import JobStats
 from wire.api.jobs import (
     JobChange,
     JobDetail,
@@ -43,7 +42,8 @@ from wire.api.jobs import (
     SubmitRequest,
     Submitted,
 )
-from wire.api.reports import Foreseen
+from wire.api.service.job_stats import JobStats
+from wire.api.service.reports import Foreseen
 from wire.job.spec import SIGNALS, JobSpec, signal_name, spec_problems
 from wire.job.steps import Step
 from wire.names import JobState

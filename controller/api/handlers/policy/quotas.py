@@ -23,8 +23,8 @@ from controller.core.quota.usage_counters import (
     RUNNING,
     TenantKey,
 )
-from wire.api.config import QuotaSync
 from wire.api.policy.quotas import QuotaChange, QuotaList, QuotaView
+from wire.api.service.config import QuotaSync
 from wire.cluster.quota import ANY_NAME, SCOPES, GpuLimit, Limits
 from wire.names import WHOLE_GPU
 from wire.text import percent

@@ -12,7 +12,7 @@ from controller.core.state.state import State
 from controller.daemon import Daemon
 from controller.store.errors import StoreUnavailable
 from wire import VERSION
-from wire.api.cluster import ClusterView, Health
+from wire.api.service.cluster import ClusterView, Health
 from wire.names import WHOLE_GPU, JobState, NodeState
 
 _counted: WeakKeyDictionary[Daemon, tuple[int, Mapping[str, int]]] = WeakKeyDictionary()

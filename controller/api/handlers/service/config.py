@@ -9,7 +9,7 @@ from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.config import ConfigRefused, digest
 from controller.reload import ConfigNotWritable, ReloadPlan
-from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView
+from wire.api.service.config import ConfigAnswer, ConfigRequest, ConfigView
 from wire.text import printable
 
 SEND = admin("send a configuration, because it may name a prolog, which runs as root on every node")

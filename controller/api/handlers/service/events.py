@@ -12,7 +12,7 @@ from controller.core.model.rows import JournalEntry
 from controller.core.state.job_and_node_rows import load_job
 from controller.core.state.state import State
 from controller.daemon import Daemon
-from wire.api.cluster import EventList, EventView
+from wire.api.service.cluster import EventList, EventView
 
 
 async def listing(call: Call) -> EventList:

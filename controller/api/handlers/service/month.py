@@ -18,7 +18,7 @@ from controller.core.accounting.reports import waste
 from controller.core.accounting.wait_histogram import Waits, quantile
 from controller.core.state.state import State
 from controller.store.billed_usage import BilledTime
-from wire.api.reports import ModelUse, MonthReport, MonthRow, SlaReport, SlaRow
+from wire.api.service.reports import ModelUse, MonthReport, MonthRow, SlaReport, SlaRow
 
 BY = ("project", "user", "queue")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.api.server.request import Call
 from controller.watchers.pulse import EVERY_S, MINUTE_S, MINUTES_KEPT, SECONDS_KEPT
-from wire.api.cluster import PulseView
+from wire.api.service.cluster import PulseView
 
 RINGS = ("seconds", "minutes")
 

@@ -9,7 +9,7 @@ from controller.core.accounting.reports import PROJECT, USER, fairness, waste
 from controller.core.estimates.runtime_prediction import PredictionScore
 from controller.core.model.start_estimates import StartScore
 from controller.core.state.state import State
-from wire.api.reports import (
+from wire.api.service.reports import (
     BudgetReport,
     BudgetView,
     EstimateReport,

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from controller.api.server.access import admin
 from controller.api.server.request import Call
-from wire.api.store import Compacted, CompactRequest
+from wire.api.service.store import Compacted, CompactRequest
 from wire.program_parts import STORE_CHECK
 
 VERIFY = admin("verify the store")

@@ -12,7 +12,7 @@ from controller.api.server.request import Call
 from controller.core.model.rows import UsageRow
 from controller.store.billed_usage import BilledTime
 from controller.store.usage import UsageSum
-from wire.api.reports import StintList, StintView, UsageList, UsageView
+from wire.api.service.reports import StintList, StintView, UsageList, UsageView
 
 BY = ("user", "project", "queue", "job")
 USUAL_S = 7 * 86_400

@@ -11,7 +11,7 @@ import numpy as np
 
 from controller.core.cluster.node_table import ABSENT, Bools, Ints, NodeTable, Rows, names_model
 from controller.core.model.request import PerNodeRequest
-from wire.job.gpu_requirements import REQUIRE, parse_compute_capability
+from wire.job.placement.gpu_requirements import REQUIRE, parse_compute_capability
 from wire.names import WHOLE_GPU
 
 MAX_CACHED = 4_096

@@ -9,7 +9,7 @@ from controller.core.model.dataclass import dataclass
 from controller.core.model.events.event import ClusterEvent, NodeEvent
 from wire.agent.reports import NodeFacts
 from wire.cluster.hosts import HostSpec
-from wire.job.affinity import Taint
+from wire.job.placement.affinity import Taint
 from wire.names import GpuHealth
 
 

@@ -11,7 +11,7 @@ import pytest
 from controller.core.model import inputs
 from controller.nodes.local import LocalLink
 from tests.controller.api.running_controller import RunningController, start_controller
-from wire.api.cluster import StreamBatch
+from wire.api.service.cluster import StreamBatch
 from wire.cluster.hosts import HostSpec
 from wire.http.client import Client, Refused
 from wire.job.spec import JobSpec

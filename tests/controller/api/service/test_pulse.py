@@ -11,7 +11,7 @@ from tests.controller.api.running_controller import RunningController
 from tests.controller.api.server.test_stream import listening
 from tests.limits import PATIENCE_S
 from wire.agent.reports import GpuSample
-from wire.api.cluster import PulseSample
+from wire.api.service.cluster import PulseSample
 
 
 async def test_sample_has_the_figures_of_the_cluster(api: RunningController) -> None:

@@ -12,7 +12,7 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.job_affinity import parse_job_term
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import JobState, Reason
 

@@ -14,7 +14,7 @@ from controller.core.model.request import JobDefaults
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.job.affinity import parse_term
+from wire.job.placement.affinity import parse_term
 from wire.job.spec import JobSpec
 
 GIB = 1024

@@ -14,10 +14,10 @@ from controller.core.model import inputs
 from controller.core.pipeline.pipeline import Pipeline
 from tests.engine_harness import EngineHarness, default_pipeline, spec
 from wire.cluster.reservation import ReservationSpec
-from wire.job.affinity import parse_term
 from wire.job.gangs import Gang
-from wire.job.gpu_requirements import GpuWish, Topology
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.affinity import parse_term
+from wire.job.placement.gpu_requirements import GpuWish, Topology
+from wire.job.placement.job_affinity import parse_job_term
 from wire.job.spec import JobSpec
 
 HOUR = 3600.0

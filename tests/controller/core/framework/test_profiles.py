@@ -22,8 +22,8 @@ from controller.plugins.backfill.kinds import Aggressive, Conservative, EasySjbf
 from controller.plugins.orders.fixed import FifoOrder
 from controller.plugins.preemption.by_priority import PriorityStrategy as ByPriority
 from tests.engine_harness import PIPELINE, EngineHarness, spec
-from wire.job.affinity import parse_term
 from wire.job.gangs import Gang
+from wire.job.placement.affinity import parse_term
 from wire.names import JobState, Reason
 
 HOUR = 3_600.0

@@ -13,8 +13,8 @@ from controller.core.model import inputs
 from controller.core.model.request import PerNodeRequest
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.codec import encode
-from wire.job.affinity import parse_preference, parse_term, parse_toleration
-from wire.job.job_affinity import parse_job_term
+from wire.job.placement.affinity import parse_preference, parse_term, parse_toleration
+from wire.job.placement.job_affinity import parse_job_term
 from wire.names import Reason
 
 

@@ -11,7 +11,7 @@ from controller.core.model import inputs
 from controller.core.model.events.attempts import JobRequeued, StopRequested
 from controller.core.pipeline.pipeline import Pipeline
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
-from wire.job.affinity import parse_preference, parse_taint, parse_term, parse_toleration
+from wire.job.placement.affinity import parse_preference, parse_taint, parse_term, parse_toleration
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 

@@ -21,8 +21,8 @@ from controller.sim.replay.replayer import Replay
 from controller.sim.simulation import Simulation
 from controller.sim.trace_job import TraceJob
 from tests.engine_harness import EngineHarness, spec
-from wire.job.affinity import parse_preference
 from wire.job.datasets import MOST, dataset_problems, parse_dataset
+from wire.job.placement.affinity import parse_preference
 
 HOUR = 3_600.0
 DAY = 24 * HOUR

@@ -14,7 +14,7 @@ from controller.core.model.inputs import Submit
 from controller.core.pipeline.pipeline import Pipeline
 from controller.plugins.backfill.kinds import Conservative, Easy
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
-from wire.job.gpu_requirements import GpuWish, Topology
+from wire.job.placement.gpu_requirements import GpuWish, Topology
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import JobState, Reason
 

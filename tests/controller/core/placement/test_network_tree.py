@@ -16,8 +16,8 @@ from controller.core.framework.interfaces import Backfill
 from controller.plugins.backfill.kinds import Conservative, Easy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.gangs import Gang
-from wire.job.gpu_requirements import Topology
-from wire.job.job_affinity import JobTerm
+from wire.job.placement.gpu_requirements import Topology
+from wire.job.placement.job_affinity import JobTerm
 from wire.job.spec import JobSpec
 
 RACKS = {

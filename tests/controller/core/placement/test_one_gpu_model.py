@@ -14,7 +14,7 @@ from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.gangs import Gang
-from wire.job.gpu_requirements import Topology
+from wire.job.placement.gpu_requirements import Topology
 from wire.job.spec import JobSpec
 
 A100, H100, V100 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-16GB"

@@ -19,9 +19,9 @@ from controller.plugins.preemption.by_priority import PressureStrategy, Priority
 from tests.engine_harness import BACKFILLS, PIPELINE, EngineHarness, spec
 from wire.agent.orders import Stop
 from wire.agent.reports import AttemptStatus, Checkpoint
-from wire.job.affinity import parse_term
 from wire.job.gangs import Gang
-from wire.job.gpu_requirements import GpuWish
+from wire.job.placement.affinity import parse_term
+from wire.job.placement.gpu_requirements import GpuWish
 from wire.job.spec import JobSpec
 from wire.names import GpuHealth, JobState, Reason
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from controller.config import Config
-from controller.config.tables.policy import SchedulerSection
-from controller.config.tables.strategies import STRATEGIES
+from controller.config.tables.policy.scheduler import SchedulerSection
+from controller.config.tables.policy.strategies import STRATEGIES
 from controller.core.pipeline.pipeline import Pipeline
 from controller.registry import build_pipeline
 from tests.engine_harness import EngineHarness, spec

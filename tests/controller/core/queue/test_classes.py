@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from controller.core.model.request import PerNodeRequest, request_of
-from wire.job.affinity import Toleration, parse_preference, parse_term
 from wire.job.gangs import Gang
-from wire.job.gpu_requirements import GpuWish, Topology
-from wire.job.job_affinity import JobTerm
+from wire.job.placement.affinity import Toleration, parse_preference, parse_term
+from wire.job.placement.gpu_requirements import GpuWish, Topology
+from wire.job.placement.job_affinity import JobTerm
 from wire.job.spec import JobSpec
 
 PLAIN = JobSpec(command=("true",), gpus=4, nodes=2)

@@ -25,7 +25,7 @@ from controller.plugins.quotas.local import (
 )
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.quota import UNLIMITED, Limits, Quota
-from wire.job.gpu_requirements import GpuWish
+from wire.job.placement.gpu_requirements import GpuWish
 from wire.names import JobState, Reason
 
 QUEUES = {

@@ -29,7 +29,7 @@ from controller.plugins.scorers.resource_use import SpreadScorer
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.orders import Stop
 from wire.agent.reports import AttemptStatus, Checkpoint
-from wire.job.gpu_requirements import GpuWish
+from wire.job.placement.gpu_requirements import GpuWish
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 

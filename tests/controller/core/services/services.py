@@ -13,7 +13,7 @@ from controller.core.pipeline.pipeline import Pipeline
 from tests.engine_harness import PIPELINE, EngineHarness
 from wire.agent.reports import AttemptStatus
 from wire.job.health import HealthCheck
-from wire.job.job_affinity import JobTerm
+from wire.job.placement.job_affinity import JobTerm
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Restart, RestartWhen
 from wire.names import JobState

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Iterator, Optional
 
 from wire.cluster import mig
 from wire.dataclass import dataclass
-from wire.job.affinity import KEY
 from wire.job.datasets import dataset_problems
+from wire.job.placement.affinity import KEY
 from wire.text import memory
 
 if TYPE_CHECKING:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from wire.job.affinity import affinity_problems, parse_preference, parse_taint, parse_term, parse_toleration
+from wire.job.placement.affinity import (
+    affinity_problems,
+    parse_preference,
+    parse_taint,
+    parse_term,
+    parse_toleration,
+)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from controller.config.tables.fields import Name, Section
-from controller.config.tables.policy import Weight
+from controller.config.tables.policy.scheduler import Weight
 from controller.config.tables.queues import Window
 
 

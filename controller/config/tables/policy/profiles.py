@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, model_validator
 
 from controller.config.tables.fields import Name, NodeName, Plugin, Section, WeightedPlugin
-from controller.config.tables.strategies import Strategy, with_strategy
-from wire.job.affinity import Operator, Term, parse_term, term_problems
+from controller.config.tables.policy.strategies import Strategy, with_strategy
+from wire.job.placement.affinity import Operator, Term, parse_term, term_problems
 
 _TOGETHER = ("order", "then")
 """Two keys that belong together. A scheduler profile with the key `order` does not get `then` from

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Iterator, Optional
 
 from wire.dataclass import dataclass
-from wire.job.affinity import KEY
+from wire.job.placement.affinity import KEY
 
 if TYPE_CHECKING:
     from wire.job.spec import JobSpec

@@ -1,0 +1,1 @@
+"""The parts of a JobSpec about its nodes and GPUs: affinity, taints, job affinity and GPU requirements."""
