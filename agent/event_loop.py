@@ -47,13 +47,19 @@ class EventLoop:
         heapq.heappush(self._timers, (time.monotonic() + seconds, self._timer_count, action))
 
     def run_once(self, sleep: bool = True) -> None:
-        """Wait for the next event, then run all callbacks that are due. If `sleep` is False, do not wait."""
+        """Wait for the next event, then run all callbacks that are due. If `sleep` is False, do not wait.
+
+        A callback that another callback of the same iteration has removed or replaced is not run. Its
+        connection may be closed already.
+        """
         pause = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
         if not sleep:
             pause = 0.0
+        registered = self._selector.get_map()
         for ready, events in self._selector.select(pause):
-            for event, action in list(ready.data.items()):
-                if events & event:
+            for event, action in ready.data.items():
+                known = registered.get(ready.fd)
+                if events & event and known is not None and known.data.get(event) is action:
                     action()
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now:

@@ -196,8 +196,6 @@ class StepServer:
                 self._loop.on_readable(each.sock.fileno(), partial(self._read, each))
 
     def _read(self, connection: _Connection) -> None:
-        if connection not in self._connections:
-            return  # The connection was closed in this iteration of the loop.
         if connection.key is not None and self._channel.congested:
             self._loop.on_readable(connection.sock.fileno(), None)
             self._paused.append(connection)
@@ -370,8 +368,6 @@ class StepServer:
         self._flush(connection)
 
     def _flush(self, connection: _Connection) -> None:
-        if connection not in self._connections:
-            return  # The connection was closed in this iteration of the loop.
         number = connection.sock.fileno()
         try:
             while connection.outgoing:
