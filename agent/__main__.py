@@ -17,8 +17,8 @@ from typing import Optional
 
 from agent.agent import Agent
 from agent.attempts import lease
+from agent.attempts.launch.start_order import UnixAccounts
 from agent.attempts.spool import Spool, SpoolUnusable, format_key
-from agent.attempts.start_order import UnixAccounts
 from agent.controller_channel import Channel
 from agent.gpus.interface import GpuSource, GpusUnknown, NoGpus
 from agent.gpus.late_driver import LateDriverGpus

@@ -14,14 +14,15 @@ from types import MappingProxyType
 from typing import Any, Callable, Mapping, Optional
 
 from agent.attempt_runner import AttemptRunner
-from agent.attempts import environment, lease
+from agent.attempts import lease
 from agent.attempts.attempt_states import NODE_UNFIT, AttemptStates
-from agent.attempts.cpu_allocation import CpuAllocator
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch import environment
+from agent.attempts.launch.cpu_allocation import CpuAllocator
+from agent.attempts.launch.launch_spec import LaunchSpec
+from agent.attempts.launch.start_order import CannotLaunch, LaunchBuilder, UnixAccounts
 from agent.attempts.log_retention import SettledLogs
 from agent.attempts.signal_receivers import receivers, tasks_of_step
 from agent.attempts.spool import AttemptKey, Spool, format_key, parse_key
-from agent.attempts.start_order import CannotLaunch, LaunchBuilder, UnixAccounts
 from agent.attempts.usage_reporter import UsageReporter
 from agent.checkpoints.saver import CheckpointSaver
 from agent.checkpoints.watcher import CheckpointWatcher

@@ -14,9 +14,9 @@ from agent.attempts import actions, attempt_record, log_retention
 from agent.attempts.actions import AttemptAction
 from agent.attempts.attempt_record import UnreadableRecord
 from agent.attempts.attempt_states import NODE_UNFIT, AttemptStates
+from agent.attempts.launch.start_order import CannotLaunch, HostUnfit, LaunchBuilder
 from agent.attempts.log_retention import SettledLogs
 from agent.attempts.spool import AttemptKey, Spool, SpooledAttempt, format_key, parse_key
-from agent.attempts.start_order import CannotLaunch, HostUnfit, LaunchBuilder
 from agent.event_loop import EventLoop
 from agent.gpus.interface import GpuSource
 from agent.supervisor.fork_server_client import RestartedForkServer

@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.supervisor import task_process
 
 ANSWER_TIMEOUT_S = 30.0

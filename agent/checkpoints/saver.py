@@ -7,7 +7,7 @@ import subprocess
 from functools import partial
 from typing import Callable, Optional
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.attempts.spool import AttemptKey
 from agent.event_loop import EventLoop
 from agent.interactive.exec_sessions import CannotExec, spawn_in_job

@@ -14,7 +14,7 @@ import signal
 from functools import partial
 from typing import Callable, Iterable, Optional
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.attempts.spool import AttemptKey
 from agent.checkpoints import directory
 from agent.checkpoints.directory import FoundCheckpoint

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Callable, Sequence
 
-from agent.attempts.environment import BASE_PATH
+from agent.attempts.launch.environment import BASE_PATH
 from agent.event_loop import EventLoop
 from wire import trusted_paths
 from wire.trusted_paths import UntrustedPath

@@ -12,7 +12,7 @@ import signal
 import sys
 import termios
 
-from agent.attempts import launch_spec
+from agent.attempts.launch import launch_spec
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.processes.cpu_binding import bind_process
 from agent.supervisor import task_process

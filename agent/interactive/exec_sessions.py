@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Callable, Mapping
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.attempts.spool import AttemptKey, format_key
 from agent.controller_channel import Channel
 from agent.event_loop import EventLoop, await_readable

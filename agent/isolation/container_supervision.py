@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.isolation.attempt_cgroup import out_of_memory_reason
 from agent.processes import process_tree, run_as_user
 

@@ -10,7 +10,7 @@ import select
 import signal
 import time
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.supervisor import task_process
 
 _MAX_OUTPUT_BYTES = 4_096

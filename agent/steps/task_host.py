@@ -17,8 +17,8 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Optional
 
-from agent.attempts import launch_spec
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch import launch_spec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.event_loop import EventLoop, await_readable
 from agent.interactive.exec_sessions import (
     MAX_TASKS_OF_ATTEMPT,

@@ -13,7 +13,7 @@ from dataclasses import field
 from functools import partial
 from typing import Callable, Iterable, Mapping, Optional, Union
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.attempts.spool import AttemptKey, Spool, format_key
 from agent.controller_channel import Channel
 from agent.event_loop import EventLoop

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from agent.attempts import attempt_record
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.checkpoints import directory
 from agent.isolation import container_supervision, scratch
 from agent.isolation.attempt_cgroup import out_of_memory_reason

@@ -35,8 +35,9 @@ import signal
 import sys
 import time
 
-from agent.attempts import attempt_record, launch_spec, lease
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts import attempt_record, lease
+from agent.attempts.launch import launch_spec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.processes import process_tree
 from agent.supervisor.supervisor import Supervisor
 

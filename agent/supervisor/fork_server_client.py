@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Callable
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.controller_channel import AgentExit
 from agent.event_loop import EventLoop
 from wire.program_parts import FORK_SERVER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.checkpoints import directory
 from agent.host import tcp_ports
 

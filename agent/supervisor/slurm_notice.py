@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.processes.run_as_user import run_and_read
 
 _CAUSES = {

@@ -9,7 +9,7 @@ import signal
 import time
 
 from agent.attempts import attempt_record, lease
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.isolation import container_supervision, scratch
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.isolation.scratch import ScratchMeter

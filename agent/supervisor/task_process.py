@@ -8,7 +8,7 @@ import errno
 import os
 import signal
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.processes import process_tree
 

@@ -13,8 +13,8 @@ from controller.store import records, tables
 from controller.store.backends.backend import Backend
 from controller.store.chain import Head
 from controller.store.errors import StoreFailure, StoreRefused
+from controller.store.maintenance.verify import Progress, VerifyReport, verify
 from controller.store.store import backend_of
-from controller.store.verify import Progress, VerifyReport, verify
 
 
 class StoreReader:
@@ -25,7 +25,7 @@ class StoreReader:
         self.where = self._place.where
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Verify the whole store (see controller.store.verify) in one snapshot of the database."""
+        """Verify the whole store (see the module verify) in one snapshot of the database."""
         with self._reading() as connection:
             return verify(self._place, connection, progress)
 

@@ -15,16 +15,17 @@ from sqlalchemy import Connection, Select, bindparam, delete, func, insert, make
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow, NoteRow, UsageRow
-from controller.store import chain, records, retention, tables
+from controller.store import chain, records, tables
 from controller.store.backends.backend import Backend
 from controller.store.backends.postgres import PostgresServer
 from controller.store.backends.sqlite import SqliteFile
 from controller.store.billed_usage import BilledTime, billed
 from controller.store.chain import ChainBroken, Head
 from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreRefused
+from controller.store.maintenance import retention
+from controller.store.maintenance.verify import VerifyReport, verify
 from controller.store.schema import migrate
 from controller.store.usage import UsageSum, report
-from controller.store.verify import VerifyReport, verify
 
 T = TypeVar("T")
 
@@ -393,7 +394,7 @@ class Store:
         self._base = base or self._base
 
     def verify(self) -> VerifyReport:
-        """Verify the whole store (see controller.store.verify). This may take minutes; commits can
+        """Verify the whole store (see the module verify). This may take minutes; commits can
         continue."""
         with self._reading() as connection:
             return verify(self._place, connection)

@@ -21,11 +21,11 @@ from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow, Not
 from controller.store import schema
 from controller.store.chain import Head
 from controller.store.errors import StoreBroken, StoreRefused
+from controller.store.maintenance.verify import VerifyReport
 from controller.store.read_only_store import StoreReader
 from controller.store.store import Store
 from controller.store.tables import metadata
 from controller.store.usage import UsageSum
-from controller.store.verify import VerifyReport
 from tests.controller.store.samples import Model, batch, entry, history, job
 from tests.controller.store.scratch import scratch
 from tests.controller.store.servers import Absent, PostgresUnderTest, postgres

@@ -17,7 +17,7 @@ from controller.core.model.rows import UsageRow
 from controller.core.quota.budgets import BudgetRules
 from controller.store import tables
 from controller.store.billed_usage import BilledTime, billed
-from controller.store.retention import usage_by_day
+from controller.store.maintenance.retention import usage_by_day
 from controller.store.usage import DAY_S
 from tests.engine_harness import PIPELINE, EngineHarness
 from tests.examples import examples

@@ -115,8 +115,8 @@ def backup(
     Only the owner of the file can read it, because it contains the environment variables of jobs. For
     PostgreSQL use pg_dump, and keep the hash that 'corral admin verify' prints.
     """
-    from controller.store.backup_and_restore import back_up
     from controller.store.errors import StoreFailure
+    from controller.store.maintenance.backup_and_restore import back_up
 
     target = file.absolute()
     source = store or (_url(config) if config else _store_of_controller())
@@ -163,8 +163,8 @@ def restore(
     The old store is renamed, not deleted. A backup is refused if it lacks journal entries that the controller
     had already confirmed to users.
     """
-    from controller.store.backup_and_restore import restore as put
     from controller.store.errors import StoreFailure
+    from controller.store.maintenance.backup_and_restore import restore as put
 
     url = store or _url(config)
     if not url.startswith("sqlite:///"):

@@ -17,10 +17,11 @@ from controller.core.model.events.event import Event
 from controller.core.model.events.kinds import event_of
 from controller.core.model.rows import JournalEntry
 from controller.sim.errors import SimulationRefused
-from controller.store import chain, records, retention, tables
+from controller.store import chain, records, tables
 from controller.store.backends.postgres import PostgresServer
 from controller.store.chain import ChainBroken
 from controller.store.errors import StoreFailure
+from controller.store.maintenance import retention
 from wire.codec import Malformed
 
 AT_ONCE = 2_000

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.isolation import container_runtimes
 from tests import users
 from tests.agent import images

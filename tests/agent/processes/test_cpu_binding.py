@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.attempts.cpu_allocation import CpuAllocator
+from agent.attempts.launch.cpu_allocation import CpuAllocator
 from agent.host.facts import HostFacts
 from tests.agent.agent_process import HERE, AgentProcess, eventually
 from wire.agent.orders import Start

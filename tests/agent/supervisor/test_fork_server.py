@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.attempts import lease
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.processes import process_tree
 from agent.supervisor.task_process import TaskNotStarted, start_task

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.attempts.start_order import UnixAccounts
+from agent.attempts.launch.start_order import UnixAccounts
 from tests import users
 from tests.agent.agent_process import AgentProcess
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.attempts.environment import BASE_PATH
+from agent.attempts.launch.environment import BASE_PATH
 from tests.limits import PATIENCE_S
 from wire.http.client import Client, Refused, Unreachable
 from wire.names import JobState, NodeState

@@ -11,7 +11,7 @@ from agent.processes.process_tree import spool_variable
 from wire.agent.orders import Start
 
 if TYPE_CHECKING:
-    from agent.attempts.start_order import UnixAccount
+    from agent.attempts.launch.start_order import UnixAccount
 
 BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from controller.store.backends.sidecars import HeadFile, OwnerLock
 from controller.store.chain import Head
 from controller.store.errors import StoreRefused
+from controller.store.maintenance.verify import VerifyReport
 from controller.store.read_only_store import StoreReader
-from controller.store.verify import VerifyReport
 
 
 @dataclass(frozen=True, slots=True)

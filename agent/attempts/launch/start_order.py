@@ -10,9 +10,9 @@ import signal
 from dataclasses import field
 from typing import Callable, Mapping, Optional, Sequence
 
-from agent.attempts import environment
-from agent.attempts.cpu_allocation import CpuAllocator
-from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.launch import environment
+from agent.attempts.launch.cpu_allocation import CpuAllocator
+from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.attempts.spool import AttemptKey, format_key
 from agent.isolation.cgroup_detection import HostCgroups
 from agent.isolation.container_runtimes import CannotUseContainer, ContainerRuntime

@@ -23,9 +23,10 @@ from sqlalchemy import Connection, Select, select
 from sqlalchemy.exc import DBAPIError
 
 from controller.core.model.rows import JobRow, JournalEntry
-from controller.store import chain, records, retention, tables
+from controller.store import chain, records, tables
 from controller.store.backends.backend import Backend
 from controller.store.chain import ChainBroken, Head
+from controller.store.maintenance import retention
 
 T = TypeVar("T")
 Progress = Callable[[str, int], None]

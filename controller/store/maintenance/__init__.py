@@ -1,0 +1,1 @@
+"""Verifies stores, backs them up and restores them, and deletes their old rows."""
