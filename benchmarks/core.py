@@ -12,8 +12,9 @@ from typing import Any
 from benchmarks.table import heading, row, spread
 from controller.config import Config
 from controller.core.engine import Engine
+from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.nodes import NodeJoined
-from controller.core.model.inputs import Accepted, AgentReported, Cancel, Submit, Tick
+from controller.core.model.inputs import AgentReported, Cancel, Submit, Tick
 from controller.core.state.apply import apply
 from controller.core.state.state import State
 from controller.registry import build_pipeline

@@ -20,7 +20,7 @@ from controller.config import (
 from controller.config.applied_texts import AppliedTexts, replace_text
 from controller.config.differences import DECIDING
 from controller.core.model import inputs
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.pipeline.pipeline import Pipeline
 from controller.daemon import Daemon
 from controller.nodes.link_factory import changed_links, shared_arguments

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 
 MAX_WAITING = 50
 """The most requests of one user that may wait at the same time, if their wait has a time limit."""

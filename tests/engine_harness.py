@@ -13,9 +13,10 @@ from controller.core.framework.interfaces import Backfill, WeightedScorer
 from controller.core.invariants import find_violations
 from controller.core.lifecycle.timers import Timers
 from controller.core.model import inputs
-from controller.core.model.effects import SendToNode
+from controller.core.model.decision.decision import Accepted, Decision, Refusal
+from controller.core.model.decision.effects import SendToNode
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import Accepted, Decision, Input, Refusal
+from controller.core.model.inputs import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state

@@ -7,7 +7,7 @@ The fork server must stay small and imports this module. So this module reads th
 from __future__ import annotations
 
 FIRST, COUNT = 20_000, 20_000
-"""The range of ports that the controller assigns to jobs (controller/core/model/start_orders.py)."""
+"""The range of ports that the controller assigns to jobs (controller/core/model/decision/start_orders.py)."""
 
 
 def ports_in_use() -> set[int]:

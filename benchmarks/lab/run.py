@@ -27,7 +27,8 @@ from controller.config import Config
 from controller.core.accounting.idle_causes import IdleSampler
 from controller.core.engine import Engine
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted, Requester
+from controller.core.model.decision.decision import Accepted
+from controller.core.model.inputs import Requester
 from controller.core.rebalance.rebalancer import AUTO
 from controller.core.state.state import State
 from controller.registry import build_pipeline

@@ -17,8 +17,9 @@ from statistics import fmean, stdev
 from benchmarks.placement.openb_traces import Pod
 from benchmarks.placement.strategies import PlacementStrategy
 from controller.core.engine import Engine
+from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import JobPlaced
-from controller.core.model.inputs import Accepted, AgentSaidHello, Cancel, Submit, Tick
+from controller.core.model.inputs import AgentSaidHello, Cancel, Submit, Tick
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from controller.sim.cluster import Cluster

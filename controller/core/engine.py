@@ -27,7 +27,9 @@ from controller.core.lifecycle.limit_warnings import NO_LIMIT_WARNINGS, PLANS_WA
 from controller.core.lifecycle.stop import Stopper
 from controller.core.lifecycle.timers import Timers
 from controller.core.model import inputs
-from controller.core.model.effects import Effect, SendToNode, StartAttempt
+from controller.core.model.decision.decision import DONE, Decision, Refusal, Reply, no_such_job, no_such_node
+from controller.core.model.decision.effects import Effect, SendToNode, StartAttempt
+from controller.core.model.decision.start_orders import start_frames
 from controller.core.model.events.attempts import (
     AttemptStarted,
     CheckpointSaved,
@@ -48,9 +50,8 @@ from controller.core.model.events.nominations import (
 )
 from controller.core.model.events.queued import JobEdited, JobRelaxed, PriorityInherited
 from controller.core.model.events.tenants import BudgetReached, HoursChanged
-from controller.core.model.inputs import DONE, Decision, Input, Reply
+from controller.core.model.inputs import Input
 from controller.core.model.job import NEVER, Job
-from controller.core.model.start_orders import start_frames
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under
 from controller.core.preemption.preemptor import NO_GUARDS, NotAbovePriority, Preemptor
@@ -214,9 +215,9 @@ class Engine:
     def handle(self, given: Input, now: float) -> Decision:
         """Handle one input. The events in the returned Decision are already applied to the state."""
         if isinstance(given, inputs.JobCommand) and given.job not in self.state.jobs:
-            return Decision(reply=inputs.no_such_job(given.job))
+            return Decision(reply=no_such_job(given.job))
         if isinstance(given, inputs.NodeCommand) and given.node not in self.state.nodes.by_name:
-            return Decision(reply=inputs.no_such_node(given.node))
+            return Decision(reply=no_such_node(given.node))
         reply = self._handlers[type(given)](given, now) or DONE
         if self.pipeline.breaker.faults:
             for fault in self.pipeline.breaker.take_faults():
@@ -373,7 +374,7 @@ class Engine:
 
     # --- queries, which do not change the state ---
 
-    def preview(self, given: inputs.Submit, now: float) -> JobSpec | inputs.Refusal:
+    def preview(self, given: inputs.Submit, now: float) -> JobSpec | Refusal:
         return self._user_commands.preview(given, now)
 
     def with_defaults(self, job: Job, spec: JobSpec) -> JobSpec:

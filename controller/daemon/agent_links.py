@@ -12,7 +12,7 @@ from controller.core.fairshare.offqueue_usage import offqueue_inputs
 from controller.core.lifecycle.failure_classes import classified
 from controller.core.lifecycle.node_loss import is_overdue
 from controller.core.model import inputs
-from controller.core.model.effects import SendToNode
+from controller.core.model.decision.effects import SendToNode
 from controller.core.model.inputs import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline

@@ -20,11 +20,12 @@ from controller.core.accounting.wait_alarms import WaitAlarms
 from controller.core.engine import Engine
 from controller.core.lifecycle.attempt_reports import merge_member_reports
 from controller.core.model import inputs
-from controller.core.model.effects import Effect
+from controller.core.model.decision.decision import Refusal, Reply
+from controller.core.model.decision.effects import Effect
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.controller import PluginFailed
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import Input, Refusal, Reply, Tick
+from controller.core.model.inputs import Input, Tick
 from controller.core.model.job import NEVER
 from controller.core.model.rows import Batch, UsageRow
 from controller.core.pipeline.pipeline import Pipeline

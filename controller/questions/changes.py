@@ -11,7 +11,8 @@ from controller.config import Config, ConfigRefused, load_text, problem_at
 from controller.config.differences import DECIDING
 from controller.core.engine import Engine
 from controller.core.model import inputs
-from controller.core.model.inputs import Input, Refusal, Requester
+from controller.core.model.decision.decision import Refusal
+from controller.core.model.inputs import Input, Requester
 from controller.core.pipeline.pipeline import Pipeline
 from controller.questions.engine_copy.engine_copy import QuestionRefused
 from controller.registry import build_pipeline

@@ -9,9 +9,10 @@ from dataclasses import replace
 from controller.core.accounting.cluster_accounting import ClusterAccounting
 from controller.core.engine import Engine
 from controller.core.model import inputs
-from controller.core.model.effects import SendToNodes, StartAttempt
+from controller.core.model.decision.decision import Accepted, Decision, Refusal, Reply
+from controller.core.model.decision.effects import SendToNodes, StartAttempt
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import Accepted, Decision, Input, Refusal, Reply, Tick
+from controller.core.model.inputs import Input, Tick
 from controller.core.model.job import NEVER
 from controller.core.rebalance.rebalancer import AUTO
 from controller.sim.lost_nodes import LostNodes

@@ -11,7 +11,8 @@ from typing import Any
 
 from controller.config import RetentionSection
 from controller.core.model import inputs
-from controller.core.model.inputs import Input, Reply
+from controller.core.model.decision.decision import Reply
+from controller.core.model.inputs import Input
 from controller.store.errors import StoreFailure
 from controller.store.store import Store
 

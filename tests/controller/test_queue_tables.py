@@ -13,7 +13,8 @@ from controller.config import ConfigRefused, load_text
 from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted, Refusal, Requester
+from controller.core.model.decision.decision import Accepted, Refusal
+from controller.core.model.inputs import Requester
 from controller.registry import build_pipeline
 from controller.registry.checks.policy_summary import queue_policies
 from tests.engine_harness import EngineHarness, spec

@@ -15,7 +15,7 @@ from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards
 from controller.core.framework.profiles import Profile
 from controller.core.model import inputs
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.quota_config import QuotaConfig

@@ -10,13 +10,14 @@ from controller.core.engine import Engine
 from controller.core.lifecycle.gang_barrier import node_addresses
 from controller.core.lifecycle.stop import Stopper
 from controller.core.model import inputs
-from controller.core.model.effects import SendToNode
+from controller.core.model.decision.decision import Decision
+from controller.core.model.decision.effects import SendToNode
+from controller.core.model.decision.start_orders import start_frames
 from controller.core.model.events.attempts import AttemptExited, JobRequeued
 from controller.core.model.events.queued import JobHeld
 from controller.core.model.exit_outcome import outcome_of
-from controller.core.model.inputs import Decision, Input
+from controller.core.model.inputs import Input
 from controller.core.model.job import NEVER, Job
-from controller.core.model.start_orders import start_frames
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.apply import apply
 from controller.core.state.state import State

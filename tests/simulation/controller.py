@@ -13,10 +13,11 @@ from controller.core.engine import Engine
 from controller.core.invariants import find_violations
 from controller.core.lifecycle.attempt_reports import merge_member_reports
 from controller.core.lifecycle.timers import Timers
-from controller.core.model.effects import Effect
+from controller.core.model.decision.decision import Decision, Reply
+from controller.core.model.decision.effects import Effect
 from controller.core.model.events.event import Event
 from controller.core.model.events.kinds import body_of, event_of, kind_of
-from controller.core.model.inputs import ControllerStarted, Decision, Input, Reply, Tick
+from controller.core.model.inputs import ControllerStarted, Input, Tick
 from controller.core.model.rows import JobRow, NodeRow, NoteRow
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.preemption.scavengers import scavengers_yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted, Reply
 from controller.core.model.job import Job
 from tests.simulation.random_job_features import TAINT
 from tests.simulation.trial_plan import GPUS, one_of
@@ -85,8 +86,8 @@ def remove(trouble: FaultInjector) -> None:
     """An operator removes an empty node and adds it again."""
     node, trial = trouble.node(), trouble.trial
 
-    def answered(reply: inputs.Reply) -> None:
-        if isinstance(reply, inputs.Accepted):
+    def answered(reply: Reply) -> None:
+        if isinstance(reply, Accepted):
             trial.lines[node].close("the node was removed")
 
     trial.tell(inputs.RemoveNode(node, BY), answered)

@@ -9,10 +9,11 @@ from dataclasses import replace
 from controller.core.engine import Engine
 from controller.core.lifecycle.node_loss import is_overdue
 from controller.core.model import inputs
-from controller.core.model.effects import Effect
+from controller.core.model.decision.decision import Accepted, Reply
+from controller.core.model.decision.effects import Effect
 from controller.core.model.events.attempts import AttemptExited
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import Accepted, Input, Reply
+from controller.core.model.inputs import Input
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.rebalance.rebalancer import AUTO

@@ -36,6 +36,7 @@ from controller.core.forecast.forecast import forecast, fork
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.invariants import find_violations
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import (
     HealthChanged,
     JobEnded,
@@ -50,7 +51,6 @@ from controller.core.model.events.event import Event
 from controller.core.model.events.nodes import NodeDrained, NodeWentAway, NodeWentDown
 from controller.core.model.events.nominations import PreemptionPlanned
 from controller.core.model.events.queued import JobQueued
-from controller.core.model.inputs import Accepted
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from controller.registry import build_pipeline

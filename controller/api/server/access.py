@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, fields
 
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from wire.cluster.hosts import HostSpec
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from controller.config import names_beside, nearest
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.daemon import Stopping
 from controller.nodes.link import LogMissing, NodeAway
 from controller.store.errors import StoreFailure, StoreFull, StoreUnavailable

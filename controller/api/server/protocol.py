@@ -13,7 +13,7 @@ from aiohttp import web
 
 from controller.api.server.errors import refusal_response
 from controller.api.server.identity import Identity, peer_uid
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 
 IDLE_S = 20.0
 """Seconds until a complete request head must have arrived. Otherwise the connection is closed."""

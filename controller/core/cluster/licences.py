@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import Job
 from controller.core.model.request import LicenceCounts
 from wire.text import printable

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from controller.core.cluster.gpus.gpu_requirements import milli_by_model
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.request import ResourceRequest
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.quota.limit_exceeded import LimitExceeded

@@ -16,7 +16,9 @@ from controller.core.lifecycle.kept_room import keep_for_restart
 from controller.core.lifecycle.limit_warnings import advice_after_limit
 from controller.core.lifecycle.requeue_policy import after_attempt, was_healthy
 from controller.core.model import inputs
-from controller.core.model.effects import SendToNode, SendToNodes
+from controller.core.model.decision.decision import Refusal, Reply, no_such_node
+from controller.core.model.decision.effects import SendToNode, SendToNodes
+from controller.core.model.decision.start_orders import start_frames
 from controller.core.model.events.attempts import (
     BATCH_ENDED,
     AttemptExited,
@@ -31,9 +33,7 @@ from controller.core.model.events.attempts import (
 from controller.core.model.events.nodes import NodeDeclaredLost, NodeJoined, NodeWentAway, NodeWentDown
 from controller.core.model.events.tenants import OffQueueProcessEnded, OffQueueProcessStarted
 from controller.core.model.exit_outcome import NODE_UNFIT, continues_without_failed, outcome_of, was_preempted
-from controller.core.model.inputs import Refusal, Reply, no_such_node
 from controller.core.model.job import Job
-from controller.core.model.start_orders import start_frames
 from wire.agent.orders import Settle, Stop, TimeLimit
 from wire.agent.reports import AttemptStatus
 from wire.names import Reason

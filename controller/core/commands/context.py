@@ -12,7 +12,7 @@ from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
 from controller.core.lifecycle.idle_gpus import IdleGpuHandler
 from controller.core.lifecycle.stop import Stopper
 from controller.core.lifecycle.timers import Timers
-from controller.core.model.effects import Effect
+from controller.core.model.decision.effects import Effect
 from controller.core.model.events.event import Event
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.core.commands.admission import labels_added_by_queue
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import NEVER, Job
 from wire.codec import Malformed, decode, encode
 from wire.job.spec import JobSpec, spec_problems

@@ -13,6 +13,7 @@ from controller.core.framework.unfiltered_constraints import (
 )
 from controller.core.lifecycle.stop import jobs_to_evict
 from controller.core.model import inputs
+from controller.core.model.decision.decision import DONE, Refusal, Reply
 from controller.core.model.events.controller import JournalSealed
 from controller.core.model.events.nodes import (
     HostKeyPinned,
@@ -23,7 +24,6 @@ from controller.core.model.events.nodes import (
     NodeResumed,
 )
 from controller.core.model.events.tenants import QuotaSet, QuotaUnset, ShareSet
-from controller.core.model.inputs import DONE, Refusal, Reply
 from controller.core.rebalance.timed_drains import TimedDrains
 from wire.cluster.quota import Quota
 from wire.cluster.quota import quota_problems as problems_of_quota

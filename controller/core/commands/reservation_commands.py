@@ -5,13 +5,13 @@ from __future__ import annotations
 from controller.core.cluster.node import Node
 from controller.core.commands.context import Context
 from controller.core.model import inputs
+from controller.core.model.decision.decision import DONE, Refusal, Reply
 from controller.core.model.events.reservations import (
     ReservationBegan,
     ReservationCancelled,
     ReservationEnded,
     ReservationMade,
 )
-from controller.core.model.inputs import DONE, Refusal, Reply
 from controller.core.model.job import NEVER
 from controller.core.reservations.reservations import Reservation
 from controller.core.state.state import State

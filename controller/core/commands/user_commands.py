@@ -22,6 +22,7 @@ from controller.core.lifecycle import node_loss
 from controller.core.lifecycle.waiting import gates
 from controller.core.lifecycle.waiting.gates import AdmittedSpec
 from controller.core.model import inputs
+from controller.core.model.decision.decision import DONE, Accepted, Refusal, Reply
 from controller.core.model.events.attempts import JobEnded
 from controller.core.model.events.queued import (
     JobEdited,
@@ -31,7 +32,6 @@ from controller.core.model.events.queued import (
     StartEstimated,
     WaitAlarmed,
 )
-from controller.core.model.inputs import DONE, Accepted, Refusal, Reply
 from controller.core.model.job import Job
 from controller.core.model.request import ResourceRequest, without_relaxed
 from controller.core.model.services import Replica

@@ -10,9 +10,9 @@ from controller.core.commands.user_commands import UserCommands, key_refusal
 from controller.core.commands.workload_retry import jobs_to_retry, renewed
 from controller.core.lifecycle.waiting.gates import AdmittedSpec
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.events.queued import JobQueued
 from controller.core.model.events.workloads import WorkloadRetried, WorkloadSubmitted
-from controller.core.model.inputs import Accepted, Refusal, Reply
 from controller.core.model.job import Job
 from controller.core.model.wait_state import with_gate
 from controller.core.quota.usage_counters import TenantKey, queue_user

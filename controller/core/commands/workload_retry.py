@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.core.lifecycle.waiting.dependencies import array_elements, job_outcome
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from controller.core.state.workloads import Workload

@@ -7,7 +7,7 @@ from dataclasses import replace
 from controller.core.explain.filter_losses import MAX_EXAMPLES, filter_losses, uneven_gpus_hint
 from controller.core.explain.largest_jobs import too_many_gpus_hint
 from controller.core.framework.unfiltered_constraints import UNFILTERED_HINT, unfiltered_message
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.request import ResourceRequest
 from controller.core.placement.placer import Placer
 from wire.text import counted

@@ -11,10 +11,11 @@ from typing import Protocol, TypeVar
 
 from controller.core.engine import Engine
 from controller.core.framework.circuit_breaker import CircuitBreaker
+from controller.core.model.decision.decision import Decision
 from controller.core.model.events.attempts import JobPlaced, JobShrunk, StopRequested
 from controller.core.model.events.nominations import PreemptionPlanned
 from controller.core.model.exit_outcome import PREEMPTED, SHRUNK
-from controller.core.model.inputs import Decision, Input, MembersReported, Tick
+from controller.core.model.inputs import Input, MembersReported, Tick
 from controller.core.model.job import NEVER, Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from controller.core.engine import Engine
 from controller.core.forecast.forecast import OnCopy, on_fork
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.exit_outcome import PREEMPTED
-from controller.core.model.inputs import Input, MembersReported, Preempt, Refusal, Tick
+from controller.core.model.inputs import Input, MembersReported, Preempt, Tick
 from controller.core.model.job import Job
 from wire.agent.reports import AttemptStatus
 from wire.names import JobState

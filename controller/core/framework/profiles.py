@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.request import PerNodeRequest
 from wire.job.placement.affinity import Term
 from wire.job.spec import JobSpec

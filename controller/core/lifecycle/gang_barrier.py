@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.core.model.effects import SendToNode
+from controller.core.model.decision.effects import SendToNode
 from controller.core.model.events.attempts import MemberReady
 from controller.core.model.job import Job
 from controller.core.state.state import State

@@ -9,11 +9,11 @@ from controller.core.cluster.gpus.gpu_health import GpuCondition, GpuHealthPolic
 from controller.core.cluster.node import Node
 from controller.core.model import inputs
 from controller.core.model.allocation import Allocation
-from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.decision.decision import DONE, Refusal, Reply
+from controller.core.model.decision.effects import Effect, SendToNode
 from controller.core.model.events.attempts import GpuFaultNoted
 from controller.core.model.events.event import Event
 from controller.core.model.events.nodes import GpuHealthRecorded
-from controller.core.model.inputs import DONE, Refusal, Reply
 from controller.core.state.state import State
 from wire.agent.orders import CheckGpu, ResetGpu
 from wire.agent.reports import GpuFacts

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from controller.core.cluster.node import Node
 from controller.core.model import inputs
-from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.decision.decision import Accepted, Refusal, Reply
+from controller.core.model.decision.effects import Effect, SendToNode
 from controller.core.model.events.attempts import IdleEnded, IdleKept, IdleNoted
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import Accepted, Refusal, Reply
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from wire.agent.orders import Note

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 from controller.core.model import inputs
-from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.decision.effects import Effect, SendToNode
 from controller.core.model.events.attempts import AttemptStarted, EndWarned, MembersStarted
 from controller.core.model.events.event import Event
 from controller.core.model.events.queued import JobEdited

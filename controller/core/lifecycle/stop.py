@@ -10,7 +10,7 @@ from typing import Protocol
 from controller.core.cluster.node import Node
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.lifecycle import move_rollback
-from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.decision.effects import Effect, SendToNode
 from controller.core.model.events.attempts import StopRequested
 from controller.core.model.events.event import Event
 from controller.core.model.events.nominations import PreemptionDropped

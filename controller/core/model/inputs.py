@@ -1,4 +1,4 @@
-"""The inputs that the engine handles, and its replies to these inputs."""
+"""The inputs that the engine handles: commands, reports of agents, and the clock."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import field
 from typing import Any
 
 from controller.core.model.dataclass import dataclass
-from controller.core.model.effects import Effect, SendToNode
-from controller.core.model.events.event import Event
 from wire.agent.reports import AttemptStatus, Hello
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Quota
@@ -539,56 +537,3 @@ class ApplyConfig(Input):
 @dataclass(frozen=True, slots=True)
 class Tick(Input):
     """The clock: act on everything that is due by now, and run a scheduling cycle."""
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The input was accepted and carried out. `jobs` has the ids of the submitted or changed jobs. `notes`
-    has sentences for the user about values of a submitted spec that the controller has changed. `workload` is
-    the id of a submitted workload.
-    """
-
-    jobs: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
-    workload: int | None = None
-
-
-DONE = Accepted()
-"""The reply to inputs that concern no jobs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The input was refused, and nothing has changed. `code` is one of the codes in wire.api.problem."""
-
-    code: str
-    message: str
-    where: str = ""
-    hint: str = ""
-
-
-Reply = Accepted | Refusal
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The result of one input: events to write to the journal, effects (messages to agents) to send
-    afterwards, and the reply.
-    """
-
-    events: tuple[Event, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    reply: Reply = DONE
-
-    @property
-    def orders(self) -> list[SendToNode]:
-        """Return the orders to agents that the effects contain, one for each node."""
-        return [order for effect in self.effects for order in effect.orders()]
-
-
-def no_such_job(job: int | str) -> Refusal:
-    return Refusal("not_found", f"there is no job {job}", "job", "'corral queue --all' lists all jobs.")
-
-
-def no_such_node(node: str) -> Refusal:
-    return Refusal("not_found", f"there is no node {node!r}", "node", "'corral nodes' lists all nodes.")

@@ -22,7 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from controller.core.model.inputs import Refusal, Requester
+from controller.core.model.decision.decision import Refusal
+from controller.core.model.inputs import Requester
 from wire.job.spec import JobSpec
 from wire.names import priority_name
 from wire.text import duration, printable

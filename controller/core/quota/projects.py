@@ -27,7 +27,8 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.core.model.inputs import Refusal, Requester
+from controller.core.model.decision.decision import Refusal
+from controller.core.model.inputs import Requester
 from wire.job.spec import JobSpec
 from wire.text import printable
 

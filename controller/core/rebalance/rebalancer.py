@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from controller.core.backfill.cycle import Cycle
 from controller.core.framework.interfaces import Reserves
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.events.event import Event
 from controller.core.model.events.nominations import MovePlanned, PreemptionPlanned, RebalancePlanned, Victim
-from controller.core.model.inputs import Accepted, Refusal, Reply
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placer
 from controller.core.rebalance.head_delay_check import keeps_head_start

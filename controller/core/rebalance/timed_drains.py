@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from controller.core.backfill.profile_cycles import ProfileCycles
 from controller.core.cluster.node import Node, TimedDrain
 from controller.core.lifecycle.stop import Stopper
-from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.decision.effects import Effect, SendToNode
 from controller.core.model.events.attempts import EndWarned, JobShrunk
 from controller.core.model.events.event import Event
 from controller.core.model.events.nodes import DrainBegan

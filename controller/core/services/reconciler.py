@@ -8,6 +8,7 @@ from controller.core.commands.context import Context
 from controller.core.commands.user_commands import UserCommands
 from controller.core.lifecycle.kept_room import keep_for_successor
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.events.attempts import JobEnded
 from controller.core.model.events.event import Event, JobEvent
 from controller.core.model.events.nodes import (
@@ -19,7 +20,6 @@ from controller.core.model.events.nodes import (
 )
 from controller.core.model.events.reservations import ReservationCancelled, ReservationEnded, ReservationMade
 from controller.core.model.events.services import ServiceRestarted, ServiceScaled
-from controller.core.model.inputs import Accepted, Refusal, Reply
 from controller.core.model.job import NEVER, Job
 from controller.core.model.services import Replica, Service
 from controller.core.services.readiness import is_ready, is_silent, leaves_at, must_leave, ready_at

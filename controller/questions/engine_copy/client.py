@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 from controller.config import Config
 from controller.core.engine import Engine
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import ApplyConfig, Input, Refusal
+from controller.core.model.inputs import ApplyConfig, Input
 from controller.questions.engine_copy.copy_process import begin
 from controller.questions.engine_copy.engine_copy import QuestionRefused
 from controller.questions.engine_copy.messages import (

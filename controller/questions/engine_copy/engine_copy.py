@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from controller.config import Config
 from controller.core.engine import Engine
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.questions.engine_copy.forked_processes import Fork
 
 T = TypeVar("T")

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.events.event import Event, JobEvent
-from controller.core.model.inputs import Input, Refusal
+from controller.core.model.inputs import Input
 
 LENGTH = struct.Struct("!Q")
 

@@ -9,11 +9,12 @@ from typing import Any
 from controller.core.engine import Engine
 from controller.core.lifecycle.node_loss import is_overdue, silence_limits
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Refusal, Reply
 from controller.core.model.events.attempts import JobPlaced, StopRequested
 from controller.core.model.events.event import Event
 from controller.core.model.events.nodes import NodeWentAway
 from controller.core.model.events.queued import JobQueued
-from controller.core.model.inputs import Input, Refusal, Tick
+from controller.core.model.inputs import Input, Tick
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
@@ -94,7 +95,7 @@ class Replay:
         if isinstance(event, JobQueued) and isinstance(reply, Refusal):
             self.refused[event.job] = reply
 
-    def _tell(self, given: Input) -> inputs.Reply:
+    def _tell(self, given: Input) -> Reply:
         decision = self.engine.handle(given, self._clock.now)
         if isinstance(given, inputs.ApplyConfig):
             self._pipeline, self._agents.state = self.engine.pipeline, self.engine.state

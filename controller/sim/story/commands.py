@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from controller.config import Config, digest, policy_text
 from controller.core.commands.job_orders import active_jobs, maker_of
 from controller.core.model import inputs
-from controller.core.model.inputs import Input, NodeCommand, Refusal
+from controller.core.model.decision.decision import Refusal
+from controller.core.model.inputs import Input, NodeCommand
 from controller.core.model.job import Job
 from controller.registry import build_pipeline, nodes_of
 from controller.sim.simulation import Simulation

@@ -18,7 +18,8 @@ from controller.commit_feed import Lagged
 from controller.config import Config
 from controller.core.invariants import find_violations
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted, Input
+from controller.core.model.decision.decision import Accepted
+from controller.core.model.inputs import Input
 from controller.daemon import Daemon
 from controller.registry import build_pipeline
 from controller.store.store import Store

@@ -17,6 +17,7 @@ from controller.api.handlers.jobs.reasons import FEW_WAITING
 from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Decision
 from controller.core.model.inputs import Submit
 from controller.core.model.job import Job
 from controller.questions.engine_copy.engine_copy import EngineCopy, QuestionRefused
@@ -229,7 +230,7 @@ async def test_start_estimates_are_sampled_beside_the_controller(monkeypatch: py
     passes: list[Engine] = []
     handle = Engine.handle
 
-    def noted(engine: Engine, given: inputs.Input, now: float) -> inputs.Decision:
+    def noted(engine: Engine, given: inputs.Input, now: float) -> Decision:
         passes.append(engine)
         return handle(engine, given, now)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted, Decision
 from controller.core.model.events.kinds import body_of, kind_of
-from controller.core.model.inputs import Accepted
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.preemption.by_priority import PriorityStrategy
@@ -72,7 +72,7 @@ def run(backfill: str) -> str:
     harness = EngineHarness(replace(made, strategies=strategies, guards=guards))
     dice, digest, known = random.Random(7), hashlib.sha256(), list[int]()
 
-    def tell(given: inputs.Input) -> inputs.Decision:
+    def tell(given: inputs.Input) -> Decision:
         decision = harness.engine.handle(given, harness.now)
         for event in decision.events:
             digest.update(dumps([kind_of(event), body_of(event)]).encode())

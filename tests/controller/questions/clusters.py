@@ -9,7 +9,8 @@ from typing import Any
 from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.model import inputs
-from controller.core.model.inputs import Decision, Input
+from controller.core.model.decision.decision import Decision
+from controller.core.model.inputs import Input
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from tests.engine_harness import facts

@@ -14,6 +14,7 @@ from controller.core.engine import Engine
 from controller.core.framework.interfaces import PreemptionGuards, WeightedScorer
 from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Decision
 from controller.core.model.events.attempts import JobPlaced, JobPreempted, JobRequeued
 from controller.core.model.events.event import Event
 from controller.core.model.events.nominations import (
@@ -145,7 +146,7 @@ def test_policies_differ_on_the_replayed_jobs() -> None:
 class Story(EngineHarness):
     """A harness whose clock advances with every input."""
 
-    def tell(self, given: Input) -> inputs.Decision:
+    def tell(self, given: Input) -> Decision:
         self.now += 10
         decision = super().tell(given)
         if not isinstance(given, inputs.Tick):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted
+from controller.core.model.decision.decision import Accepted, Decision
 from controller.core.pipeline.pipeline import Pipeline
 from tests.engine_harness import EngineHarness
 from wire.agent.orders import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop
@@ -62,7 +62,7 @@ class NodeRules(RuleBasedStateMachine):
         self.given: list[tuple[inputs.Input, float]] = []
         tell = self.harness.tell
 
-        def remember(given: inputs.Input) -> inputs.Decision:
+        def remember(given: inputs.Input) -> Decision:
             self.given.append((given, self.harness.now))
             return tell(given)
 

@@ -24,11 +24,11 @@ from controller.core.invariants import find_violations
 from controller.core.lifecycle.attempt_reports import merge_member_reports
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import JobEnded, JobPlaced
 from controller.core.model.events.controller import ConfigApplied
 from controller.core.model.events.kinds import body_of, event_of, kind_of
 from controller.core.model.events.nodes import Overcommit
-from controller.core.model.inputs import Accepted
 from controller.core.model.job import NEVER
 from controller.core.model.start_estimates import LATEST, LIKELY
 from controller.core.model.wait_state import WaitRules

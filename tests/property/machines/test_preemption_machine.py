@@ -10,10 +10,10 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import JobEnded, JobPlaced
 from controller.core.model.events.nominations import PreemptionDropped, PreemptionPlanned
 from controller.core.model.events.queued import JobEdited, JobQueued, PriorityInherited
-from controller.core.model.inputs import Accepted
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from tests.engine_harness import PIPELINE, spec

@@ -12,8 +12,8 @@ from controller.core.forecast.forecast import fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.framework.profiles import Profile
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.events.attempts import JobPlaced
-from controller.core.model.inputs import Refusal
 from controller.core.pipeline.pipeline import Pipeline
 from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy, NoBackfill
 from controller.plugins.orders.fixed import FifoOrder

@@ -11,6 +11,7 @@ from hypothesis.stateful import invariant, rule
 from controller.core.framework.interfaces import WeightedScorer
 from controller.core.model import inputs
 from controller.core.model.allocation import Allocation
+from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.events.attempts import JobEnded, JobPlaced
 from controller.core.model.events.nominations import (
     MovePlanned,
@@ -52,8 +53,8 @@ class RebalancingMachine(PreemptionMachine):
         if every or not shown:
             self.harness.tell(inputs.Rebalance("root"))
         else:
-            assert isinstance(self._run(shown[-1].id), inputs.Accepted)
-            assert isinstance(self._run(shown[-1].id), inputs.Refusal)
+            assert isinstance(self._run(shown[-1].id), Accepted)
+            assert isinstance(self._run(shown[-1].id), Refusal)
         if at_once:
             self.agents.obey(self.harness)
             self.agents_tell()
@@ -69,7 +70,7 @@ class RebalancingMachine(PreemptionMachine):
                 self.harness.tell(inputs.AgentReported(key[0], begun))
                 self.agents.obey(self.harness)
 
-    def _run(self, proposal: str) -> inputs.Reply:
+    def _run(self, proposal: str) -> Reply:
         return self.harness.tell(inputs.Rebalance("root", proposal)).reply
 
     @rule(node=st.sampled_from(NODES), gpus=st.sampled_from([0.5, 1, 2, 3]), count=st.integers(2, 5))

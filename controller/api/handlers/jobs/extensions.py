@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.api.server.request import Call
 from controller.core.commands.job_orders import with_extension
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import NEVER, Job
 from controller.questions.engine_copy.engine_copy import QuestionRefused
 from controller.questions.extension import extension_delay

@@ -19,7 +19,8 @@ from controller.api.views.queue_places import queue_places
 from controller.api.views.resources import job_view, moved_view, public_spec
 from controller.core.commands.job_edits import apply_changes
 from controller.core.model import inputs
-from controller.core.model.inputs import Input, Refusal
+from controller.core.model.decision.decision import Refusal
+from controller.core.model.inputs import Input
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job
 from controller.nodes.link import NodeAway

@@ -13,7 +13,7 @@ from aiohttp import web
 from controller.api.handlers.jobs.reasons import why
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import Job
 from controller.nodes.link import NodeAway
 from wire.names import JobState

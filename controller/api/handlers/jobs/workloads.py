@@ -12,7 +12,8 @@ from controller.api.server.request import Call
 from controller.api.views.workloads import workload_view
 from controller.core.commands.workload_commands import no_such_workload
 from controller.core.model import inputs
-from controller.core.model.inputs import Input, Refusal
+from controller.core.model.decision.decision import Refusal
+from controller.core.model.inputs import Input
 from controller.core.state.workloads import Workload
 from wire.job.start_conditions import Dependency, condition_problems
 from wire.workload.bodies import (

@@ -7,7 +7,7 @@ from controller.api.server.access import host_refusal
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.core.model import inputs
-from controller.core.model.inputs import Refusal, no_such_node
+from controller.core.model.decision.decision import Refusal, no_such_node
 from controller.nodes.ssh.known_hosts import is_public_key, without_comment
 from wire.api.nodes import HostKey, NodeAction, NodeRequest, NodeView, Preflight
 from wire.cluster.hosts import HostSpec, checked_node_name, host_problems

@@ -7,6 +7,7 @@ from controller.api.server.request import Call
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import Job
 from controller.core.model.services import Service
 from controller.core.services.readiness import is_ready
@@ -78,7 +79,7 @@ def _view(engine: Engine, service: Service, now: float) -> ServiceView:
     )
 
 
-def _problem_of(refusal: inputs.Refusal) -> str:
+def _problem_of(refusal: Refusal) -> str:
     """Return the message of the refusal. Put the name of the field in front unless the message contains
     it."""
     if not refusal.where or refusal.where in refusal.message:

@@ -22,7 +22,7 @@ from controller.core.lifecycle.waiting.dependencies import (
 from controller.core.lifecycle.waiting.priority_inheritance import inherited_text
 from controller.core.lifecycle.waiting.throttle import workload_limit
 from controller.core.model.dataclass import dataclass
-from controller.core.model.inputs import Refusal
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import NEVER, Job
 from controller.core.model.wait_state import GATES, WaitRules, with_gate
 from controller.core.state.state import State

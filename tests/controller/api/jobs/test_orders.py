@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted
+from controller.core.model.decision.decision import Accepted
 from tests.controller.api.running_controller import RunningController, start_controller
 from wire.job.spec import JobSpec
 from wire.names import JobState

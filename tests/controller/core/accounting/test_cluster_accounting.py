@@ -11,7 +11,8 @@ from controller.core.accounting.idle_causes import IdleCause
 from controller.core.accounting.reports import PROJECT, USER, fairness, waste
 from controller.core.engine import Engine
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted, Submit
+from controller.core.model.decision.decision import Accepted
+from controller.core.model.inputs import Submit
 from controller.core.model.rows import NoteRow
 from controller.core.state.state import State
 from controller.registry import build_pipeline

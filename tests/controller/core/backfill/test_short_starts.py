@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.framework.interfaces import Backfill
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted
+from controller.core.model.decision.decision import Accepted
 from controller.core.model.time_limits import ShortLimit
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from tests.engine_harness import PIPELINE, EngineHarness, spec

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from controller.core.engine import Engine
+from controller.core.model.decision.decision import Refusal
 from controller.core.model.events.nodes import Overcommit
-from controller.core.model.inputs import Refusal, Submit
+from controller.core.model.inputs import Submit
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.spec import qos_class, spec_problems
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted, Refusal, Requester
+from controller.core.model.decision.decision import Accepted, Refusal
+from controller.core.model.inputs import Requester
 from controller.core.model.time_limits import TimeLimitRules
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import QueueRule

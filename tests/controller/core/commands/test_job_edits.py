@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted
+from controller.core.model.decision.decision import Accepted
 from tests.engine_harness import EngineHarness, spec
 from wire.job.start_conditions import Dependency, Until
 from wire.names import JobState, Reason

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted
+from controller.core.model.decision.decision import Accepted
 from controller.core.state.workloads import Workload
 from tests.engine_harness import EngineHarness, spec
 from wire.cluster.quota import Limits, Quota

@@ -17,7 +17,7 @@ from controller.core.fairshare.share_tree import FairshareConfig, ShareTree
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted
+from controller.core.model.decision.decision import Accepted
 from controller.core.state.notes.tenants import USAGE
 from controller.core.state.other_rows import all_notes, changed_notes, load_notes
 from controller.core.state.state import State

@@ -10,6 +10,7 @@ import pytest
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
 from controller.core.framework.interfaces import Filter
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted
 from controller.core.model.request import PerNodeRequest
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.codec import encode
@@ -122,5 +123,5 @@ def test_taint_without_the_taint_filter_is_refused_if_it_bars_jobs(
         found = harness.refuse(given)
         assert (found.where, found.code) == (f"taints.{taint}", "invalid")
     else:
-        assert isinstance(harness.tell(given).reply, inputs.Accepted)
-    assert isinstance(without().tell(given).reply, inputs.Accepted)
+        assert isinstance(harness.tell(given).reply, Accepted)
+    assert isinstance(without().tell(given).reply, Accepted)

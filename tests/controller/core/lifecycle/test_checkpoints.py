@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
-from controller.core.model.start_orders import start_frames
+from controller.core.model.decision.start_orders import start_frames
 from controller.core.state.job_and_node_rows import job_row, load_job
 from controller.plugins.preemption.by_priority import PriorityStrategy as ByPriority
 from tests.engine_harness import PIPELINE, EngineHarness, spec

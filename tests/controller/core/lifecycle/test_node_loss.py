@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted, Refusal
+from controller.core.model.decision.decision import Accepted, Refusal
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.orders import Settle, Start
 from wire.agent.reports import AttemptStatus

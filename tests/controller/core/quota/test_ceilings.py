@@ -9,7 +9,8 @@ import pytest
 
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted, Refusal, Requester
+from controller.core.model.decision.decision import Accepted, Refusal
+from controller.core.model.inputs import Requester
 from controller.core.model.wait_state import WaitRules
 from controller.core.quota.ceilings import Ceiling, Ceilings
 from controller.core.quota.projects import ProjectRules

@@ -9,7 +9,8 @@ import pytest
 
 from controller.core.fairshare.share_tree import FairshareConfig
 from controller.core.model import inputs
-from controller.core.model.inputs import Accepted, Refusal, Requester
+from controller.core.model.decision.decision import Accepted, Refusal
+from controller.core.model.inputs import Requester
 from controller.core.quota.projects import ProjectRules, UnknownProjects
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig

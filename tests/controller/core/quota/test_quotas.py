@@ -11,6 +11,7 @@ from controller.core.explain.why_pending import reason_of
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
@@ -137,7 +138,7 @@ def test_defaults_of_a_queue_go_when_the_job_leaves_it(
             harness.join(name, labels=host)
     for other in sorted({"a", "b", "c"} - {node}):
         harness.tell_drain(other)
-    assert isinstance(harness.tell(inputs.Edit(job, "ada", changes)).reply, inputs.Accepted)
+    assert isinstance(harness.tell(inputs.Edit(job, "ada", changes)).reply, Accepted)
     assert harness.job(job).spec.selector == selector
     harness.tick()
     assert harness.nodes_of(job) == [node]

@@ -10,6 +10,7 @@ import pytest
 from controller.core.framework.interfaces import PreemptionGuards, WeightedScorer
 from controller.core.invariants import find_violations
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.nominations import (
     MovePlanned,
@@ -18,7 +19,6 @@ from controller.core.model.events.nominations import (
     PreemptionPlanned,
     RebalancePlanned,
 )
-from controller.core.model.inputs import Accepted
 from controller.core.quota.quota_config import NO_QUOTAS, QuotaConfig
 from controller.core.rebalance.proposals import DEFRAGMENT, DRAIN, LOAD, Proposal, RebalanceRules
 from controller.core.state.job_and_node_rows import job_row

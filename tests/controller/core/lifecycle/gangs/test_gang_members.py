@@ -11,7 +11,7 @@ from controller.api.views.resources import job_view
 from controller.core.explain.never_fits import never_fits
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
-from controller.core.model.effects import SendToNode
+from controller.core.model.decision.effects import SendToNode
 from controller.core.model.events.attempts import JobShrunk
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy

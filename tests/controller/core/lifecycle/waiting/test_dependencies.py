@@ -8,6 +8,7 @@ import pytest
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
+from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import JobEnded
 from controller.core.model.events.queued import DependencyDecided, GateOpened
 from controller.core.model.wait_state import WaitRules
@@ -166,7 +167,7 @@ def test_old_jobs_of_the_store_count_by_their_end_state(harness: EngineHarness) 
     known = {"7": JobState.COMPLETED, "8": JobState.FAILED}
     harness.state.next_job = 10
     reply = harness.tell(inputs.Submit(spec(1, after=after(OK, 7)), "ada", known=known)).reply
-    assert isinstance(reply, inputs.Accepted)
+    assert isinstance(reply, Accepted)
     assert started(harness) == [10]
     refusal = harness.refuse(inputs.Submit(spec(1, after=after(OK, 8)), "ada", known=known))
     assert refusal.message == "the job could never start: job 8 can no longer succeed: it is FAILED"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from copy import copy
 
 from controller.core.model.dataclass import dataclass
+from controller.core.model.decision.start_orders import start_frames
 from controller.core.model.job import Job, Member
-from controller.core.model.start_orders import start_frames
 from controller.core.model.time_limits import ShortLimit
 from wire.agent.orders import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop, TimeLimit
 from wire.agent.reports import Checkpoint
