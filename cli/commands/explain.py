@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cli.flags import option
 from cli.jobs.selection import Job, select_one
-from cli.output import detail_views
+from cli.output.details import job_details, wait_details
 from cli.output.formats import Format, Output, show_one
 from cli.output.table_columns import clock
 from cli.registry import application, examples
@@ -50,13 +50,13 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
         ("job", f"{view.label}  {view.name}"),
         ("state", view.state.value),
         ("profile", view.profile),
-        ("why", detail_views.of_why(answer.why)),
-        ("ahead", detail_views.of_ahead(answer.why)),
-        ("nodes", detail_views.of_node_scores(answer.why)),
+        ("why", wait_details.of_why(answer.why)),
+        ("ahead", wait_details.of_ahead(answer.why)),
+        ("nodes", wait_details.of_node_scores(answer.why)),
         ("starts", starts(answer)),
         ("now", changes_to_start_now(answer)),
-        ("runs", detail_views.of_prediction(answer.predicted_s, answer.job)),
-        ("preempts", detail_views.of_preemption(answer)),
+        ("runs", job_details.of_prediction(answer.predicted_s, answer.job)),
+        ("preempts", wait_details.of_preemption(answer)),
     ]
     show_one(output, answer, facts, view.label)
     return 0

@@ -12,8 +12,8 @@ from cli import exit_codes
 from cli.commands import logs
 from cli.flags import FlagGroup, argument, option, switch, with_flag_groups
 from cli.jobs.selection import Job, Jobs, Mine, Yes, select, select_one
-from cli.output import detail_views
 from cli.output.confirmation import confirmed
+from cli.output.details import job_details
 from cli.output.formats import Format, JobFormat, Output, write_data, write_facts
 from cli.output.job_stats import stats_table
 from cli.output.stderr import print_note, print_refusal
@@ -58,7 +58,7 @@ def show(jobs: Jobs, output: Output = Format.TABLE) -> int:
         if output.is_data:
             write_data(output, detail)
         else:
-            write_facts(detail_views.of_job(detail))
+            write_facts(job_details.of_job(detail))
     else:
         job_table().show(output, found)
     return 0
@@ -121,7 +121,7 @@ class Chosen(FlagGroup):
         _print_refusals(answer.refused, options=action == "set")
         if output is Format.TABLE and not self.dry_run:
             for job in answer.done:
-                print_note(detail_views.line_of(job, limit=bool(more.get("extend_s"))))
+                print_note(job_details.line_of(job, limit=bool(more.get("extend_s"))))
         else:
             job_table().show(output, answer.done)
         if len(answer.done) + len(answer.refused) != 1 and not self.dry_run:

@@ -10,7 +10,7 @@ from cli.flags import option, switch
 from cli.jobs.logs import LogSource, show
 from cli.jobs.merge_node_logs import NodeLineWriter
 from cli.jobs.selection import Job, select_one
-from cli.output import detail_views
+from cli.output.details import job_details
 from cli.output.stderr import print_note
 from cli.registry import application, examples
 from wire.api.jobs import JobView
@@ -64,7 +64,7 @@ def logs(
     client = Client()
     found = select_one(client, job)
     if follow and not attempt and not found.attempt and not found.state.terminal:
-        print_note(f"corral: {detail_views.line_of(found)}; its output follows when it starts")
+        print_note(f"corral: {job_details.line_of(found)}; its output follows when it starts")
         wait_until_started(found.id)
     detail = client.job(found.id)
     found = detail.job
@@ -178,6 +178,6 @@ def _explain_end(job: JobView, attempt: int | None, *, written: bool) -> None:
     foreign = job.state is JobState.FAILED and job.reason is not Reason.EXIT_NONZERO
     if not written:
         ended = "" if job.state.terminal else " yet"
-        print_note(f"corral: {detail_views.line_of(job)}; it has written nothing{ended}")
+        print_note(f"corral: {job_details.line_of(job)}; it has written nothing{ended}")
     elif foreign:
-        print_note(f"corral: {detail_views.line_of(job)}")
+        print_note(f"corral: {job_details.line_of(job)}")

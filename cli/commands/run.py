@@ -26,7 +26,7 @@ from cli.jobs.exec_terminal import is_terminal
 from cli.jobs.logs import LogSource, copy
 from cli.jobs.merge_node_logs import NodeLineWriter
 from cli.jobs.wait import changes
-from cli.output import detail_views
+from cli.output.details import job_details
 from cli.output.formats import Format
 from cli.output.stderr import print_note
 from cli.registry import application, examples
@@ -203,7 +203,7 @@ class _JobOutput:
                 return job
 
     def _print_state(self, job: JobView) -> None:
-        line = detail_views.line_of(job)
+        line = job_details.line_of(job)
         # If the job's program failed, print no reason, because this command exits with the exit code of that
         # program.
         foreign = job.state is JobState.FAILED and job.reason is not Reason.EXIT_NONZERO

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from cli.flags import option, switch, with_flag_groups
 from cli.jobs.wait import first_failure, wait_until_ended
-from cli.output import detail_views
+from cli.output.details import spec_details
 from cli.output.formats import Format, JobFormat, write, write_data, write_facts
 from cli.output.stderr import print_note
 from cli.registry import SETTINGS, application, examples
@@ -169,4 +169,4 @@ def show(spec: JobSpec, output: Format) -> None:
     if output.is_data:
         write_data(output, spec)
     else:
-        write_facts(detail_views.of_spec(spec))
+        write_facts(spec_details.of_spec(spec))

@@ -21,7 +21,7 @@ from cli import exit_codes
 from cli.exit_codes import CommandError
 from cli.jobs import exec_terminal
 from cli.jobs.wait import changes, wait_until_ended
-from cli.output import detail_views
+from cli.output.details import job_details
 from cli.output.stderr import print_note
 from cli.signals import DeferredSignals, SignalReceived
 from wire.api.jobs import JobView
@@ -63,7 +63,7 @@ def await_start(job: int, interrupts: DeferredSignals) -> JobView:
         except SignalReceived:
             _cancel(job)
             raise
-        line = detail_views.line_of(view)
+        line = job_details.line_of(view)
         if line != last:
             print_note(f"corral: {line}")
             last = line

@@ -14,8 +14,8 @@ from cli.commands.nodes import join, labels_and_taints
 from cli.exit_codes import CommandError
 from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
-from cli.output import detail_views
 from cli.output.confirmation import confirmed
+from cli.output.details import node_details
 from cli.output.formats import Format, Output, write, write_data, write_facts
 from cli.output.stderr import print_note
 from cli.output.table_columns import gpu_table, node_table, process_table, processes_of
@@ -78,7 +78,7 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
     elif output in (Format.NAME, Format.CSV):
         gpu_table().show(output, node.gpus)
     else:
-        write_facts(detail_views.of_node(node))
+        write_facts(node_details.of_node(node))
         if node.gpus:
             write("\n")
             gpu_table().show(output, node.gpus)
@@ -277,7 +277,7 @@ def _note_leaving(node: NodeView) -> None:
     """
     if node.drain is None:
         return
-    for line in detail_views.drain_lines(node.drain):
+    for line in node_details.drain_lines(node.drain):
         print_note(f"  {line}")
 
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cli.output.detail_views import line_of, of_node_scores, of_preemption, of_spec, of_why
+from cli.output.details.job_details import line_of
+from cli.output.details.spec_details import of_spec
+from cli.output.details.wait_details import of_node_scores, of_preemption, of_why
 from cli.output.hours_line import hours_text
 from cli.output.table_columns import clock
 from cli.spec.job_options import OPTIONS

@@ -1,0 +1,22 @@
+"""Facts: the details of an object as pairs of heading and value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wire.text import printable
+
+Facts = list[tuple[str, str]]
+
+
+SHOWN = 400
+"""The most characters of a job's command that are shown. -o json shows the whole command."""
+
+
+def text_lines(*texts: object) -> str:
+    return "\n".join(printable(text, SHOWN) for each in texts for text in str(each).splitlines() if text)
+
+
+def pairs_text(pairs: Mapping[str, str]) -> str:
+    # Replace newlines, because a newline in a value would look like the start of another variable.
+    return "\n".join(f"{key}={value}".replace("\n", "\ufffd") for key, value in pairs.items())
