@@ -163,6 +163,9 @@ class RunTask:
     keep_records: bool = False
     """True if the result must contain a SimulatedJob for each job. These objects take several times the
     memory of `rows`."""
+    count_gpu_hours: bool = False
+    """True if the result must contain the reports on fairness and idle GPU-hours. To count GPU-hours costs
+    CPU time at each event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,8 @@ class RunResult:
     records: list[SimulatedJob]
     """The SimulatedJob of every job, if the task has `keep_records`."""
     accounted: AccountedReports | None = None
-    """The reports on fairness and idle GPU-hours; None if the cluster has no GPUs."""
+    """The reports on fairness and idle GPU-hours, if the task has `count_gpu_hours`. None if the cluster has
+    no GPUs."""
     never_started: int = 0
     """Number of jobs that ended without a start, such as cancelled jobs."""
     story: tuple[StoryOutcome, ...] = ()
@@ -241,7 +245,7 @@ def run(task: RunTask, progress: Progress | None = None) -> RunResult:
         _refused(simulation),
         taken,
         [*records.by_job.values()] if task.keep_records else [],
-        _accounted(simulation) if task.cluster.gpus else None,
+        _accounted(simulation),
         sum(each.start_s is None and each.end_s is not None for each in records.by_job.values()),
         tuple(story.outcomes),
         tuple(story.capacity),
@@ -314,7 +318,7 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
 def _simulation(task: RunTask, pipeline: Pipeline, records: SimulatedJobs) -> Simulation:
     kind = Sc15Simulation if task.same_second is SameSecond.SC15 else Simulation
     accounting = None
-    if task.cluster.gpus:
+    if task.count_gpu_hours and task.cluster.gpus:
         submits = [work.submit_s for work in task.work] or [0.0]
         step_s = max(SHORTEST_STEP_S, min(LONGEST_STEP_S, (max(submits) - min(submits)) / STEPS))
         accounting = ClusterAccounting(step_s, kept_days=_ALL, starts_at=min(submits))

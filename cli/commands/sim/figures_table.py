@@ -30,6 +30,13 @@ def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
         table().show(form, bodies)
 
 
+def shows_gpu_hours(form: Format, *, alone: bool) -> bool:
+    """Return whether `show` prints the reports on fairness and idle GPU-hours. It prints them as data, and in
+    the table of a single run.
+    """
+    return form.is_data or (form is Format.TABLE and alone)
+
+
 def table(*more: Column[Body]) -> Table[Body]:
     """Return the table of results, with one line for each run. The columns in `more` are added at the end. If
     `more` is empty, a column with the CPU time of the simulation is added.

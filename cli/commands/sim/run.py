@@ -193,6 +193,7 @@ def simulate(
                         together,
                         story,
                         keep_records=report is not None,
+                        count_gpu_hours=figures_table.shows_gpu_hours(output, alone=not flags.compare),
                     )
                     for policy in policies
                 ]

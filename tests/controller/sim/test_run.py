@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -287,13 +288,12 @@ def _gpu_work(seed: int) -> list[TraceJob]:
 
 
 @pytest.mark.parametrize("backfill", ["easy", "conservative"])
-def test_accounting_changes_no_decision(monkeypatch: pytest.MonkeyPatch, backfill: str) -> None:
+def test_accounting_changes_no_decision(backfill: str) -> None:
     cluster = nodes_of(4, gpus=8, cpus=64, memory_mib=1 << 20, model="H100")
     task = RunTask(policy_of(backfill, Config()), cluster, _gpu_work(5))
-    accounted = run(task)
+    accounted = run(replace(task, count_gpu_hours=True))
     assert accounted.accounted is not None
     assert len(accounted.accounted.waste.idle) > 2
-    monkeypatch.setattr("controller.sim.run.ClusterAccounting", lambda *_args, **_kwargs: None)
     plain = run(task)
     assert plain.accounted is None
     assert plain.rows == accounted.rows
@@ -301,7 +301,7 @@ def test_accounting_changes_no_decision(monkeypatch: pytest.MonkeyPatch, backfil
 
 def test_reports_cover_the_whole_run() -> None:
     cluster = nodes_of(4, gpus=8, cpus=64, memory_mib=1 << 20, model="H100")
-    outcome = run(RunTask(policy_of("easy", Config()), cluster, _gpu_work(1)))
+    outcome = run(RunTask(policy_of("easy", Config()), cluster, _gpu_work(1), count_gpu_hours=True))
     assert outcome.accounted is not None
     waste, users = outcome.accounted.waste, outcome.accounted.users
     begin, end = min(row.submit for row in outcome.rows), max(row.end for row in outcome.rows)

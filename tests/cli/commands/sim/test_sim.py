@@ -22,9 +22,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.placement.openb_traces import NODE, POD
+from cli.commands.sim import run as sim_run
 from cli.main import main
 from controller.sim.logs.gpu_job_table import COLUMNS
 from controller.sim.metrics import Figures
+from controller.sim.run import RunResult, RunTask
 from tests.controller.sim.logs.swf_lines import line, write
 from tests.limits import PATIENCE_S
 
@@ -181,6 +183,34 @@ def test_gpu_jobs_from_a_table(sim: Sim) -> None:
     body = json.loads(done.stdout)
     assert (body["jobs"], body["cluster"], body["dropped"]) == (40, "4 nodes with 256 CPUs and 32 GPUs", {})
     assert 0.5 < body["utilisation"] < 1
+
+
+@pytest.mark.parametrize(
+    ("words", "counted"),
+    [
+        ((), True),
+        (("-o", "yaml"), True),
+        (("-o", "json", "--compare", "easy,fcfs"), True),
+        (("--compare", "easy,fcfs"), False),
+        (("-o", "wide"), False),
+        (("-o", "csv"), False),
+        (("-o", "name"), False),
+    ],
+)
+def test_gpu_hours_are_counted_only_if_the_output_shows_them(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], counted: bool
+) -> None:
+    tasks: list[RunTask] = []
+    whole_outcomes = sim_run._outcomes
+
+    def outcomes(given: list[RunTask]) -> list[RunResult]:
+        tasks.extend(given)
+        return whole_outcomes(given)
+
+    monkeypatch.setattr(sim_run, "_outcomes", outcomes)
+    done = sim(GPU_JOBS, "--nodes", "4", "--gpus", "8", *words)
+    assert {task.count_gpu_hours for task in tasks} == {counted}
+    assert ("idle GPUs" in done.stdout or '"waste"' in done.stdout or "waste:" in done.stdout) == counted
 
 
 def test_paper_table_has_every_column_and_figure() -> None:
