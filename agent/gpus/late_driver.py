@@ -8,7 +8,7 @@ from functools import partial
 from agent.controller_channel import AgentExit
 from agent.event_loop import EventLoop
 from agent.gpus.interface import NoGpus, ReadingsCallback, SendFrame, ignore_readings
-from agent.gpus.nvml import FIRST_ANSWER_S, ProbeEnded, ProbeProcess
+from agent.gpus.probe_process import FIRST_ANSWER_S, ProbeEnded, ProbeProcess
 from agent.gpus.process_owners import ListHolders
 
 PROBE_INTERVAL_S = 60.0
