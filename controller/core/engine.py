@@ -60,7 +60,7 @@ from controller.core.rebalance.rebalancer import Rebalancer
 from controller.core.rebalance.timed_drains import TimedDrains
 from controller.core.services.health import HealthHandler
 from controller.core.services.reconciler import ServiceReconciler
-from controller.core.state.apply import apply
+from controller.core.state.apply import APPLY
 from controller.core.state.state import State
 from wire.api.reasons import Why
 from wire.job.spec import JobSpec
@@ -229,8 +229,8 @@ class Engine:
         return decision
 
     def _record(self, event: Event) -> None:
-        apply(self.state, event)
         kind = type(event)
+        APPLY[kind](self.state, event)
         if kind in _CHANGES_VICTIM and isinstance(event, JobEvent) and self.state.jobs[event.job].unended:
             preemptible_at = event.at if kind in _CHANGES_STANDING else NEVER
             self.profile_cycles.victim_changed(event.job, preemptible_at)

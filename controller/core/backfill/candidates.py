@@ -185,7 +185,7 @@ class BackfillCandidates:
         shared, job = cycle.search.shared, cycle.state.jobs[number]
         if shared is None:
             return False
-        if cycle.barred(job, self._now, for_deadlines=cycle.guards_deadlines) is None:
+        if cycle.search.barred(job, self._now, for_deadlines=cycle.guards_deadlines) is None:
             return True  # The search has just found that reservations leave no nodes.
         return shared.find(job, None, self._now) is None
 

@@ -19,7 +19,6 @@ from controller.core.backfill.shared_reservations import GuaranteedStart, Shared
 from controller.core.backfill.short_starts import start_short_jobs, with_short_limit
 from controller.core.backfill.start_limits import StartLimit, StartLimits
 from controller.core.backfill.start_search import StartSearch
-from controller.core.cluster.node_table import Bools
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.events.attempts import JobGrew, JobPlaced, PredictionOutlived
@@ -182,11 +181,12 @@ class Cycle:
                     now,
                     apply,
                 )
-                if self.scavengers is not None:
+                if self.search.shared is not None:
                     preempt_scavengers(self, [lane for _, lane in lanes], now, apply)
             if state.shortenable:
                 start_short_jobs(self, now, apply)
-            self.easy.record(now, apply)
+            if self.head is not None:
+                self.easy.record(now, apply)
         # Grow elastic jobs if no job waits (step 5 of `run`).
         if state.elastic and not len(state.queue if self.search.shared else queue):
             grow_elastic_jobs(state, self.placer, self.limits, queue, now, apply)
@@ -195,7 +195,7 @@ class Cycle:
         """Set `position_of` for this cycle."""
         state, queue = self.state, self.queue
         gangs_first = state.gang_after_s is not None and bool(queue.gang_lanes)
-        moves = queue.moving is not None or state.orders_by_limits or gangs_first
+        moves = queue.moving is not None or gangs_first or (state.limited and state.orders_by_limits)
         self.position_of = position_key(state, queue, now) if moves else None
 
     def _take_due(self, now: float) -> bool:
@@ -261,17 +261,15 @@ class Cycle:
 
     def _run_in_order(self, now: float, apply: Apply) -> None:
         self.head = None
-        self.easy.clear()
         if self.state.limited:
             self.quota_reservations.clear()
         self.queue.pending_reasons.clear()
         self.queue.lane_pending_reasons.clear()
-        if (
-            compares_shares(self.queue.moving)
-            and (rationed := rationed_users(self, now)) != self.queue.rationed
-        ):
-            self.queue.rationed = rationed
-            self._sort_by(now)  # The order may depend on these users.
+        if self.queue.moving is not None and compares_shares(self.queue.moving):
+            rationed = rationed_users(self, now)
+            if rationed != self.queue.rationed:
+                self.queue.rationed = rationed
+                self._sort_by(now)  # The order may depend on these users.
         if self.lifts_deadlines:
             self._start_urgent(now, apply)
         # Start jobs in queue order (step 2 of `run`).
@@ -283,13 +281,15 @@ class Cycle:
         if shared is not None:
             shared.reserve(jobs_to_reserve(self, now), now)
         if self.head is not None:
-            # Store the versions only if a job waits. Without a waiting job there is nothing that the next
-            # cycle could skip.
+            # The reservation of an earlier cycle is out of date: `easy` computes it again on first use. Store
+            # the versions only if a job waits. Without a waiting job there is nothing that the next cycle
+            # could skip.
+            self.easy.clear()
             self._seen = self.versions()
         if self.head is not None or (self.state.limited and self.quota_reservations):
             # Backfill (step 4 of `run`).
             self._start_behind(self._block_full_lanes(now), now, apply)
-        if self.scavengers is not None:
+        if shared is not None:
             preempt_scavengers(self, self.queue, now, apply)
         if self.guards_deadlines:
             for warning in self.deadline_guard.warnings(now):
@@ -482,7 +482,9 @@ class Cycle:
         as kept for others.
         """
         job, shared = self.state.jobs[number], self.search.shared
-        barred = self.barred(job, now, for_deadlines=for_deadlines)
+        barred = None
+        if self.state.bars_nodes or (for_deadlines and self.guards_deadlines):
+            barred = self.search.barred(job, now, for_deadlines=for_deadlines)
         placement = self.placer.find(job.ask, barred) if shared is None else shared.find(job, barred, now)
         if placement is None and shared is not None and shared.further and self.placer.fits(lane.ask):
             placement = shared.find_before(job, self._further_behind(number), barred, now)
@@ -497,14 +499,6 @@ class Cycle:
             lane.fit.block(self.state.nodes.room_version, Reason.LICENCE)
             return None
         return placement
-
-    def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
-        """Return an array that is True for each node on which the job may not start (see StartSearch.barred).
-        Return None if there is no such node.
-        """
-        if self.state.bars_nodes or (for_deadlines and self.guards_deadlines):
-            return self.search.barred(job, now, for_deadlines=for_deadlines)
-        return None
 
     def _further_behind(self, number: int) -> list[int]:
         """Return the jobs behind job `number` in the queue that have a further reservation
@@ -560,7 +554,9 @@ class Cycle:
             self.quota_reservations.take(job, now, self.runtime(job))
         estimates, rules = self.state.estimates, self.estimating
         predicted = estimates.predict(job, rules) if estimates.runs else None
-        planned = estimates.planned(job, rules) if rules.predicted or job.limit == NEVER else None
+        planned = None
+        if (estimates.runs or rules.default_s < NEVER) and (rules.predicted or job.limit == NEVER):
+            planned = estimates.planned(job, rules)
         attempt, places = job.attempt + 1, placement.allocations
         quality, profile = placement.quality, self.profile
         apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile, short))

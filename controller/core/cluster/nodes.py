@@ -192,16 +192,15 @@ class Nodes:
 
     def hold(self, job: int, allocations: Sequence[Allocation]) -> None:
         """Record that the job holds these allocations, one on each node."""
-        nodes = [self.by_name[allocation.node] for allocation in allocations]
-        turn = self._columns.last_placement
-        for given, (node, allocation) in enumerate(
-            zip(nodes, allocations, strict=True), self._placements + 1
-        ):
+        nodes, turn = [], self._columns.last_placement
+        for allocation in allocations:
+            node = self.by_name[allocation.node]
+            nodes.append(node)
             node.held[job] = allocation
-            node.last_placement = given
+            self._placements += 1
+            node.last_placement = self._placements
             if not self._stale:
-                turn[node.row] = given
-        self._placements += len(nodes)
+                turn[node.row] = self._placements
         self._shift(nodes, allocations, -1)
 
     def free(self, job: int, names: Iterable[str]) -> None:

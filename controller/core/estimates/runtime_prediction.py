@@ -236,7 +236,7 @@ class RuntimePredictor:
         if job.limit == NEVER and (job.replica is not None or job.spec.restart.when is RestartWhen.ALWAYS):
             return None
         limited = job.limit < NEVER or rules.default_s == NEVER
-        predicted = self.predict(job, rules) if rules.predicted or not limited else None
+        predicted = self.predict(job, rules) if self.runs and (rules.predicted or not limited) else None
         return rules.default_s if predicted is None and not limited else predicted
 
     def learn(self, job: Job, state: JobState, reason: Reason, at: float) -> None:

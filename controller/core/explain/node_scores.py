@@ -33,7 +33,7 @@ def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
         return ()
     parts = [
         (each.scorer.name, each.weight, each.scorer.score(part, columns, rows))
-        for each in ranking.active_scorers()
+        for each in ranking.active_scorers
     ]
     if not parts:
         return ()

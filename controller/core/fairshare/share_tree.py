@@ -111,11 +111,12 @@ class FairshareConfig:
         """Return the charge for one allocation, in billing units per hour. `models` has the GPU models of its
         node by UUID.
         """
-        billing, any_model = self.billing, self.billing.get("gpu", 0.0)
-        gpu = sum(
-            (self._price(models.get(each.uuid, "")) if self.by_model else any_model) * each.milli / WHOLE_GPU
-            for each in allocation.gpus
-        )
+        billing, gpu = self.billing, 0.0
+        price = billing.get("gpu", 0.0)
+        for hold in allocation.gpus:
+            if self.by_model:
+                price = self._price(models.get(hold.uuid, ""))
+            gpu += price * hold.milli / WHOLE_GPU
         parts = (
             billing.get("cpu", 0.0) * allocation.cpu_milli / 1000,
             billing.get("memory", 0.0) * allocation.memory_mib / 1024,

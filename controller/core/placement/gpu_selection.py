@@ -80,11 +80,10 @@ def choose_gpus(
         # Choose GPUs by NUMA node (step 3 of the docstring).
         slots = _choose_whole(gpus, slots, part.gpus)
     chosen = [gpus[slot] for slot in slots]
-    return GpuChoice(
-        gpus=tuple(GpuHold(gpu.uuid, milli) for gpu in chosen),
-        numa=tuple(sorted({gpu.numa for gpu in chosen})),
-        linked=all(right.index in left.links for left, right in combinations(chosen, 2)),
-    )
+    holds = [GpuHold(gpu.uuid, milli) for gpu in chosen]
+    numa = sorted({gpu.numa for gpu in chosen})
+    linked = all(right.index in left.links for left, right in combinations(chosen, 2))
+    return GpuChoice(tuple(holds), tuple(numa), linked)
 
 
 def _wanted(wish: GpuWish, columns: NodeTable, row: int) -> Iterator[list[bool]]:
@@ -106,14 +105,15 @@ def _choose_whole(gpus: Sequence[GpuFacts], free: list[int], count: int) -> list
     by_numa: dict[int, list[int]] = {}
     for slot in free:
         by_numa.setdefault(gpus[slot].numa, []).append(slot)
-    groups = sorted(by_numa.items(), key=lambda group: (len(group[1]), group[0]))
+    # Sort by the number of free GPUs, and equal numbers by the NUMA node.
+    groups = sorted([by_numa[numa] for numa in sorted(by_numa)], key=len)
     chosen: list[int] = []
     while groups:
         need = count - len(chosen)
-        tightest = next((slots for _, slots in groups if len(slots) >= need), None)
-        if tightest is not None:
-            return sorted(chosen + (_choose_linked(gpus, tightest, need) if need > 1 else tightest[:1]))
-        chosen += groups.pop()[1]
+        for slots in groups:
+            if len(slots) >= need:
+                return sorted(chosen + (_choose_linked(gpus, slots, need) if need > 1 else slots[:1]))
+        chosen += groups.pop()
     raise AssertionError(f"{count} GPUs asked of {len(free)} free ones: the filters let a wrong node pass")
 
 

@@ -368,9 +368,12 @@ class Placer:
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
             bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)
             return Placement(bare, quality_of([NO_GPUS] * len(rows)))
-        chosen = [self.allocate(part, nodes[row], rooms.get(row)) for row in rows]
-        allocations, choices = zip(*chosen, strict=True)
-        return Placement(allocations, quality_of(choices))
+        allocations, choices = [], []
+        for row in rows:
+            allocation, choice = self.allocate(part, nodes[row], rooms.get(row))
+            allocations.append(allocation)
+            choices.append(choice)
+        return Placement(tuple(allocations), quality_of(choices))
 
 
 def quota_need(

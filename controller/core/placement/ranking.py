@@ -25,7 +25,8 @@ class NodeRanking:
 
     Algorithm
     1. Static filters read only labels, taints and hardware. Static filters are called when nodes have been
-       added or removed, or when labels, taints or hardware have changed.
+       added or removed, or when labels, taints or hardware have changed. The scorers that concern the request
+       are found at the same time.
     2. In `update`, call the other filters for the rows that changed since the last call.
     3. When `scores` is read, call the scorers for the changed rows on which the request fits. A scorer that
        gives all nodes the same score is not called. `scores` is read only if the request fits on more nodes
@@ -46,7 +47,6 @@ class NodeRanking:
     """
 
     __slots__ = (
-        "_active_cache",
         "_affinity_version",
         "_counted_room_version",
         "_datasets_version",
@@ -64,6 +64,7 @@ class NodeRanking:
         "_static_mask",
         "_value_version",
         "_wide",
+        "active_scorers",
         "count",
         "fits",
     )
@@ -77,12 +78,15 @@ class NodeRanking:
         self._static = [each for each in filters if is_static(each)]
         self._scorers = pipeline.scorers
         self._wide = any(getattr(each.scorer, "wide", False) for each in pipeline.scorers)
-        self._active_cache: tuple[int, list[WeightedScorer]] = (-1, [])
+        self.active_scorers: list[WeightedScorer] = []
+        """The scorers that do not give all nodes the same score for this request."""
         self._static_mask: Bools | None = None
         """Which nodes (True by row number) all static filters accept. None if there are no static filters."""
         self._possible: Bools = np.empty(0, dtype=np.bool_)
         self._hardware_at = -1
-        """The value of `Nodes.layout_version` when `_static_mask` and `_possible` were computed."""
+        """The value of `Nodes.layout_version` when `_static_mask`, `_possible` and `active_scorers` were
+        computed.
+        """
         self.fits: Bools = np.empty(0, dtype=np.bool_)
         """Which nodes (True by row number) could hold the request at the last update."""
         self.count = 0
@@ -110,13 +114,18 @@ class NodeRanking:
         return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
     def _read_hardware(self) -> None:
-        """Call the static filters again. They read only labels, taints and hardware."""
-        nodes = self._nodes
+        """Call the static filters again, and find the scorers that concern the request. Both read only
+        labels, taints and hardware.
+        """
+        part, nodes = self._part, self._nodes
         columns = nodes.columns
-        self._static_mask = (
-            rows_passing(self._part, columns, ALL_ROWS, self._static) if self._static else None
-        )
-        self._possible = rows_possible(self._part, nodes.idle, [*self._filters, *self._static])
+        self._static_mask = rows_passing(part, columns, ALL_ROWS, self._static) if self._static else None
+        self.active_scorers = []
+        for each in self._scorers:
+            concerns = getattr(each.scorer, "concerns", None)
+            if concerns is None or concerns(part, columns):
+                self.active_scorers.append(each)
+        self._possible = rows_possible(part, nodes.idle, [*self._filters, *self._static])
         self._hardware_at = nodes.layout_version
 
     @property
@@ -194,27 +203,12 @@ class NodeRanking:
                 fitting = rows[fits[rows]]
             if len(fitting):
                 total: Floats = np.zeros(len(fitting))
-                for each in self.active_scorers():
+                for each in self.active_scorers:
                     total += each.weight * each.scorer.score(self._part, nodes.columns, fitting)
                 self._scores[fitting] = total
             self._scores_at = (nodes.layout_version, nodes.change_count)
             self._value_version = nodes.value_version
         return self._scores
-
-    def active_scorers(self) -> list[WeightedScorer]:
-        """Return the scorers that do not give all nodes the same score for this request.
-
-        The result is cached until nodes are added, removed or changed.
-        """
-        layout, found = self._active_cache
-        if layout != self._nodes.layout_version:
-            part, columns, found = self._part, self._nodes.columns, []
-            for each in self._scorers:
-                concerns = getattr(each.scorer, "concerns", None)
-                if concerns is None or concerns(part, columns):
-                    found.append(each)
-            self._active_cache = self._nodes.layout_version, found
-        return found
 
     def best_group(
         self, count: int, domains: TopologyDomains | GpuModelGroups | NetworkTree, barred: Bools | None = None
@@ -236,7 +230,7 @@ class NodeRanking:
             return sorted(self.in_order(barred)[:count])
         if self.count <= count:
             return self.rows
-        if not self.active_scorers():
+        if not self.active_scorers:
             return self.rows[:count]
         if count == 1:
             return [int(self.scores.argmax())]
@@ -247,7 +241,7 @@ class NodeRanking:
 
         Barred nodes are left out.
         """
-        if self.count <= 1 or not self.active_scorers():
+        if self.count <= 1 or not self.active_scorers:
             rows = self.rows
         else:
             rows = np.argsort(-self.scores, kind="stable").tolist()[: self.count]

@@ -1,4 +1,4 @@
-"""Applies events to the state. Each kind of event has one function, in the modules of `changes/`."""
+"""Applies events to the state. Each class of events has one function, in the modules of `changes/`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from controller.core.state.state import State
 
 def apply(state: State, event: Event) -> None:
     """Change the state with the function that is registered for the class of the event."""
-    _APPLY[type(event)](state, event)
+    APPLY[type(event)](state, event)
 
 
 def _nothing(_state: State, _event: Event) -> None:
     """Change nothing, for an event that only informs users."""
 
 
-_APPLY: dict[type[Any], Callable[[State, Any], None]] = {
+APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     **queued.APPLIED,
     **attempts.APPLIED,
     **nominations.APPLIED,
@@ -32,3 +32,4 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     PluginFailed: _nothing,
     JournalSealed: _nothing,
 }
+"""The function that applies an event to the state, by the class of the event."""
