@@ -12,8 +12,10 @@ import signal
 import stat
 import sys
 import time
+from functools import partial
 
 from agent.attempts.launch.launch_spec import LaunchSpec
+from agent.processes.child_pipe import fork_with_pipe
 from agent.supervisor import task_process
 
 ANSWER_TIMEOUT_S = 30.0
@@ -75,16 +77,10 @@ def _call_as_user(launch: LaunchSpec, function: Callable[[], str]) -> bytes:
     """Call `function` in a child process that runs as the job's user, and return its result. If the child
     fails or does not answer in time, return an empty result.
     """
-    answer, sink = os.pipe()
     try:
-        pid = os.fork()
+        pid, answer = fork_with_pipe(partial(_call_in_child, launch, function))
     except OSError:
-        os.close(answer)
-        os.close(sink)
         return b""
-    if pid == 0:
-        _call_in_child(launch, function, sink)
-    os.close(sink)
     text, more, deadline = b"", b"?", time.monotonic() + ANSWER_TIMEOUT_S
     poll = select.poll()  # select.select() fails for descriptors above 1023.
     poll.register(answer, select.POLLIN)

@@ -19,6 +19,7 @@ from agent.attempts.spool import AttemptKey
 from agent.checkpoints import directory
 from agent.checkpoints.directory import FoundCheckpoint
 from agent.event_loop import EventLoop
+from agent.processes.child_pipe import fork_with_pipe
 from agent.supervisor import task_process
 from wire.agent.reports import Checkpoint
 from wire.dataclass import dataclass
@@ -73,17 +74,10 @@ class CheckpointWatcher:
         self._loop.call_later(self._every_s, self._round)
 
     def _start_scan(self, key: AttemptKey, launch: LaunchSpec) -> None:
-        answer, sink = os.pipe()
         try:
-            pid = os.fork()
-        # The host has too many processes to start another one. Try again in the next round of scans.
+            pid, answer = fork_with_pipe(partial(_scan, launch, self._reported.get(key)))
         except OSError:
-            os.close(answer)
-            os.close(sink)
-            return
-        if pid == 0:
-            _scan(launch, sink, self._reported.get(key))
-        os.close(sink)
+            return  # Try again in the next round of scans, because the host has too many processes now.
         self._scans[key] = _Scan(pid, answer)
         self._loop.on_readable(answer, partial(self._read_answer, key))
 
@@ -119,7 +113,7 @@ class CheckpointWatcher:
         self._reported.pop(key, None)
 
 
-def _scan(launch: LaunchSpec, sink: int, reported: Optional[FoundCheckpoint]) -> None:
+def _scan(launch: LaunchSpec, reported: Optional[FoundCheckpoint], sink: int) -> None:
     """Write the newest checkpoint as one line to the pipe `sink`, delete surplus old checkpoints, and exit.
     Checkpoints newer than `reported`, the last reported checkpoint, are not deleted, because they may be
     incomplete. This function runs in the child process of the scan.

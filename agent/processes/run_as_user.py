@@ -9,8 +9,10 @@ import os
 import select
 import signal
 import time
+from functools import partial
 
 from agent.attempts.launch.launch_spec import LaunchSpec
+from agent.processes.child_pipe import fork_with_pipe
 from agent.supervisor import task_process
 
 _MAX_OUTPUT_BYTES = 4_096
@@ -27,11 +29,7 @@ def run_and_read(
     the agent's user with a fixed environment, because variables of the job could make the command use
     programs and files of the job's user.
     """
-    source, sink = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _become(launch, argv, sink, as_agent)
-    os.close(sink)
+    pid, source = fork_with_pipe(partial(_become, launch, argv, as_agent))
     output, deadline = b"", time.monotonic() + timeout_s
     while select.select((source,), (), (), max(0.0, deadline - time.monotonic()))[0]:
         part = os.read(source, _MAX_OUTPUT_BYTES)
@@ -45,7 +43,7 @@ def run_and_read(
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1, output.decode("utf-8", "replace").strip()
 
 
-def _become(launch: LaunchSpec, argv: list[str], sink: int, as_agent: bool) -> None:
+def _become(launch: LaunchSpec, argv: list[str], as_agent: bool, sink: int) -> None:
     try:
         os.setsid()
         nothing = os.open(os.devnull, os.O_RDWR)
