@@ -8,6 +8,9 @@ from dataclasses import field
 
 from wire.dataclass import dataclass
 
+VERSION = "slurm-wlm 22.05.8"
+"""The text of --version of each command: the release of Slurm whose options and formats Corral follows."""
+
 
 class Value(enum.Enum):
     """Whether an option has a value."""
@@ -86,6 +89,17 @@ class UsageError(Exception):
     """Raised if the words do not fit the options. The message is the one of getopt_long, without the name of
     the program.
     """
+
+
+def prints_only_help(arguments: Arguments, usage: str, options: Iterable[Option]) -> bool:
+    """Print the text that --help, --usage or --version asks for. Return False if none of them is given."""
+    if arguments.has("help") or arguments.has("usage"):
+        print(help_text(usage, options if arguments.has("help") else ()))
+    elif arguments.has("version"):
+        print(VERSION)
+    else:
+        return False
+    return True
 
 
 def parse(

@@ -32,9 +32,6 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
 }
 """For each command: its function `f(words) -> exit code` (`main` by default), and its summary."""
 
-VERSION = "slurm-wlm 22.05.8"
-"""The text of --version of each command: the release of Slurm whose options and formats Corral follows."""
-
 
 class SlurmError(Exception):
     """Ends a command with the error lines of Slurm. Each line is printed as `program: error: line`."""

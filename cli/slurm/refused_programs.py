@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.arguments import VERSION
+from cli.slurm.programs import SlurmError
 
 _INSTEAD: Mapping[str, str] = {
     "sdiag": "Corral has no sdiag. Figures of the scheduler: GET /v1/scheduler, /metrics.",

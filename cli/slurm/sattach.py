@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from cli.slurm.arguments import COMMON, Option, help_text, parse, switch
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.arguments import COMMON, Option, parse, prints_only_help, switch
+from cli.slurm.programs import SlurmError
 from cli.slurm.show.controller import controller, job_rows
 from cli.slurm.show.steps import STEP_COLUMNS, step_rows
 
@@ -55,11 +55,7 @@ def main(words: list[str]) -> int:
        files of --output and --error. A command in the job does this, as `corral exec` does.
     """
     arguments = parse(OPTIONS, words)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     named = re.fullmatch(r"(\d+(?:_\d+)?)\.(\d+)", arguments.words[0] if len(arguments.words) == 1 else "")
     if named is None:

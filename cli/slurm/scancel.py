@@ -9,8 +9,8 @@ import signal
 import sys
 from collections.abc import Iterator
 
-from cli.slurm.arguments import COMMON, Arguments, Option, help_text, parse, switch
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.arguments import COMMON, Arguments, Option, parse, prints_only_help, switch
+from cli.slurm.programs import SlurmError
 from wire.agent.orders import SignalTo
 from wire.api.jobs import JobRefused, JobsOrder, JobView
 from wire.cluster.hostlist import expand_hostlist
@@ -66,11 +66,7 @@ def main(words: list[str]) -> int:
     error only together with a signal or a filter.
     """
     arguments = parse(OPTIONS, words)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     number = _signal(arguments.last("signal"))
     states = _states(arguments.last("state"))

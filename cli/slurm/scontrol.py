@@ -6,8 +6,8 @@ import importlib
 import sys
 from collections.abc import Mapping
 
-from cli.slurm.arguments import Arguments, Option, help_text, parse, switch
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.arguments import VERSION, Arguments, Option, help_text, parse, switch
+from cli.slurm.programs import SlurmError
 
 OPTIONS = (
     switch("all", "a"),

@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cli.slurm.arguments import Arguments
+from cli.slurm.programs import SlurmError
+
 Row = Mapping[str, Any]
 
 _FIELD = re.compile(r"(\w[\w /-]*?)(?:%(-?\d+))?", re.ASCII)
@@ -31,10 +34,11 @@ class Shape(NamedTuple):
     """Whether the separator also follows the last value of a line."""
 
 
-def shape_of(*, noheader: bool, parsable: bool, parsable2: bool, delimiter: str) -> Shape:
+def shape_of(arguments: Arguments) -> Shape:
     """Return the shape that the options -n, -p, -P and --delimiter select."""
-    separator = (delimiter or "|") if parsable or parsable2 else ""
-    return Shape(not noheader, separator, parsable and not parsable2)
+    parsable, parsable2 = arguments.has("parsable"), arguments.has("parsable2")
+    separator = (arguments.last("delimiter") or "|") if parsable or parsable2 else ""
+    return Shape(not arguments.has("noheader"), separator, parsable and not parsable2)
 
 
 def choose(text: str, known: Sequence[Column]) -> tuple[list[Column], list[str]]:
@@ -56,6 +60,16 @@ def choose(text: str, known: Sequence[Column]) -> tuple[list[Column], list[str]]
             continue
         found.append(begins[0]._replace(width=int(match[2])) if match[2] else begins[0])
     return found, unknown
+
+
+def columns_of(text: str, known: Sequence[Column]) -> list[Column]:
+    """Return the columns in a list such as `jobid,state%20`. Raise SlurmError for a word that names no
+    column.
+    """
+    found, unknown = choose(text, known)
+    if unknown:
+        raise SlurmError(f'Invalid field requested: "{unknown[0]}"')
+    return found
 
 
 def lines(columns: Sequence[Column], rows: Iterable[Row], shape: Shape) -> list[str]:

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cli.slurm.arguments import COMMON, Arguments, help_text, parse, switch
+from cli.slurm.arguments import COMMON, Arguments, parse, prints_only_help, switch
 from cli.slurm.formats.columns import Column, choose, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.programs import SlurmError
 from cli.slurm.show.controller import ask, controller
 from wire.http.transport import Transport
 from wire.names import SLURM_QOS
@@ -97,11 +97,7 @@ def main(words: list[str]) -> int:
     users may do.
     """
     arguments = parse(OPTIONS, words)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     verb = arguments.words[0].lower() if arguments.words else ""
     if verb not in ("show", "list"):
@@ -143,12 +139,7 @@ def _show(entity: str, arguments: Arguments) -> int:
         for row in found
         if all(not values or str(row.get(key, "")) in values for key, values in conditions.items())
     ]
-    shape = shape_of(
-        noheader=arguments.has("noheader"),
-        parsable=arguments.has("parsable"),
-        parsable2=arguments.has("parsable2"),
-        delimiter="",
-    )
+    shape = shape_of(arguments)
     print_lines(lines(columns, rows, shape))
     return 0
 

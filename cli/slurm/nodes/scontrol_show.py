@@ -8,8 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from cli.slurm.arguments import Arguments
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.arguments import VERSION, Arguments
+from cli.slurm.programs import SlurmError
 from wire.cluster.hostlist import expand_hostlist, fold_hostlist
 
 Show = Callable[[str, Arguments], int]

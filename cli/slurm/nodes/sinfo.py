@@ -7,13 +7,13 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 
-from cli.slurm.arguments import COMMON, Arguments, Option, help_text, parse, switch
+from cli.slurm.arguments import COMMON, Arguments, Option, parse, prints_only_help, switch
 from cli.slurm.formats.output_formats import Format, named_format, percent_format, print_lines
 from cli.slurm.formats.resources import natural
 from cli.slurm.nodes.partitions import Node, Partition, nodes, partitions
 from cli.slurm.nodes.sinfo_fields import FIELDS, Row, groups
 from cli.slurm.openapi.documents import OPENAPI, print_document, wanted
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.programs import SlurmError
 from cli.slurm.show.controller import controller
 from wire.cluster.hostlist import expand_hostlist
 
@@ -81,11 +81,7 @@ Corral.
 def main(words: list[str]) -> int:
     """Run sinfo."""
     arguments = parse(OPTIONS, words)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     if arguments.has("iterate") and not arguments.last("iterate").isdigit():
         raise SlurmError(f"--iterate={arguments.last('iterate')}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from cli.slurm.arguments import COMMON, Option, help_text, parse, switch
-from cli.slurm.formats.columns import choose, lines, shape_of
+from cli.slurm.arguments import COMMON, Option, parse, prints_only_help, switch
+from cli.slurm.formats.columns import columns_of, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
 from cli.slurm.nodes.accounts import text_column, user_name
-from cli.slurm.programs import VERSION, SlurmError
 from cli.slurm.show.controller import ask, controller
 from wire.http.transport import Transport
 
@@ -43,18 +42,12 @@ _SHARES = (
 def main(words: list[str]) -> int:
     """Run sshare."""
     arguments = parse(OPTIONS, words)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text("sshare [OPTIONS]", OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, "sshare [OPTIONS]", OPTIONS):
         return 0
     if arguments.has("helpformat"):
         print(" ".join(column.name for column in _SHARES))
         return 0
-    columns, unknown = choose(arguments.last("format"), _SHARES) if arguments.has("format") else (_SHARES, [])
-    if unknown:
-        raise SlurmError(f'Invalid field requested: "{unknown[0]}"')
+    columns = columns_of(arguments.last("format"), _SHARES) if arguments.has("format") else list(_SHARES)
     users = arguments.last("users").split(",") if arguments.has("users") else [user_name(os.geteuid())]
     wanted = arguments.last("accounts").split(",") if arguments.has("accounts") else []
     with controller() as transport:
@@ -66,12 +59,7 @@ def main(words: list[str]) -> int:
         and (not wanted or row["account"] in wanted or row["account"] == "root")
         and (row["user"] or not arguments.has("Users"))
     ]
-    shape = shape_of(
-        noheader=arguments.has("noheader"),
-        parsable=arguments.has("parsable"),
-        parsable2=arguments.has("parsable2"),
-        delimiter="",
-    )
+    shape = shape_of(arguments)
     print_lines(lines(columns, chosen, shape))
     return 0
 

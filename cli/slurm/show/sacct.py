@@ -9,14 +9,14 @@ import sys
 import time
 from collections.abc import Iterable
 
-from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
-from cli.slurm.formats.columns import choose, lines, shape_of
+from cli.slurm.arguments import COMMON, Arguments, Option, Value, parse, prints_only_help, switch
+from cli.slurm.formats.columns import columns_of, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
 from cli.slurm.formats.resources import cpus
 from cli.slurm.formats.states import STATE_COLUMNS, read_states
 from cli.slurm.formats.times import moment, read_moment
 from cli.slurm.openapi.documents import OPENAPI_DB, print_document, wanted
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.programs import SlurmError
 from cli.slurm.show.accounting_fields import BRIEF, COLUMNS, DEFAULT, LONG, state, with_steps
 from cli.slurm.show.controller import Rows, controller, job_rows
 from cli.slurm.show.jobs import GROUP_COLUMNS, grouped
@@ -77,18 +77,12 @@ _JOB = re.compile(r"(\d+(?:_(?:\d+|\[[\d,:-]+\]))?)(?:\+\d+)?(?:\.(\w+))?")
 def main(words: list[str]) -> int:
     """Run sacct. As in Slurm, unknown jobs are no error."""
     arguments = parse(OPTIONS, words)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     if arguments.has("helpformat"):
         _print_fields()
         return 0
-    columns, unknown = choose(_fields(arguments), COLUMNS)
-    if unknown:
-        raise SlurmError(f'Invalid field requested: "{unknown[0]}"')
+    columns = columns_of(_fields(arguments), COLUMNS)
     steps = job_steps("sacct", arguments.all("jobs"))
     needs = [name for column in columns for name in column.needs]
     if wanted(arguments):
@@ -102,12 +96,7 @@ def main(words: list[str]) -> int:
         rows = [row for row in rows if not row["step"]]
     named = {job: {step for other, step in steps if other == job} for job, _ in steps}
     rows = [row for row in rows if _named_step(row, named)]
-    shape = shape_of(
-        noheader=arguments.has("noheader"),
-        parsable=arguments.has("parsable"),
-        parsable2=arguments.has("parsable2"),
-        delimiter=arguments.last("delimiter"),
-    )
+    shape = shape_of(arguments)
     print_lines(lines(columns, rows, shape))
     return 0
 

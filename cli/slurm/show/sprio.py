@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cli.slurm.arguments import COMMON, Option, help_text, parse, switch
+from cli.slurm.arguments import COMMON, Option, parse, prints_only_help, switch
 from cli.slurm.formats.output_formats import Field, percent_format, print_lines
 from cli.slurm.formats.resources import natural
-from cli.slurm.programs import VERSION
 from cli.slurm.show import jobs
 from cli.slurm.show.controller import controller, job_rows
 from cli.slurm.show.squeue import job_words, user_names
@@ -54,11 +53,7 @@ ranks the jobs of the queue. `corral explain` shows why a job waits.
 def main(words: list[str]) -> int:
     """Run sprio."""
     arguments = parse(OPTIONS, words)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     default = LONG if arguments.has("long") else NORMAL if arguments.has("norm") else DEFAULT
     form = percent_format(arguments.last("format") or default, FIELDS)

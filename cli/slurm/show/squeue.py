@@ -7,12 +7,12 @@ import pwd
 import sys
 import time
 
-from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
+from cli.slurm.arguments import COMMON, Arguments, Option, Value, parse, prints_only_help, switch
 from cli.slurm.formats.output_formats import Format, named_format, percent_format, print_lines
 from cli.slurm.formats.resources import natural
 from cli.slurm.formats.states import ACTIVE, COMPACT, ENDED, ORDER, STATE_COLUMNS, job_state, read_states
 from cli.slurm.openapi.documents import OPENAPI, print_document, wanted
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.programs import SlurmError
 from cli.slurm.show.controller import Rows, controller, job_rows
 from cli.slurm.show.jobs import FIELDS, GROUP_COLUMNS, grouped
 from wire.cluster.hostlist import expand_hostlist
@@ -69,11 +69,7 @@ MIN_JOB_AGE_S = 300
 def main(words: list[str]) -> int:
     """Run squeue. Return 1 if the only job that was requested is unknown."""
     arguments = _with_environment(parse(OPTIONS, words))
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     if arguments.has("format") and arguments.has("Format"):
         raise SlurmError("-O (--Format) is incompatible with -o (--format)")

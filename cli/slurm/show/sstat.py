@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from cli.slurm.arguments import COMMON, Option, help_text, parse, switch
-from cli.slurm.formats.columns import choose, lines, shape_of
+from cli.slurm.arguments import COMMON, Option, parse, prints_only_help, switch
+from cli.slurm.formats.columns import choose, columns_of, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.programs import SlurmError
 from cli.slurm.show import accounting_fields
 from cli.slurm.show.accounting_fields import with_steps
 from cli.slurm.show.controller import Rows, controller, job_rows
@@ -43,11 +43,7 @@ COLUMNS = choose(_NAMES, accounting_fields.COLUMNS)[0]
 def main(words: list[str]) -> int:
     """Run sstat. As in Slurm, a job that does not run gives an error message, and the exit code is 0."""
     arguments = parse(OPTIONS, words)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text("sstat [OPTIONS] -j JOB[.STEP]", OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, "sstat [OPTIONS] -j JOB[.STEP]", OPTIONS):
         return 0
     if arguments.has("helpformat"):
         print("\n".join(sorted(column.name for column in COLUMNS)))
@@ -55,20 +51,13 @@ def main(words: list[str]) -> int:
     steps = job_steps("sstat", [*arguments.all("jobs"), *arguments.words])
     if not steps:
         raise SlurmError("No job specified. Write: sstat -j JOB")
-    columns, unknown = choose(arguments.last("format") or _NAMES, COLUMNS)
-    if unknown:
-        raise SlurmError(f'Invalid field requested: "{unknown[0]}"')
+    columns = columns_of(arguments.last("format") or _NAMES, COLUMNS)
     needs = [name for column in columns for name in column.needs]
     with controller() as transport:
         jobs = job_rows(transport, [*needs, *STEP_COLUMNS], jobs=[job for job, _ in steps])
     running = [job for job in jobs if job["state"] == "RUNNING"]
     names = {name for job in running for name in (str(job["id"]), str(job["label"]), str(job.get("array")))}
-    shape = shape_of(
-        noheader=arguments.has("noheader"),
-        parsable=arguments.has("parsable"),
-        parsable2=arguments.has("parsable2"),
-        delimiter="",
-    )
+    shape = shape_of(arguments)
     unit = "raw" if arguments.has("noconvert") else ""
     rows = _chosen(running, steps, unit, every=arguments.has("allsteps"))
     print_lines(lines(columns, rows, shape))

@@ -8,8 +8,8 @@ import sys
 import threading
 from collections.abc import Mapping
 
-from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.arguments import COMMON, Arguments, Option, Value, parse, prints_only_help, switch
+from cli.slurm.programs import SlurmError
 from cli.slurm.steps.links import LinkLost, RemoteCommand, StepLink, TaskEnd, node_of, open_link
 from wire.cluster.hostlist import expand_hostlist
 
@@ -43,11 +43,7 @@ _RECEIVE = (
 def main(words: list[str]) -> int:
     """Copy the file. Return 1 if the copy to a node has failed."""
     arguments = parse(OPTIONS, words)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     if len(arguments.words) != 2:
         raise SlurmError(f"Need two file names, have {len(arguments.words)} names")

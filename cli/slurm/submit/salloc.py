@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 
-from cli.slurm.arguments import COMMON, Option, Value, help_text, parse, switch
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.arguments import COMMON, Option, Value, parse, prints_only_help, switch
+from cli.slurm.programs import SlurmError
 from cli.slurm.submit.allocation import Allocation
 from cli.spec.sbatch.options import JOB_OPTIONS
 
@@ -29,11 +29,7 @@ USAGE = "salloc [OPTIONS] [command [args...]]"
 def main(words: list[str]) -> int:
     """Run a command on this host while an allocation exists. Return the exit code of the command."""
     arguments = parse(OPTIONS, words, intersperse=False)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     if arguments.has("no-shell"):
         raise SlurmError(

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cli.slurm.arguments import COMMON, Arguments, help_text, parse
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.arguments import COMMON, Arguments, parse, prints_only_help
+from cli.slurm.programs import SlurmError
 from cli.slurm.refusals import submit_refused
 from cli.slurm.show.controller import controller
 from cli.slurm.submit.batch_job import BatchJob, BatchRequest, batch_job
@@ -35,11 +35,7 @@ _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 def main(words: list[str]) -> int:
     """Submit a batch script, and print the id of the job. The id is printed when the job is on disk."""
     arguments = parse(OPTIONS, words, intersperse=False)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     job = batch_job(_request(arguments))
     for warning in job.warnings:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cli.slurm.arguments import COMMON, Arguments, Option, Value, help_text, parse, switch
-from cli.slurm.programs import VERSION, SlurmError
+from cli.slurm.arguments import COMMON, Arguments, Option, Value, parse, prints_only_help, switch
+from cli.slurm.programs import SlurmError
 from cli.slurm.steps.agent_link import AgentLink
 from cli.slurm.steps.layout import StepLayout, layout, step_variables, task_variables
 from cli.slurm.steps.links import ApiLink, LinkLost, StepLink, node_of, open_link
@@ -61,11 +61,7 @@ _NOT_FOR_TASKS = ("SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURMD_NODEN
 def main(words: list[str]) -> int:
     """Run the tasks of a step, and return the highest of their exit codes."""
     arguments = parse(OPTIONS, words, intersperse=False)
-    if arguments.has("help") or arguments.has("usage"):
-        print(help_text(USAGE, OPTIONS if arguments.has("help") else ()))
-        return 0
-    if arguments.has("version"):
-        print(VERSION)
+    if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     mpi = arguments.last("mpi") or os.environ.get("SLURM_MPI_TYPE", "")
     if mpi == "list":

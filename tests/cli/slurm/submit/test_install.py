@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cli.slurm.programs import PROGRAMS, VERSION
+from cli.slurm.arguments import VERSION
+from cli.slurm.programs import PROGRAMS
 from tests.programs import run_corral
 
 
