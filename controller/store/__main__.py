@@ -26,19 +26,7 @@ def main() -> int:
     except StoreFailure as failure:
         _say(VerifyLine(done=True, problems=(failure.message,)))
         return 1
-    _say(
-        VerifyLine(
-            done=True,
-            store=report.store,
-            begins=report.begins,
-            seq=report.head.seq,
-            head=report.head.hash.hex(),
-            jobs=report.jobs,
-            compared=report.compared,
-            nodes=report.nodes,
-            problems=report.problems,
-        )
-    )
+    _say(report.last_line())
     return 0 if report.good else 1
 
 

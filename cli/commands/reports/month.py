@@ -7,12 +7,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+from cli.commands.reports.period import Since
 from cli.exit_codes import CommandError
 from cli.flags import option, switch
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
 from cli.registry import examples
-from wire import amounts
 from wire.api.service.reports import MonthReport, MonthRow, SlaRow, UsageView
 from wire.http.client import Client
 from wire.text import decimal, duration, memory, printable
@@ -131,15 +131,6 @@ def month_page(report: MonthReport) -> str:
 
 
 SLA_EXAMPLES = examples("corral report sla", "corral report sla --since 30d -o json")
-Since = Annotated[
-    float,
-    option(
-        "--since",
-        "TIME",
-        "Start of the period: TIME before now (e.g. 30d). Default: 7d.",
-        parser=amounts.seconds,
-    ),
-]
 
 
 def sla(since: Since = 7 * 86_400.0, output: Output = Format.TABLE) -> int:

@@ -14,11 +14,11 @@ from cli.commands.reports.month import (
     EFFICIENCY_EXAMPLES,
     MONTH_EXAMPLES,
     SLA_EXAMPLES,
-    Since,
     efficiency,
     month,
     sla,
 )
+from cli.commands.reports.period import Since
 from cli.flags import switch
 from cli.output.formats import Column, Format, Output, Table, write, write_data
 from cli.output.stderr import print_note

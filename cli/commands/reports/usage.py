@@ -6,6 +6,7 @@ import time
 from enum import StrEnum
 from typing import Annotated
 
+from cli.commands.reports.period import Since
 from cli.flags import option, switch
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
@@ -41,15 +42,7 @@ def usage(
     by: Annotated[
         By, switch("--by", "Show one line for each user, project, queue or job. Default: user.")
     ] = By.USER,
-    since: Annotated[
-        float,
-        option(
-            "--since",
-            "TIME",
-            "Start of the period: TIME before now (e.g. 30d). Default: 7d.",
-            parser=amounts.seconds,
-        ),
-    ] = 7 * 86_400.0,
+    since: Since = 7 * 86_400.0,
     until: Annotated[
         float | None,
         option(

@@ -283,17 +283,7 @@ def _verify_here(url: str) -> VerifyLine:
         )
     except StoreFailure as failure:
         raise _mistake(failure) from None
-    return VerifyLine(
-        done=True,
-        store=found.store,
-        begins=found.begins,
-        seq=found.head.seq,
-        head=found.head.hash.hex(),
-        jobs=found.jobs,
-        compared=found.compared,
-        nodes=found.nodes,
-        problems=found.problems,
-    )
+    return found.last_line()
 
 
 def _print_progress(line: VerifyLine) -> None:

@@ -27,6 +27,7 @@ from controller.store import chain, records, tables
 from controller.store.backends.backend import Backend
 from controller.store.chain import ChainBroken, Head
 from controller.store.maintenance import retention
+from wire.api.service.store import VerifyLine
 
 T = TypeVar("T")
 Progress = Callable[[str, int], None]
@@ -59,6 +60,20 @@ class VerifyReport:
     def good(self) -> bool:
         """Return whether no problem was found."""
         return not self.problems
+
+    def last_line(self) -> VerifyLine:
+        """Return the report as the last line of the answer to `GET /v1/store/verify`."""
+        return VerifyLine(
+            done=True,
+            store=self.store,
+            begins=self.begins,
+            seq=self.head.seq,
+            head=self.head.hash.hex(),
+            jobs=self.jobs,
+            compared=self.compared,
+            nodes=self.nodes,
+            problems=self.problems,
+        )
 
 
 class Verification:
