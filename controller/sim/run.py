@@ -52,6 +52,7 @@ _POLICIES = {
     "aggressive": ("fifo", "aggressive"),
     "greedy": ("fifo", "greedy"),
 }
+_ORDERS_OF_LITERATURE = {order for order, _ in _POLICIES.values()}
 
 
 class SameSecond(enum.StrEnum):
@@ -95,7 +96,11 @@ def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config
     """
     changes: dict[str, Any] = {}
     if order:
-        changes["order"] = Plugin(name=_ORDERS.get(order, order))
+        name = _ORDERS.get(order, order)
+        changes["order"] = Plugin(name=name)
+        if name in _ORDERS_OF_LITERATURE:
+            # In the literature, a gang does not come before earlier jobs after a long wait.
+            changes["gang_after_s"] = 0.0
     if backfill:
         # Let backfill consider all waiting jobs, as the policies with these names in the literature do.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
@@ -136,7 +141,7 @@ def profile_of(config: Config, name: str) -> Config:
 
 def name_of(config: Config) -> str:
     """Return the name of the built-in policy, such as `easy-sjbf`, that has the same effect as this
-    configuration if all jobs have the same priority.
+    configuration if all jobs have the same priority, and no gang waits longer than `gang_after_s`.
 
     If no built-in policy has the same effect, return the names of the configuration's order and kind of
     backfill.

@@ -13,6 +13,7 @@ from controller.config import Config
 from controller.sim.cluster import Cluster, nodes_of, pool_of
 from controller.sim.errors import SimulationRefused
 from controller.sim.run import (
+    Policy,
     RunTask,
     SameSecond,
     name_of,
@@ -262,6 +263,30 @@ def test_exact_estimates_never_lengthen_a_run() -> None:
     assert with_exact_estimate(short).spec.time_limit_s == 0.25
     at_once = TraceJob(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 0.0)
     assert with_exact_estimate(at_once).spec.time_limit_s == 1.0  # a limit of 0 is not valid
+
+
+@pytest.mark.parametrize(
+    ("policy", "starts_h"),
+    [
+        (Policy("shipped", CONFIG), {1: 0, 2: 40, 3: 30}),
+        (policy_of("fcfs", CONFIG), {1: 0, 2: 30, 3: 40}),
+        (policy_of("easy", CONFIG), {1: 0, 2: 30, 3: 40}),
+        (Policy("flag", with_order_and_backfill(CONFIG, "fifo", "")), {1: 0, 2: 30, 3: 40}),
+        (Policy("fair", with_order_and_backfill(CONFIG, "fair", "")), {1: 0, 2: 40, 3: 30}),
+    ],
+    ids=lambda value: value.name if isinstance(value, Policy) else "",
+)
+def test_gang_after_a_long_wait_comes_first_except_in_policies_of_the_literature(
+    policy: Policy, starts_h: dict[int, int]
+) -> None:
+    cluster = nodes_of(2, gpus=8, cpus=64, memory_mib=1 << 20, model="H100")
+    jobs = ((1, 2, 30.0), (2, 1, 10.0), (3, 2, 10.0))
+    work = [
+        TraceJob(number, float(number), JobSpec(("true",), gpus=8 * nodes, nodes=nodes), run_h * 3_600)
+        for number, nodes, run_h in jobs
+    ]
+    ran = run(RunTask(policy, cluster, work)).rows
+    assert {row.job: int(row.start / 3_600) for row in ran} == starts_h
 
 
 def test_policies_have_names() -> None:
