@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from controller.core.backfill.cycle import CycleEvent
-from controller.core.backfill.profile_cycles import ProfileCycles
+from controller.core.backfill.cycle_events import CycleEvent
+from controller.core.backfill.profiles.profile_cycles import ProfileCycles
 from controller.core.commands.agent_reports import AgentReports
 from controller.core.commands.context import Context
 from controller.core.commands.job_edits import changed_fields
@@ -92,7 +92,8 @@ class Engine:
     engine with the same state and configuration makes the same decisions. Without this property, a restart or
     a change of the configuration could change decisions.
 
-    Cost: that of the handler. The handler of `Tick` runs a scheduling cycle (backfill/profile_cycles.py).
+    Cost: that of the handler. The handler of `Tick` runs a scheduling cycle
+    (backfill/profiles/profile_cycles.py).
 
     Example: the input `Submit` gives the event JobQueued(7) and the reply Accepted((7,)). The next `Tick`
     gives the event JobPlaced(7) and the effect StartAttempt for node gpu01.

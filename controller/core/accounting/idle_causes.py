@@ -204,7 +204,7 @@ def _limit_on(cycle: Cycle, job: Job, now: float) -> IdleCause | None:
     if limit is not None:
         kept = limit[0] in (Reason.KEPT_FREE, Reason.RESOURCES)
         return IdleCause.KEPT_FREE if kept else IdleCause.QUOTA
-    return None if cycle.quota_delay(job, now) is None else IdleCause.QUOTA
+    return None if cycle.quota_reservations.delay_of(job, now) is None else IdleCause.QUOTA
 
 
 def _open_gpus(state: State, idle: defaultdict[IdleCause, float]) -> dict[int, float]:

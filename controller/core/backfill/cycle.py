@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
 
-from controller.core.backfill.candidates import BackfillCandidates
+from controller.core.backfill.candidates.backfill_pass import backfill_all, backfill_new
+from controller.core.backfill.candidates.elastic_growth import grow_elastic_jobs
+from controller.core.backfill.candidates.rationing import rationed_users
+from controller.core.backfill.candidates.short_starts import start_short_jobs, with_short_limit
 from controller.core.backfill.conservative.conservative_pass import ConservativePass
 from controller.core.backfill.conservative.queue_reservations import QueueReservations
-from controller.core.backfill.deadline_guard import DeadlineGuard
-from controller.core.backfill.elastic_growth import grow_elastic_jobs
-from controller.core.backfill.first_reservation import FirstReservation
-from controller.core.backfill.jobs_to_reserve import jobs_to_reserve
-from controller.core.backfill.preemptor_starts import preempt_scavengers, start_preemptors
-from controller.core.backfill.quota_reservations import QuotaReservations, QuotaReserved
-from controller.core.backfill.rationing import rationed_users
-from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
-from controller.core.backfill.short_starts import start_short_jobs, with_short_limit
-from controller.core.backfill.start_limits import StartLimit, StartLimits
-from controller.core.backfill.start_search import StartSearch
+from controller.core.backfill.cycle_events import Apply
+from controller.core.backfill.easy.first_reservation import FirstReservation
+from controller.core.backfill.preemptor_starts import plan_preemption, preempt_scavengers, start_preemptors
+from controller.core.backfill.profiles.jobs_to_reserve import further_behind, jobs_to_reserve
+from controller.core.backfill.profiles.shared_reservations import GuaranteedStart, SharedReservations
+from controller.core.backfill.start_rules.deadline_guard import DeadlineGuard
+from controller.core.backfill.start_rules.deadline_starts import job_to_try_first, start_urgent_jobs
+from controller.core.backfill.start_rules.limited_starts import shut_if_over, start_on_fewer
+from controller.core.backfill.start_rules.quota_reservations import QuotaReservations
+from controller.core.backfill.start_rules.start_limits import StartLimits
+from controller.core.backfill.start_rules.start_search import StartSearch
+from controller.core.backfill.tried_jobs import only_new_jobs_matter, versions
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
-from controller.core.model.events.attempts import JobGrew, JobPlaced, PredictionOutlived
-from controller.core.model.events.nominations import MoveUndone, PreemptionDropped, PreemptionPlanned
-from controller.core.model.events.queued import DeadlineAtRisk, StartEstimated
+from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.job import NEVER, Job
 from controller.core.model.time_limits import ShortLimit
 from controller.core.placement.placer import Placement, Placer
@@ -32,25 +33,9 @@ from controller.core.preemption.preemptor import Preemptor
 from controller.core.preemption.scavengers import Scavengers
 from controller.core.queue.order import compares_shares
 from controller.core.queue.queue import Lane, PositionKey, QueueEntry
-from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from wire.names import Reason
-
-CycleEvent = (
-    JobPlaced
-    | PredictionOutlived
-    | DeadlineAtRisk
-    | StartEstimated
-    | JobGrew
-    | PreemptionPlanned
-    | PreemptionDropped
-    | MoveUndone
-)
-Apply = Callable[[CycleEvent], None]
-"""Records an event, and applies the event to the state. The rest of the cycle works with the
-changed state.
-"""
 
 
 class Cycle:
@@ -60,13 +45,10 @@ class Cycle:
     A profile is a scheduling policy for some of the jobs. A lane is a list of waiting jobs with the same
     resource request (`queue.Lane`).
 
-    Validity of the cache: a job that did not fit cannot fit until one of these numbers changes. The numbers
-    are `Nodes.room_version` (resources became free), `Nodes.layout_version` (nodes were added, removed or
-    changed), the versions of operators' reservations, quotas and fair-share weights, and the edition of the
-    reservation table that profiles share. `_seen` has these numbers at the time of the last cycle that tried
-    all lanes. While neither the numbers nor the first waiting job change, a cycle tries only jobs that were
-    submitted later. `again_at` is the next time at which a job may start although none of these numbers has
-    changed.
+    Validity of the cache: a job that did not fit cannot fit until one of the version numbers in tried_jobs.py
+    changes. `seen` has these numbers at the time of the last cycle that tried all lanes. While neither the
+    numbers nor the first waiting job change, a cycle tries only jobs that were submitted later. `again_at` is
+    the next time at which a job may start although none of these numbers has changed.
 
     Cost: O(lanes) for a cycle that tries all lanes and starts no job, O(new jobs) for a cycle without
     changes.
@@ -84,7 +66,7 @@ class Cycle:
         self.estimating = pipeline.estimating
         self.preemption = Preemptor(state, placer, pipeline.strategies, pipeline.guards, guards_of)
         self.limits = StartLimits(state, placer)
-        self.quota_reservations = QuotaReservations(state, self.limits)
+        self.quota_reservations = QuotaReservations(state, self.limits, self.runtime)
         self.deadline_guard = DeadlineGuard(state, placer, self.limits, self.queue)
         self.search = StartSearch(state, placer, self.limits, self.deadline_guard)
         self.guards_deadlines = self.search.guards_deadlines
@@ -98,20 +80,18 @@ class Cycle:
         self.position_of: PositionKey | None = None
         """Computes the queue position of an entry in this cycle. None if the entries themselves are compared.
         """
-        self._seen: tuple[int, ...] = ()
+        self.seen: tuple[int, ...] = ()
+        """The version numbers (tried_jobs.py) after the last full cycle in which a job had to wait."""
+        self.shared: SharedReservations | None = None
+        """The reservations on nodes that this scheduler profile shares with other profiles. None if this
+        profile shares no nodes.
+        """
         self.partial_start_at = NEVER
         """The next time at which the wait of a gang for all its nodes (the assembly time) ends. From then on
         the gang may start on fewer nodes.
         """
         self._now = 0.0
         self._conservative = ConservativePass(self)
-
-    @property
-    def shared(self) -> SharedReservations | None:
-        """The reservations on nodes that this scheduler profile shares with other profiles. None if this
-        profile shares no nodes.
-        """
-        return self.search.shared
 
     @property
     def scavengers(self) -> Scavengers | None:
@@ -172,23 +152,19 @@ class Cycle:
             self._sort_by(now)
             if self.backfill.reserves is Reserves.ALL_JOBS:
                 self._conservative.run(now, apply, due=due)
-            elif due or self.head is None or not self._only_new_jobs_matter(self.head, fresh):
+            elif due or self.head is None or not only_new_jobs_matter(self, self.head, fresh):
                 self._run_in_order(now, apply)
             else:
                 lanes = [(job, lane) for job in fresh if (lane := queue.lane(job)) is not None]
-                self._start_behind(
-                    (BackfillCandidates(self, lane, [queue.entry(job)], now) for job, lane in lanes),
-                    now,
-                    apply,
-                )
-                if self.search.shared is not None:
+                backfill_new(self, lanes, now, apply)
+                if self.shared is not None:
                     preempt_scavengers(self, [lane for _, lane in lanes], now, apply)
             if state.shortenable:
                 start_short_jobs(self, now, apply)
             if self.head is not None:
                 self.easy.record(now, apply)
         # Grow elastic jobs if no job waits (step 5 of `run`).
-        if state.elastic and not len(state.queue if self.search.shared else queue):
+        if state.elastic and not len(state.queue if self.shared else queue):
             grow_elastic_jobs(state, self.placer, self.limits, queue, now, apply)
 
     def _sort_by(self, now: float) -> None:
@@ -209,46 +185,9 @@ class Cycle:
             due, self.preemption.retry_at = True, NEVER
         if self.limits.again_at <= now:
             due, self.limits.again_at = True, NEVER
-        if self.search.shared is not None and self.search.shared.due(now):
+        if self.shared is not None and self.shared.due(now):
             due = True
         return due or (self.lifts_deadlines and bool(self.deadline_guard.urgent(now)))
-
-    def _only_new_jobs_matter(self, head: QueueEntry, fresh: list[int]) -> bool:
-        """Return whether this cycle may skip all jobs except the new ones in `fresh`.
-
-        The result is True under two conditions. Since the last cycle, nothing has changed that could let an
-        older job start. No new job comes before `head`, the entry of the first waiting job in that cycle.
-        """
-        queue = self.queue
-        if (
-            head[1] not in queue
-            or head[1] in fresh  # The first job was edited and may fit now.
-            or queue.entry(head[1]) != head
-            or self._seen != self.versions()
-        ):
-            return False
-        if self.position_of is None:
-            return all(queue.entry(job) > head for job in fresh)
-        position = self.position_of(head)
-        # Compare only the first job of each lane (list of jobs with the same request), because the lane's new
-        # jobs come after it.
-        heads = (first for lane in queue if (first := lane.head()) is not None)
-        return all(self.position_of(first) >= position for first in heads)
-
-    def versions(self) -> tuple[int, ...]:
-        """Version numbers of nodes, quotas, shares and reservations. While all these numbers stay the same, a
-        job that did not fit cannot start.
-        """
-        state = self.state
-        limits = state.quotas.version, state.shares.version
-        shared = 0 if self.search.shared is None else self.search.shared.edition
-        return (
-            state.nodes.room_version,
-            state.nodes.layout_version,
-            state.reservations.version,
-            *limits,
-            shared,
-        )
 
     def position(self, entry: QueueEntry) -> QueueEntry:
         """Return the sort key, in this cycle, of a waiting job with the queue entry (rank, id).
@@ -271,10 +210,10 @@ class Cycle:
                 self.queue.rationed = rationed
                 self._sort_by(now)  # The order may depend on these users.
         if self.lifts_deadlines:
-            self._start_urgent(now, apply)
+            start_urgent_jobs(self, now, apply)
         # Start jobs in queue order (step 2 of `run`).
         self._start_in_order(now, apply)
-        shared = self.search.shared
+        shared = self.shared
         # Reserve nodes for the first waiting job (step 3 of `run`), and for further jobs on nodes that the
         # first job cannot use. Do this here only if other scheduler profiles use the same nodes. Otherwise
         # `easy` computes the reservation when backfill first needs it.
@@ -285,27 +224,15 @@ class Cycle:
             # the versions only if a job waits. Without a waiting job there is nothing that the next cycle
             # could skip.
             self.easy.clear()
-            self._seen = self.versions()
+            self.seen = versions(self)
         if self.head is not None or (self.state.limited and self.quota_reservations):
             # Backfill (step 4 of `run`).
-            self._start_behind(self._block_full_lanes(now), now, apply)
+            backfill_all(self, now, apply)
         if shared is not None:
             preempt_scavengers(self, self.queue, now, apply)
         if self.guards_deadlines:
             for warning in self.deadline_guard.warnings(now):
                 apply(warning)
-
-    def _start_urgent(self, now: float, apply: Apply) -> None:
-        """Start the waiting jobs that must start now to meet their deadlines. Call this before any other job
-        is started in the cycle.
-        """
-        for number in self.deadline_guard.urgent(now):
-            lane = self.queue.lane(number)
-            if lane is None or (self.state.limited and self.shut_if_over(lane, number, now) is not None):
-                continue
-            placement = self.find_or_block(lane, number, now, for_deadlines=True)
-            if placement is not None:
-                self.start(number, placement, now, apply)
 
     def _start_in_order(self, now: float, apply: Apply) -> None:
         """Start jobs in queue order until a job neither fits nor can preempt others.
@@ -314,9 +241,7 @@ class Cycle:
            position. During a cycle a job can only move back in the queue. So the position of a job is
            computed again when the job reaches the top of the heap.
         2. A job over a quota or fair-share limit starts on fewer nodes if this is allowed. Otherwise the job
-           is skipped, usually with its whole lane, and quota is reserved for the job (quota_reservations.py).
-           A job that would delay a reservation of quota is also skipped with its lane. Backfill later tries
-           the shorter jobs of this lane.
+           is skipped, usually with its whole lane, and quota is reserved for the job (limited_starts.py).
         3. With `deadlines = "lift"`: if the job would take the last nodes that another job needs to meet its
            deadline, the other job is tried first.
         4. If a job does not fit, fewer nodes are tried, then preemption. If both fail, the job is `head`, the
@@ -341,19 +266,12 @@ class Cycle:
                 # job is now further back in the queue.
                 heapq.heapreplace(heads, (moved_to, head, lane))
                 continue
-            if self.state.limited and (over := self.shut_if_over(lane, number, now)) is not None:
-                waiting = self.state.jobs[number]
-                fewer = None if isinstance(over, QuotaReserved) else self.find_fewer(waiting, now)
-                if fewer is None and isinstance(over, LimitExceeded):
-                    self.quota_reservations.reserve(waiting, over, now)
-                if fewer is not None:
-                    self.queue.lane_pending_reasons.pop(lane, None)
-                    self.start(number, fewer, now, apply)
-                stays = fewer is not None or (over.only_this_job and not isinstance(over, QuotaReserved))
-                self._next_in_lane(heads, head if stays else None)
+            if self.state.limited and (over := shut_if_over(self, lane, number, now)) is not None:
+                continues = start_on_fewer(self, lane, number, over, now, apply)
+                self._next_in_lane(heads, head if continues else None)
                 continue
             first, first_lane = number, lane
-            if self.lifts_deadlines and (first := self._turn_of(number, now)) != number:
+            if self.lifts_deadlines and (first := job_to_try_first(self, number, now)) != number:
                 first_lane = self.queue.lane(first) or lane
             placement = self.find_or_block(first_lane, first, now, for_deadlines=self.lifts_deadlines)
             job = self.state.jobs[first]
@@ -361,7 +279,7 @@ class Cycle:
                 placement = self.find_fewer(job, now)
             if placement is not None:
                 self.start(first, placement, now, apply)
-            elif (plan := self.plan_preemption(job, now)) is not None:
+            elif (plan := plan_preemption(self, job, now)) is not None:
                 apply(plan)
             else:
                 self.head = self.queue.entry(first)
@@ -386,88 +304,7 @@ class Cycle:
             position = following if self.position_of is None else self.position_of(following)
             heapq.heapreplace(heads, (position, following, lane))
 
-    def _turn_of(self, number: int, now: float) -> int:
-        """Return the id of the job to try now: `number`, or the id of a job with a deadline.
-
-        Suppose job `number` would take the last nodes that another job needs to meet its deadline. Then the
-        other job is tried first.
-        """
-        while True:
-            job = self.state.jobs[number]
-            shape, barred = self.placer.shape(job.ask), self.state.barred_nodes(job, now)
-            broken = self.deadline_guard.against(job, now) if shape is not None else []
-            if not broken or shape is None or self.placer.find(job.ask, barred) is None:
-                return number
-            kept_from = self.deadline_guard.kept_from(job, shape, barred, now)
-            if self.placer.find(job.ask, kept_from) is not None:
-                return number
-            number = broken[0].job
-
-    def _block_full_lanes(self, now: float) -> list[BackfillCandidates]:
-        """Block the lanes whose jobs fit on too few nodes now. Return the candidates (jobs to backfill) of
-        the lanes that are not blocked.
-
-        A lane is a list of waiting jobs with the same request. A blocked lane is skipped until resources
-        become free.
-        """
-        nodes = self.state.nodes
-        gains, changes = nodes.room_version, nodes.change_count
-        # Keep `part` and `fitting` for the next lane, because two lanes often differ only in their number of
-        # nodes.
-        part, fitting = None, 0
-        found = []
-        for lane in self.queue:
-            if lane.fit.blocked_at == gains:
-                continue
-            shape = self.placer.shape(lane.ask)
-            if shape is not None and shape.part is not part:
-                part = shape.part
-                fitting = self.placer.max_nodes(part) if nodes.may_hold(part) else 0
-            if shape is None or fitting < shape.nodes:
-                lane.fit.block(gains)
-            else:
-                found.append(BackfillCandidates(self, lane, lane, now, changes))
-        return found
-
-    def _start_behind(self, lanes: Iterable[BackfillCandidates], now: float, apply: Apply) -> None:
-        """Start waiting jobs that delay no reservation, in the order of the backfill plugin."""
-        if not self.backfill.starts_behind:
-            return
-        waiting = [(key, number, lane) for number, lane in enumerate(lanes) if (key := lane.advance())]
-        heapq.heapify(waiting)
-        while waiting:
-            key, number, lane = waiting[0]
-            if self.position_of is not None and (moved_to := lane.key()) > key:
-                heapq.heapreplace(waiting, (moved_to, number, lane))
-                continue
-            placement = lane.take_placement()
-            if placement is not None:
-                self.start(lane.job, placement, now, apply)
-            following = lane.advance()
-            if following is None:
-                heapq.heappop(waiting)
-            else:
-                heapq.heapreplace(waiting, (following, number, lane))
-
     # Helpers of steps 2 to 4 of `run`
-
-    def shut_if_over(self, lane: Lane, number: int, now: float) -> StartLimit | QuotaReserved | None:
-        """Return why the job may not start; None if nothing prevents the start. Possible reasons: a quota or
-        fair-share limit, the start hours of the queue, a used-up budget of the project, and a quota that is
-        reserved for another job.
-
-        Also record the reason for the whole lane (list of jobs with the same request), because all jobs of
-        the lane usually wait for the same reason.
-        """
-        job = self.state.jobs[number]
-        over = self.limits.over(job, now) or self.quota_delay(job, now)
-        if over is not None:
-            self.queue.lane_pending_reasons[lane] = over.reason
-        return over
-
-    def quota_delay(self, job: Job, now: float) -> QuotaReserved | None:
-        """Return the reservation of quota that a start of the job would delay; None if there is none."""
-        return self.quota_reservations.delay_of(job, now, self.runtime(job))
 
     def find_or_block(
         self, lane: Lane, number: int, now: float, *, for_deadlines: bool = False
@@ -481,13 +318,13 @@ class Cycle:
         If `for_deadlines` is True, resources that another waiting job needs to meet its deadline also count
         as kept for others.
         """
-        job, shared = self.state.jobs[number], self.search.shared
+        job, shared = self.state.jobs[number], self.shared
         barred = None
         if self.state.bars_nodes or (for_deadlines and self.guards_deadlines):
             barred = self.search.barred(job, now, for_deadlines=for_deadlines)
         placement = self.placer.find(job.ask, barred) if shared is None else shared.find(job, barred, now)
         if placement is None and shared is not None and shared.further and self.placer.fits(lane.ask):
-            placement = shared.find_before(job, self._further_behind(number), barred, now)
+            placement = shared.find_before(job, further_behind(self, number), barred, now)
         if placement is None and shared is not None and self.placer.fits(lane.ask):
             placement = self.search.find_overruling(job, barred, now)
         excluded = barred is not None or shared is not None
@@ -499,16 +336,6 @@ class Cycle:
             lane.fit.block(self.state.nodes.room_version, Reason.LICENCE)
             return None
         return placement
-
-    def _further_behind(self, number: int) -> list[int]:
-        """Return the jobs behind job `number` in the queue that have a further reservation
-        (jobs_to_reserve.py). A start of job `number` may delay these jobs, because job `number` comes before
-        them in the queue.
-        """
-        further = [] if self.search.shared is None else self.search.shared.further
-        entries = [self.queue.entry(each) for each in further if each in self.queue]
-        own = self.position(self.queue.entry(number))
-        return [entry[1] for entry in entries if self.position(entry) > own]
 
     def keep_out(self, number: int, now: float) -> None:
         """Set the pending reason of a job that fits on free nodes but may not use these nodes.
@@ -530,28 +357,20 @@ class Cycle:
                 return None
         return self.search.find_fewer(job, now)
 
-    def plan_preemption(self, job: Job, now: float) -> PreemptionPlanned | None:
-        """Return a preemption that lets the job start after its victims have ended; None if there is none."""
-        if not self.preemption.active or self.state.licences.insufficient(job.ask.licences):
-            # Preemption cannot help a job that lacks licences, because the search for victims does not
-            # consider licences.
-            return None
-        return self.preemption.plan(job, now, self.search.reserved_for_others(job, now))
-
     def start(
         self, number: int, placement: Placement, now: float, apply: Apply, short: ShortLimit | None = None
     ) -> None:
         """Update the deadline reservations, then start the job with a JobPlaced event. `short` is the time
         limit of the attempt, if this limit is shorter than the limit of the job.
         """
-        if self.search.shared is not None:
-            self.search.shared.reservations.forget(number)
+        if self.shared is not None:
+            self.shared.reservations.forget(number)
         job = self.state.jobs[number]
         job = job if short is None else with_short_limit(job, short)
         if self.guards_deadlines and (shape := self.placer.shape(job.ask)) is not None:
             self.deadline_guard.take(job, shape, placement, now)
         if self.state.limited:
-            self.quota_reservations.take(job, now, self.runtime(job))
+            self.quota_reservations.take(job, now)
         estimates, rules = self.state.estimates, self.estimating
         predicted = estimates.predict(job, rules) if estimates.runs else None
         planned = None
@@ -576,15 +395,6 @@ class Cycle:
         planned = self.state.estimates.planned(job, rules)
         return span if planned is None else planned
 
-    def hold_s_at(self, now: float) -> Callable[[Job], float]:
-        """Return a function that returns for how many seconds a start of a job now would keep its resources
-        from other jobs.
-        """
-        scavengers = self.scavengers
-        if scavengers is None:
-            return self.runtime
-        return lambda job: scavengers.hold_s(job, now, self.runtime(job))
-
     def first_reservation(self, now: float) -> GuaranteedStart | None:
         """Return the start that is guaranteed to the first waiting job. Return None if this job has no
         reservation.
@@ -600,7 +410,7 @@ class Cycle:
         """
         if shared is not self.shared:
             self.reservations.forget_all()
-            self.search.shared = self.limits.shared = shared
+            self.shared = self.search.shared = self.limits.shared = shared
             self.head = None
 
     def resume(self, other: Cycle) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from controller.core.backfill.start_rules.limited_starts import start_limit
 from controller.core.lifecycle.move_rollback import undo_move
-from controller.core.model.events.nominations import PreemptionDropped
+from controller.core.model.events.nominations import PreemptionDropped, PreemptionPlanned
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placement
 from controller.core.queue.queue import Lane
 from wire.names import WHOLE_GPU
 
 if TYPE_CHECKING:
-    from controller.core.backfill.cycle import Apply, Cycle
+    from controller.core.backfill.cycle import Cycle
+    from controller.core.backfill.cycle_events import Apply
 
 MOST_JOBS = 16
 """One cycle looks for scavengers to preempt for at most this many jobs."""
@@ -90,7 +92,7 @@ def preempt_scavengers(cycle: Cycle, lanes: Iterable[Lane], now: float, apply: A
         rows = sum(gpus + int(free[row]) >= max(shape.part.gpus, 1) for row, gpus in held.items())
         if not rows or rows + cycle.placer.max_nodes(shape.part) < shape.nodes:
             continue
-        if state.limited and (cycle.limits.over(job, now) or cycle.quota_delay(job, now)) is not None:
+        if start_limit(cycle, job, now) is not None:
             continue
         reserved = cycle.search.reserved_for_others(job, now)
         plan = cycle.preemption.plan(job, now, reserved, scavengers_only=True)
@@ -100,3 +102,12 @@ def preempt_scavengers(cycle: Cycle, lanes: Iterable[Lane], now: float, apply: A
         tried += 1
         if not held or tried == MOST_JOBS:
             return
+
+
+def plan_preemption(cycle: Cycle, job: Job, now: float) -> PreemptionPlanned | None:
+    """Return a preemption that lets the job start after its victims have ended; None if there is none."""
+    if not cycle.preemption.active or cycle.state.licences.insufficient(job.ask.licences):
+        # Preemption cannot help a job that lacks licences, because the search for victims does not consider
+        # licences.
+        return None
+    return cycle.preemption.plan(job, now, cycle.search.reserved_for_others(job, now))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from controller.core.backfill.profile_cycles import ProfileCycles
+from controller.core.backfill.profiles.profile_cycles import ProfileCycles
 from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
 from controller.core.lifecycle.idle_gpus import IdleGpuHandler
 from controller.core.lifecycle.stop import Stopper

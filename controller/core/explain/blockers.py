@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from controller.core.backfill.deadline_guard import DeadlineGuard, deadline_reservation
-from controller.core.backfill.easy import earliest_reservation, find_beside_reservation
-from controller.core.backfill.shared_reservations import SharedReservations
-from controller.core.backfill.start_limits import StartLimits
+from controller.core.backfill.easy.beside_reservation import find_beside_reservation
+from controller.core.backfill.easy.easy_reservation import earliest_reservation
+from controller.core.backfill.profiles.shared_reservations import SharedReservations
+from controller.core.backfill.start_rules.deadline_guard import DeadlineGuard, deadline_reservation
+from controller.core.backfill.start_rules.start_limits import StartLimits
 from controller.core.cluster.licences import LicenceShortage, holds_licences
 from controller.core.cluster.node_table import either_mask
 from controller.core.fairshare.share_tree import TenantAtLimit

@@ -114,7 +114,7 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
     limit = limit_blocker(cycle, job, now)
     if limit is not None and limit[0] is not Reason.RESOURCES:
         return Why(*limit)
-    reserved_quota = cycle.quota_delay(job, now)
+    reserved_quota = cycle.quota_reservations.delay_of(job, now)
     if reserved_quota is not None:
         return Why(Reason.QUOTA, str(reserved_quota))
     shape = placer.shape(job.ask)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from controller.core.backfill.candidates.short_starts import moments_needed
 from controller.core.backfill.cycle import Cycle
-from controller.core.backfill.short_starts import moments_needed
 from controller.core.engine import Engine
 from controller.core.model.job import NEVER, Job
 from controller.core.quota.limit_exceeded import LimitExceeded

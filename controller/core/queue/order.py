@@ -34,7 +34,7 @@ class OrderView:
         self._capacity = capacity
         self.rationed = rationed
         """The users who have got more than their part of their project's use, while another user of the
-        project with less usage waits (backfill/rationing.py).
+        project with less usage waits (backfill/candidates/rationing.py).
         """
 
     def path(self, job: Job) -> SharePath:

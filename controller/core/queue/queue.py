@@ -161,7 +161,7 @@ class Queue:
         """The lanes of jobs that may need several nodes. Every waiting gang is in one of these lanes."""
         self.rationed: frozenset[tuple[str, ...]] = frozenset()
         """The users, as paths in the share tree, who have used more than their part of their project
-        (backfill/rationing.py), as found in the last cycle that tried all jobs.
+        (backfill/candidates/rationing.py), as found in the last cycle that tried all jobs.
         """
         self.new_jobs: dict[int, None] = {}
         """Waiting jobs that were added since the last cycle. If nothing else has changed, a cycle tries only

@@ -6,7 +6,7 @@ from bisect import insort
 from collections import ChainMap
 from copy import copy
 
-from controller.core.backfill.easy import earliest_reservation
+from controller.core.backfill.easy.easy_reservation import earliest_reservation
 from controller.core.framework.interfaces import Backfill, Reserves
 from controller.core.model.job import NEVER, Job, Member
 from controller.core.placement.placer import Placer

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from controller.core.backfill.easy import earliest_reservation
+from controller.core.backfill.easy.easy_reservation import earliest_reservation
 from controller.core.cluster.node import Node
 from controller.core.cluster.node_table import ABSENT, Bools
 from controller.core.model.allocation import Allocation

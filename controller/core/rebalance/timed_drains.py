@@ -8,7 +8,7 @@ import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from controller.core.backfill.profile_cycles import ProfileCycles
+from controller.core.backfill.profiles.profile_cycles import ProfileCycles
 from controller.core.cluster.node import Node, TimedDrain
 from controller.core.lifecycle.stop import Stopper
 from controller.core.model.decision.effects import Effect, SendToNode

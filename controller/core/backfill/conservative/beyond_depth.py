@@ -14,7 +14,7 @@ from controller.core.queue.queue import Lane, QueueEntry
 
 if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
-    from controller.core.backfill.start_limits import Claims
+    from controller.core.backfill.start_rules.start_limits import Claims
 
 
 SEARCHES = 100

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 
 from controller.core.backfill.conservative.beyond_depth import StartsBeyondDepth
 from controller.core.backfill.conservative.queue_walk import jobs_within_limits
+from controller.core.backfill.preemptor_starts import plan_preemption
+from controller.core.backfill.start_rules.limited_starts import shut_if_over
+from controller.core.backfill.tried_jobs import versions
 from controller.core.queue.queue import Lane
 
 if TYPE_CHECKING:
-    from controller.core.backfill.cycle import Apply, Cycle
+    from controller.core.backfill.cycle import Cycle
+    from controller.core.backfill.cycle_events import Apply
 
 
 class ConservativePass:
@@ -36,16 +40,16 @@ class ConservativePass:
         self._state = cycle.state
         self._beyond = StartsBeyondDepth(cycle)
         self._seen: tuple[int, ...] = ()
-        """The value of `Cycle.versions` when refused jobs were last tried again."""
+        """The value of `versions` when refused jobs were last tried again."""
 
     def run(self, now: float, apply: Apply, *, due: bool) -> None:
         """Run one cycle. `due` is True if jobs may start although no resources became free, because time has
         passed or because a job has run longer than predicted.
         """
         self._preempt_for_first(now, apply)
-        reservations, versions = self._cycle.reservations, self._cycle.versions()
-        if due or self._seen != versions:
-            self._seen = versions
+        reservations, seen = self._cycle.reservations, versions(self._cycle)
+        if due or self._seen != seen:
+            self._seen = seen
             reservations.retry_refused()
         before: tuple[int, ...] = ()
         while before != (round_ := self._round()):
@@ -76,7 +80,7 @@ class ConservativePass:
                 return
             if cycle.find_fewer(job, now) is not None:
                 return
-            plan = cycle.plan_preemption(job, now)
+            plan = plan_preemption(cycle, job, now)
             if plan is None:
                 return
             apply(plan)
@@ -128,7 +132,7 @@ class ConservativePass:
             head = lane.head()
             if head is None:
                 continue
-            over = cycle.shut_if_over(lane, head[1], now)
+            over = shut_if_over(cycle, lane, head[1], now)
             if not over or (
                 fewer_nodes
                 and (over.only_this_job or cycle.limits.nodes_within(self._state.jobs[head[1]], now))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.backfill.deadline_guard import deadline_reservation
+from controller.core.backfill.start_rules.deadline_guard import deadline_reservation
 from controller.core.explain.why_pending import reason_of
 from controller.core.framework.interfaces import Backfill, DeadlinePolicy
 from controller.core.model import inputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from controller.core.backfill.shared_reservations import SharedReservations
+from controller.core.backfill.profiles.shared_reservations import SharedReservations
 from controller.core.cluster.gpus.gpu_requirements import milli_by_model
 from controller.core.fairshare.share_tree import TenantAtLimit
 from controller.core.model.allocation import Allocation

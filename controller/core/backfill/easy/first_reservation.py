@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from controller.core.backfill.easy import EasyReservation, earliest_reservation
+from controller.core.backfill.easy.easy_reservation import EasyReservation, earliest_reservation
 from controller.core.framework.interfaces import Reserves
 from controller.core.model.events.queued import StartEstimated
 from controller.core.model.job import NEVER

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from controller.core.backfill.easy import EasyReservation
-from controller.core.backfill.start_limits import StartLimits
+from controller.core.backfill.easy.easy_reservation import EasyReservation
+from controller.core.backfill.start_rules.start_limits import StartLimits
 from controller.core.cluster.node_table import Bools
 from controller.core.model.events.queued import DeadlineAtRisk
 from controller.core.model.job import NEVER, Job

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from controller.core.backfill.start_rules.limited_starts import start_limit
 from controller.core.cluster.node_table import RowSet, rows_where
 from controller.core.framework.interfaces import Reserves
 
 if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
-    from controller.core.model.job import Job
 
 
 def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
@@ -61,7 +61,9 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
         if scavengers is not None and scavengers.yields(job):
             break
         rows = left if found else None
-        if _limited(cycle, job, now) or (shared is not None and not shared.can_reserve(job, rows, now)):
+        if start_limit(cycle, job, now) is not None:
+            continue
+        if shared is not None and not shared.can_reserve(job, rows, now):
             continue
         found[number] = rows
         left &= ~suited
@@ -70,6 +72,11 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
     return found
 
 
-def _limited(cycle: Cycle, job: Job, now: float) -> bool:
-    """Return whether a quota or another limit keeps the job from starting."""
-    return cycle.state.limited and (cycle.limits.over(job, now) or cycle.quota_delay(job, now)) is not None
+def further_behind(cycle: Cycle, number: int) -> list[int]:
+    """Return the jobs behind job `number` in the queue that have a further reservation. A start of job
+    `number` may delay these jobs, because job `number` comes before them in the queue.
+    """
+    queue, further = cycle.queue, () if cycle.shared is None else cycle.shared.further
+    entries = [queue.entry(each) for each in further if each in queue]
+    own = cycle.position(queue.entry(number))
+    return [entry[1] for entry in entries if cycle.position(entry) > own]

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.core.backfill.deadline_guard import DeadlineGuard
-from controller.core.backfill.shared_reservations import SharedReservations
-from controller.core.backfill.start_limits import StartLimits
+from controller.core.backfill.profiles.shared_reservations import SharedReservations
+from controller.core.backfill.start_rules.deadline_guard import DeadlineGuard
+from controller.core.backfill.start_rules.start_limits import StartLimits
 from controller.core.cluster.node_table import Bools
 from controller.core.framework.interfaces import DeadlinePolicy
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from

@@ -9,8 +9,9 @@ from bisect import bisect_right
 from dataclasses import replace
 
 from controller.core.backfill.conservative.reservation_table import ReservationTable
-from controller.core.backfill.cycle import Apply, Cycle
-from controller.core.backfill.shared_reservations import SharedReservations
+from controller.core.backfill.cycle import Cycle
+from controller.core.backfill.cycle_events import Apply
+from controller.core.backfill.profiles.shared_reservations import SharedReservations
 from controller.core.estimates.runtime_prediction import extended_estimate
 from controller.core.framework.interfaces import PreemptionGuards, SchedulingPolicy
 from controller.core.model.events.attempts import PredictionOutlived

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.backfill.start_limits import StartLimits
+from controller.core.backfill.start_rules.start_limits import StartLimits
 from controller.core.model.job import Job
 from controller.core.quota.limit_exceeded import LimitExceeded, limit_name
 from controller.core.quota.usage_counters import (
@@ -72,8 +73,8 @@ class QuotaReservations:
     starting.
 
     Without these reservations a large job could wait at a limit for ever, because smaller jobs of the same
-    tenant use every amount that becomes free. The algorithm is that of EASY backfill (easy.py), with a quota
-    in place of the nodes.
+    tenant use every amount that becomes free. The algorithm is that of EASY backfill (easy_reservation.py),
+    with a quota in place of the nodes.
 
     Algorithm
     1. In a cycle that tries all jobs, `reserve` is called for each job over a limit, in queue order. The
@@ -96,9 +97,10 @@ class QuotaReservations:
     of one hour may start. A 1-GPU job with a time limit of three hours may not.
     """
 
-    def __init__(self, state: State, limits: StartLimits) -> None:
+    def __init__(self, state: State, limits: StartLimits, runtime: Callable[[Job], float]) -> None:
         self._state = state
         self._limits = limits
+        self._runtime = runtime
         self._by_limit: dict[Limit, QuotaReservation] = {}
         self._ends: dict[TenantKey, list[tuple[float, Amount]]] | None = None
         """For each tenant, the planned end of each running job, and the amounts that the job frees. None: not
@@ -132,19 +134,19 @@ class QuotaReservations:
                 self._by_limit[limit] = QuotaReservation(job.id, max(end, now), -missing)
                 return
 
-    def delay_of(self, job: Job, now: float, runtime_s: float) -> QuotaReserved | None:
+    def delay_of(self, job: Job, now: float) -> QuotaReserved | None:
         """Return the first quota reservation that a start of the job would delay; None if there is none."""
         if not self._by_limit or self._version != self._state.quotas.version:
             return None
         need = self._limits.need(job)
-        for key, kind, found in self._concerning(job, need, now + runtime_s):
+        for key, kind, found in self._concerning(job, need, now + self._runtime(job)):
             if need[kind] > found.spare:
                 label = self._state.jobs[found.job].label
                 model = self._state.quotas.model_of(kind)
                 return QuotaReserved(label, key, kind, model, max(0.0, found.starts_at - now))
         return None
 
-    def take(self, job: Job, now: float, runtime_s: float) -> None:
+    def take(self, job: Job, now: float) -> None:
         """Record in the quota reservations that a job is about to start.
 
         If the job will still run at a reserved start, its amount is subtracted from what this reservation can
@@ -152,7 +154,7 @@ class QuotaReservations:
         """
         if self._by_limit:
             need = self._limits.need(job)
-            for _, kind, found in self._concerning(job, need, now + runtime_s):
+            for _, kind, found in self._concerning(job, need, now + self._runtime(job)):
                 found.spare -= need[kind]
 
     def _concerning(

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from copy import copy
 from typing import TYPE_CHECKING
 
-from controller.core.backfill.easy import find_beside_reservation
+from controller.core.backfill.easy.beside_reservation import find_beside_reservation
+from controller.core.backfill.start_rules.limited_starts import start_limit
 from controller.core.framework.interfaces import Reserves
 from controller.core.model.job import NEVER, Job
 from controller.core.model.time_limits import ShortLimit
@@ -16,7 +17,8 @@ from controller.core.placement.placer import Placement
 from wire.text import printable
 
 if TYPE_CHECKING:
-    from controller.core.backfill.cycle import Apply, Cycle
+    from controller.core.backfill.cycle import Cycle
+    from controller.core.backfill.cycle_events import Apply
 
 MOST_JOBS = 64
 """The most jobs that one cycle tries to start with a shorter time limit."""
@@ -93,7 +95,7 @@ def _find(cycle: Cycle, job: Job, now: float) -> Placement | None:
     state = cycle.state
     if state.licences.insufficient(job.ask.licences):
         return None
-    if state.limited and (cycle.limits.over(job, now) or cycle.quota_delay(job, now)) is not None:
+    if start_limit(cycle, job, now) is not None:
         return None
     barred = cycle.search.barred(job, now, for_deadlines=True)
     if cycle.shared is not None or cycle.backfill.reserves is Reserves.ALL_JOBS:

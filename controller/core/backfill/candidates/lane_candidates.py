@@ -4,11 +4,13 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from controller.core.backfill.easy import find_beside_reservation
-from controller.core.backfill.quota_reservations import QuotaReserved
+from controller.core.backfill.easy.beside_reservation import find_beside_reservation
+from controller.core.backfill.start_rules.limited_starts import shut_if_over
+from controller.core.backfill.start_rules.quota_reservations import QuotaReserved
+from controller.core.model.job import Job
 from controller.core.placement.placer import Placement
 from controller.core.queue.queue import Lane, QueueEntry
 
@@ -72,10 +74,10 @@ class BackfillCandidates:
         head = lane.head() if rationed else None
         self._rationed = head is not None and cycle.state.tenant(cycle.state.jobs[head[1]]) in rationed
         """True if the jobs of the lane are tried after all other jobs, because their user has used more than
-        its part of the project (rationing.py).
+        its part of the project (candidates/rationing.py).
         """
         if not cycle.backfill.in_queue_order:
-            key, jobs, hold_s = cycle.backfill.candidate_key, cycle.state.jobs, cycle.hold_s_at(now)
+            key, jobs, hold_s = cycle.backfill.candidate_key, cycle.state.jobs, _hold_s_at(cycle, now)
             entries = sorted(entries, key=lambda entry: (key(hold_s(jobs[entry[1]])), entry))
         self._entries: Iterator[QueueEntry] = iter(entries)
 
@@ -85,7 +87,7 @@ class BackfillCandidates:
         return self._entry[1]
 
     def _runtime(self, entry: QueueEntry) -> float:
-        return self._cycle.hold_s_at(self._now)(self._cycle.state.jobs[entry[1]])
+        return _hold_s_at(self._cycle, self._now)(self._cycle.state.jobs[entry[1]])
 
     def advance(self) -> tuple[float, QueueEntry] | None:
         """Make the next job of this lane (list of jobs with one request) the current job. Skip jobs that
@@ -94,7 +96,7 @@ class BackfillCandidates:
         if self._block_if_full():
             return None
         cycle, jobs = self._cycle, self._cycle.state.jobs
-        ends_by, hold_s = None, cycle.hold_s_at(self._now)
+        ends_by, hold_s = None, _hold_s_at(cycle, self._now)
         first = 0 if cycle.head is None else cycle.head[1]
         for entry in self._entries:
             if entry[1] == first:
@@ -197,9 +199,19 @@ class BackfillCandidates:
         concerns only this job. If the job would use reserved quota, also skip the jobs with the same request
         that run at least as long.
         """
-        over = self._cycle.shut_if_over(self._lane, self._entry[1], self._now)
+        over = shut_if_over(self._cycle, self._lane, self._entry[1], self._now)
         if isinstance(over, QuotaReserved):
             self._too_long_s = self._runtime(self._entry)
         elif over is not None and not over.only_this_job:
             self._entries = iter(())
         return over is not None
+
+
+def _hold_s_at(cycle: Cycle, now: float) -> Callable[[Job], float]:
+    """Return a function that returns for how many seconds a start of a job now would keep its resources from
+    other jobs.
+    """
+    scavengers = cycle.scavengers
+    if scavengers is None:
+        return cycle.runtime
+    return lambda job: scavengers.hold_s(job, now, cycle.runtime(job))

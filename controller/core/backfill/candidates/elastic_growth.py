@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.core.backfill.start_limits import StartLimits
+from controller.core.backfill.start_rules.start_limits import StartLimits
 from controller.core.model.events.attempts import JobGrew
 from controller.core.model.job import Job
 from controller.core.placement.one_gpu_model import GpuModelGroups
