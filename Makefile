@@ -1,5 +1,5 @@
-# Two commands for newcomers: `make demo` and `make test`. Everything they need is set up by themselves.
-# The first that runs and is new enough: a name on the PATH may be a shim with nothing behind it.
+# The two most useful commands are `make demo` and `make test`. Both install all that they need.
+# The first Python that runs and is new enough. A name on the PATH may be a wrapper without an installed Python.
 PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$each; break; }; done)
 VENV := .venv
@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help demo test quick check format lint types imports bench faults binary deb zipapp pins clean
 
-help: ## what can be made here
+help: ## list these commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(VENV)/run: requirements.txt pyproject.toml
@@ -40,7 +40,7 @@ quick: $(VENV)/dev ## tests that need under a minute: protocol, scheduling engin
 
 check: $(VENV)/dev format-check lint types imports test ## what every commit passes
 
-format: $(VENV)/dev ## put the code in shape
+format: $(VENV)/dev ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -59,7 +59,7 @@ imports: $(VENV)/dev
 bench: $(VENV)/dev ## figures, never asserted
 	$(BIN)/python -m benchmarks
 
-faults: $(VENV)/dev ## kill everything and cut links at random under load, then ask the oracle: SECONDS=60 SEED=7
+faults: $(VENV)/dev ## kill processes and cut links at random under load, then check the guarantees: SECONDS=60 SEED=7
 	$(BIN)/python -m tests.integration.controller.faults --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.link_cuts --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 

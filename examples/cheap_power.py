@@ -9,9 +9,10 @@ Name the file in scheduler.toml and give the scorer a weight:
     thrift = 100
     cheap_power = { weight = 40, label = "tariff", cheap = ["night", "solar"] }
 
-A plugin is a frozen dataclass. Its fields are its options, `name` is what scheduler.toml calls it, and its
-methods say what kind it is: `score` makes a scorer. It must be deterministic and change nothing. One that
-raises is named in `corral events`, passed over for a cycle, and given up after three.
+A plugin is a frozen dataclass. Its fields are its options, `name` is its name in scheduler.toml, and its
+methods determine its kind: a plugin with the method `score` is a scorer. A plugin must be deterministic and
+must not change anything. If a plugin raises an exception, `corral events` names the plugin, and it is not
+called again in this cycle. After three cycles with an exception, the plugin is disabled.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class CheapPower:
-    """1 for nodes with one of the cheap tariffs, 0 for all others."""
+    """Rates nodes with one of the cheap tariffs with 1, and all other nodes with 0."""
 
     name: ClassVar[str] = "cheap_power"
 
@@ -35,10 +36,10 @@ class CheapPower:
     cheap: tuple[str, ...] = ("night",)
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:  # noqa: ARG002 - every job pays for power
-        """Without any such label all nodes are alike: then nobody need ask."""
+        """Return False if no node has the label, because all nodes then have the same score."""
         return any(self.label in labels for labels in nodes.labels)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:  # noqa: ARG002
-        """One number from 0 to 1 per row."""
+        """Return a number from 0 to 1 for each row."""
         every = np.array([labels.get(self.label) in self.cheap for labels in nodes.labels], dtype=np.float64)
         return every[rows]

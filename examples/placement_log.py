@@ -1,4 +1,4 @@
-"""A hook in a plain file: every placement as a line of JSON, for whatever reads it.
+"""A hook in a plain file: writes each placement as a line of JSON to a file.
 
 Name the file in scheduler.toml, and the hook beside it:
 
@@ -6,9 +6,10 @@ Name the file in scheduler.toml, and the hook beside it:
     files = ["placement_log.py"]
     hooks = [{ name = "placement_log", path = "/var/log/corral/placements.jsonl" }]
 
-`on_placed` is called once a placement is on disk, in a thread of its own: it may write, send and wait. A
-scorer or any other plugin may have the method, too. What it was not told when the controller stopped is lost.
-One that raises is named in `corral events`, and given up after three cycles.
+`on_placed` is called when a placement is on disk, in a separate thread, so it may write files, send messages
+and wait. A scorer or any other plugin may have the method, too. Placements that the hook has not received
+when the controller stops are lost. If a hook raises an exception, `corral events` names the hook. After three
+cycles with an exception, the hook is disabled.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from controller.core.pipeline.hooks import Placed
 
 @dataclass(frozen=True, slots=True)
 class PlacementLog:
-    """Appends to a file."""
+    """Appends a line for each placement to a file."""
 
     name: ClassVar[str] = "placement_log"
 
     path: str = "placements.jsonl"
 
     def on_placed(self, placed: Placed) -> None:
-        """One line."""
+        """Write one line about the placement."""
         told = {
             "job": placed.label,
             "user": placed.user,

@@ -1,7 +1,8 @@
 """A small training run to try Corral with: standard library only, with or without a GPU.
 
-It fits a line to noisy points by gradient descent, prints its progress, saves a checkpoint where it
-may, and goes on from the checkpoint of an earlier attempt.
+The program fits a line to noisy points by gradient descent, and prints its progress. If Corral gives the job
+a checkpoint directory, the program saves checkpoints there, and continues from the checkpoint of an earlier
+attempt.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="how long an epoch takes")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds that one epoch takes")
     asked = parser.parse_args()
 
     found = os.environ.get("CORRAL_CHECKPOINT")
@@ -40,7 +41,7 @@ def main() -> None:
 
 
 def step(state: dict[str, float], points: list[tuple[float, float]]) -> float:
-    """One step of gradient descent; the loss before it."""
+    """Do one step of gradient descent, and return the loss before this step."""
     errors = [(state["slope"] * x + state["offset"] - y, x) for x, y in points]
     state["slope"] -= 0.1 * sum(error * x for error, x in errors) / len(points)
     state["offset"] -= 0.1 * sum(error for error, _ in errors) / len(points)
@@ -48,7 +49,9 @@ def step(state: dict[str, float], points: list[tuple[float, float]]) -> float:
 
 
 def save(state: dict[str, float]) -> None:
-    """Write the checkpoint under a hidden name first, so that half a file is never taken for a whole one."""
+    """Write a checkpoint. The file has a hidden name until it is complete, so that Corral does not use an
+    incomplete file.
+    """
     folder = os.environ.get("CORRAL_CHECKPOINT_DIR")
     if folder:
         unfinished = Path(folder) / ".unfinished"

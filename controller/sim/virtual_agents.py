@@ -18,7 +18,7 @@ AttemptReports = dict[str, AttemptStatus]
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
     """The plan of an attempt: its run time in seconds, its exit code, and the seconds between two checkpoints
-    (None without checkpoints)."""
+    (None if there are no checkpoints)."""
 
     runtime_s: float
     code: int = 0

@@ -131,8 +131,8 @@ class GpuHealthWatch:
                         yield GpuTroubled(node, uuid, kind, why)
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
-        """Return a text about a problem that is still in the measurements of a GPU, such as a slowdown; ""
-        without a problem. While a problem lasts, a health check of the GPU counts as failed.
+        """Return a text about a problem that is still in the measurements of a GPU, such as a slowdown; "" if
+        there is no problem. While a problem lasts, a health check of the GPU counts as failed.
         """
         gpus = self._gpus.get(node, {})
         if uuid not in gpus:

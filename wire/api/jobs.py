@@ -217,7 +217,7 @@ class JobView:
     gpu_hours: float = 0.0
     """GPU-hours of the ended attempts of the job."""
     use: Optional[GpuUse] = None
-    """GPU usage of the last attempt, up to now for a running attempt; None without measurements."""
+    """GPU usage of the last attempt, up to now for a running attempt; None if there are no measurements."""
     idle_since: Optional[float] = None
     """The time since which the job's GPUs are idle. None if the GPUs are busy, or are idle for a shorter time
     than counts as idle.
@@ -231,8 +231,8 @@ class JobView:
     service: str = ""
     """The service of which the job is a replica; empty for other jobs."""
     host_use: Optional[HostUse] = None
-    """CPU time of the last attempt on all its nodes, and its memory on the node with the most memory; None
-    without measurements.
+    """CPU time of the last attempt on all its nodes, and its memory on the node with the most memory; None if
+    there are no measurements.
     """
     failure: Optional[Failure] = None
     """The cause of the failure of the last attempt, if the job has ended. None if this attempt did not fail,

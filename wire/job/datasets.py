@@ -12,8 +12,8 @@ MOST = 64
 
 
 def parse_dataset(text: str) -> tuple[str, int]:
-    """Return the name of a data set and its size in MiB, 0 without a size, from a text such as `imagenet` or
-    `imagenet:150G`. Raise ValueError for any other text.
+    """Return the name of a data set and its size in MiB (0 if the text has no size) from a text such as
+    `imagenet` or `imagenet:150G`. Raise ValueError for any other text.
     """
     name, colon, size = text.partition(":")
     if not KEY.fullmatch(name):

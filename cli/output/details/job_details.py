@@ -72,8 +72,9 @@ def _foreseen(each: Foreseen, job: JobView) -> str:
 
 
 def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | None = None) -> str:
-    """Return the predicted run time (`predicted_s`) and the time limit as text; empty without a prediction.
-    If a running job exceeds its prediction, add the run time that backfill assumes now (`planned_s`).
+    """Return the predicted run time (`predicted_s`) and the time limit as text; empty if there is no
+    prediction. If a running job exceeds its prediction, add the run time that backfill assumes now
+    (`planned_s`).
     """
     if predicted_s is None:
         return ""
@@ -84,7 +85,7 @@ def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | No
 
 
 def of_failure(failure: Failure | None) -> str:
-    """Return the class of a failure with its remedy; empty without a failure."""
+    """Return the class of a failure with its remedy; empty if there is no failure."""
     if failure is None:
         return ""
     first = f"{failure.name}: {failure.sentence}" if failure.sentence else failure.name

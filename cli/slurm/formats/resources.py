@@ -77,8 +77,8 @@ def rounded_memory(mib: float, unit: str = "") -> str:
 
 
 def gres(gpus: float, nodes: int, model: str) -> str:
-    """Return the GPUs on each node as a GRES, such as gpu:a100:2; empty without GPUs. A part of a GPU is
-    mps, which Slurm counts in hundredths.
+    """Return the GPUs on each node as a GRES, such as gpu:a100:2; empty if there are no GPUs. A part of a GPU
+    is mps, which Slurm counts in hundredths.
     """
     if not gpus:
         return ""

@@ -72,7 +72,7 @@ def derived_exit(job: Row) -> str:
 
 
 def peak_text(step: Row, unit: str) -> str:
-    """Return the peak memory of a step, in KiB if no unit is requested; empty without a measurement."""
+    """Return the peak memory of a step, in KiB if no unit is requested; empty if there is no measurement."""
     kib = step["max_rss_kib"]
     if not kib:
         return ""

@@ -136,7 +136,7 @@ def _last_attempt(engine: Engine, last: job_model.LastAttempt) -> LastAttempt:
 
 def _host_use(job: Job, so_far: Mapping[str, AttemptUse]) -> HostUse | None:
     """Return the CPU time of the job's last attempt on all nodes together, and its memory on the node with
-    the most. Return None without measurements.
+    the most. Return None if there are no measurements.
     """
     uses = [
         HostUse(each.cpu_s, 0, each.memory_mib or each.max_rss_mib)

@@ -364,8 +364,8 @@ class _Limits:
         return found
 
     def most(self, path: SharePath) -> float:
-        """Return how many GPUs the quota of a tenant allows; infinity without a quota. The tenant belongs to
-        a project, or to a user within a project.
+        """Return how many GPUs the quota of a tenant allows; infinity if there is no quota. The tenant
+        belongs to a project, or to a user within a project.
         """
         shares, quotas = self._state.shares, self._state.quotas
         if quotas.unlimited or path[-1] in shares.sharing.organisations:

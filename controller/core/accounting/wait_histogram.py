@@ -23,8 +23,8 @@ def bin_of(wait_s: float) -> int:
 
 
 def quantile(waits: Mapping[int, int], part: float) -> float | None:
-    """Return the wait in seconds that a fraction `part` (0 to 1) of the waits do not exceed; None without
-    waits. The result is the middle of a bin.
+    """Return the wait in seconds that a fraction `part` (0 to 1) of the waits do not exceed; None if there
+    are no waits. The result is the middle of a bin.
 
     Example: `part` 0.5 returns the median.
     """

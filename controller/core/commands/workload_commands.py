@@ -156,7 +156,7 @@ class WorkloadCommands:
         self, workload: int, task: str, jobs: Sequence[NewJob], user: str, slots: int | None, now: float
     ) -> int | None:
         """Record the jobs of a task. `slots` is the number of jobs that may still start under the workload's
-        limit; None without a limit. Return the number of run slots that are left.
+        limit; None if there is no limit. Return the number of run slots that are left.
         """
         first = self._state.next_job
         for number, job in enumerate(jobs):
@@ -233,7 +233,7 @@ class WorkloadCommands:
         return Accepted(tuple(ids), (), workload.id)
 
     def _free_slots(self, workload: Workload) -> int | None:
-        """Return how many more jobs of the workload may run at a time; None without a limit."""
+        """Return how many more jobs of the workload may run at a time; None if there is no limit."""
         if workload.max_parallel is None:
             return None
         live = (job for job in self._jobs(workload) if not job.state.terminal)

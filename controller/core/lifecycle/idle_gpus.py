@@ -160,7 +160,7 @@ def idle_text(job: Job, now: float) -> str:
 
 
 def kept_text(job: Job, now: float) -> str:
-    """Return a sentence about the order to keep the job although its GPUs are idle; "" without such an
+    """Return a sentence about the order to keep the job although its GPUs are idle; "" if there is no such
     order.
     """
     if job.kept_until is None or job.kept_until <= now:

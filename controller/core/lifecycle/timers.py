@@ -293,8 +293,8 @@ def _gives_up_at(job: Job) -> float:
 
 
 def _relaxes_at(job: Job) -> float:
-    """Return the time at which a job in the queue drops the constraints named by `--relax`. Return NEVER
-    without such constraints, or if the job has already dropped them.
+    """Return the time at which a job in the queue drops the constraints named by `--relax`. Return NEVER if
+    there are no such constraints, or if the job has already dropped them.
     """
     return job.ready_at + job.spec.relax_after_s if job.spec.relax and not job.wait.relaxed else NEVER
 

@@ -307,7 +307,7 @@ class Job:
     @property
     def latest_start(self) -> float:
         """The latest time at which the job can start and still end before its deadline. The job is assumed to
-        run for its whole time limit. NEVER without a deadline.
+        run for its whole time limit. NEVER if there is no deadline.
         """
         deadline = self.spec.deadline_at
         return NEVER if deadline is None else deadline - (self.spec.time_limit_s or 0.0)
@@ -349,7 +349,7 @@ class Job:
 
     @property
     def latest_end(self) -> float:
-        """The latest time at which a placed or nominated job ends; NEVER without a time limit.
+        """The latest time at which a placed or nominated job ends; NEVER if there is no time limit.
 
         Unlike `expected_end`, this time does not depend on a predicted run time or on `[jobs]
         default_time_limit_s`.

@@ -201,7 +201,7 @@ class Queue:
     ) -> None:
         """Add a job to the lane of the waiting jobs with its request `ask` and its order group `group`.
 
-        `latest_start` is the time by which the job must start to meet its deadline; NO_END without a
+        `latest_start` is the time by which the job must start to meet its deadline; NO_END if there is no
         deadline. `waits_since` is the time at which the job has entered the queue, or ALWAYS for a job that
         was preempted.
         """

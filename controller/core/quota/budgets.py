@@ -144,8 +144,8 @@ class BudgetStanding:
     gpu_hours: float
     money: float
     gpu_hours_limit: float | None
-    """The budget of this month in GPU-hours, including the amount that was carried over. None without such a
-    budget.
+    """The budget of this month in GPU-hours, including the amount that was carried over. None if the project
+    has no such budget.
     """
     money_limit: float | None
     currency: str = ""

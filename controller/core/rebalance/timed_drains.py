@@ -109,7 +109,7 @@ class TimedDrains:
 
     @property
     def next_at(self) -> float:
-        """The next time at which a job gets a stop order or a node must be empty. NEVER without timed
+        """The next time at which a job gets a stop order or a node must be empty. NEVER if there are no timed
         drains.
         """
         if not self._state.reservations.drains:

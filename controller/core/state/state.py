@@ -138,7 +138,7 @@ class State:
         configuration.
         """
         self.used: list[UsageRow] | None = None
-        """The usage records of attempts that ended after the last commit; None without a store."""
+        """The usage records of attempts that ended after the last commit; None if there is no store."""
         self._capacity = (-1, 0.0)
         self.reservations = Reservations()
         self.services: dict[str, ServiceOrders] = {}

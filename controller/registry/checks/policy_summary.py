@@ -133,8 +133,8 @@ class QueuePolicy:
 
 
 def cluster_gpus(config: Config) -> int | None:
-    """Return the number of GPUs of all nodes in scheduler.toml. Return None without nodes, or if only the
-    agent of a node knows the GPUs of the node.
+    """Return the number of GPUs of all nodes in scheduler.toml. Return None if there are no nodes, or if only
+    the agent of a node knows the GPUs of the node.
     """
     counts = gpu_counts(config)
     return None if counts is None else counts.total

@@ -36,7 +36,9 @@ class ReportRun:
     source: str = ""
     left_out: Mapping[str, int] = field(default_factory=dict)
     story: Sequence[StoryOutcome] = ()
-    """The outcome of each line of the story (the commands of a simulated operator); empty without a story."""
+    """The outcome of each line of the story (the commands of a simulated operator); empty if there is no
+    story.
+    """
     capacity_changes: Sequence[CapacityChange] = ()
     """The times at which nodes were added or removed, and the changed capacity. The field `cluster` has all
     nodes that existed at any time."""

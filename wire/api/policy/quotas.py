@@ -21,7 +21,7 @@ class QuotaChange:
 class QuotaView:
     """Limits and usage of a user, project or queue. `edited` is True if a command has set the limits, and
     False if the limits come from the configuration. `budget` is the use of a project's budget as text, such
-    as `80 % of 2026-11: 4,000 of 5,000 GPU-hours`; empty without a budget.
+    as `80 % of 2026-11: 4,000 of 5,000 GPU-hours`; empty if there is no budget.
     """
 
     scope: str

@@ -31,7 +31,7 @@ class SchedulerView:
     policy: Mapping[str, Any]
     preemption: Mapping[str, Any]
     profiles: tuple[str, ...]
-    """The names of the scheduler profiles; empty without profiles."""
+    """The names of the scheduler profiles; empty if there are no profiles."""
     quota_provider: str
     """The plugin that provides the quotas; `unlimited` if scheduler.toml has no quotas."""
     waiting: int

@@ -37,7 +37,8 @@ class JobStats:
     """The resources that the last attempt of a job requested and used. `run_s` is the run time of this
     attempt in seconds.
 
-    `change` joins the options of `corral submit` from the advice on all resources; empty without advice.
+    `change` joins the options of `corral submit` from the advice on all resources; empty if there is no
+    advice.
     """
 
     job: int

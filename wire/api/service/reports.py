@@ -268,7 +268,7 @@ class MonthRow:
     money: float
     models: tuple[ModelUse, ...] = ()
     utilisation: Optional[float] = None
-    """The mean GPU utilisation in percent over the measured time; None without measurements."""
+    """The mean GPU utilisation in percent over the measured time; None if there are no measurements."""
     idle_gpu_hours: float = 0.0
     """Measured GPU-hours in which the GPUs did not compute."""
     wait_p50_s: Optional[float] = None
