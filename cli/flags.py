@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
-
-Made = TypeVar("Made")
 
 
 def option(names: str, metavar: str, help_text: str, **more: Any) -> Any:

@@ -345,10 +345,6 @@ class StepServer:
             if connection.key == key and connection.step == step:
                 self._write(connection, order)
 
-    def runs_here(self, key: AttemptKey, step: int) -> bool:
-        """Return whether the srun of a step is connected to this agent."""
-        return any(each.key == key and each.step == step for each in self._connections)
-
     # --- connections ---
 
     def _number(self, connection: _Connection, request: int) -> int:

@@ -118,10 +118,6 @@ class NetworkTree:
         """The number of levels of switches. It is also the distance of two nodes without a common switch."""
         return self.switches[ROOT].height
 
-    def names_above(self, row: int) -> Path:
-        """Return the names of the switches above a node, the widest first."""
-        return tuple(self.switches[each].name for each in self._above[row][1:])
-
     def common_switch(self, rows: Iterable[int]) -> int:
         """Return the index of the lowest switch above all these nodes; ROOT if there is none."""
         chains = [self._above[row] for row in rows]
