@@ -7,10 +7,8 @@ import logging
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import TypeVar
 
 from controller.commit_feed import Commit, CommitFeed, Subscription
@@ -34,6 +32,7 @@ from controller.core.state.state import State
 from controller.core.state.usage_records import usage_rows
 from controller.daemon.agent_links import AgentLinks
 from controller.daemon.clock import WallClock
+from controller.daemon.inbox import Inbox, PendingInput, refuse
 from controller.daemon.recovery import recover
 from controller.daemon.store_threads import StoreThreads
 from controller.nodes.link_factory import LinkFactory
@@ -49,23 +48,19 @@ from controller.store.usage import UsageSum
 from controller.user_turns import UserTurns
 from controller.watchers.counters import ControllerCounters
 from controller.watchers.data_paths import DataPathWatch
-from controller.watchers.long_waits import LongWaitWatch
+from controller.watchers.periodic_inputs import PeriodicInputs
 from controller.watchers.placement_hooks import PlacementHooks
 from controller.watchers.pulse import Pulse
 from controller.watchers.retention import Retention
-from controller.watchers.start_estimates import StartEstimateRecorder
 from wire.api.service.cluster import PulseSample
 from wire.cluster.hosts import HostSpec
 
 T = TypeVar("T")
-PendingInput = tuple[Input, "asyncio.Future[Reply] | None"]
-"""An input with the future of its reply; None if no caller waits for a reply."""
-MAX_BATCH = 2_000
-"""The most inputs in one commit. With this number, the cost of the fsync per input is small, and replies are
-still fast."""
 PASS_SHARE = 0.5
 """The largest fraction of the main loop's time that scheduling cycles may take."""
 STORE_RETRY_S = 1.0
+LONG_WAITS_S = 60.0
+"""Seconds between two searches for jobs that have waited much longer than usual."""
 CLOCK_CHECK_S = 60.0
 """Seconds. The event loop reads the system clock at least this often, because the clock can be set while the
 loop waits."""
@@ -94,7 +89,7 @@ class Daemon:
     are sent only after the commit.
 
     A batch of inputs (`_process_batch`)
-    1. Take up to MAX_BATCH inputs from the inbox. A new configuration is always a batch of its own.
+    1. Take a batch of inputs from the inbox. A new configuration is always a batch of its own.
     2. Pass each input to the engine, and collect the events, effects (orders to agents) and replies.
     3. If a scheduling cycle is due, pass a Tick to the engine, which starts jobs.
     4. Write all events and the changed rows of jobs and nodes in one transaction.
@@ -147,16 +142,12 @@ class Daemon:
         """The scheduling pipeline at the last commit. After a crash, a new engine starts with
         this pipeline.
         """
-        self._inbox: deque[PendingInput] = deque()
+        self._inbox = Inbox()
         self._wake = asyncio.Event()
         self._in_batch = False
         self._settled_waiters: list[asyncio.Future[None]] = []
         self._stopping = False
         self._store_failure: StoreUnavailable | None = None
-        self._single_inputs = 0
-        """The number of inputs that are processed one by one from now on, to find the input that crashes the
-        engine.
-        """
         self._pass_wanted = True
         self._next_pass = 0.0
         self._pass_waiters: list[asyncio.Future[int]] = []
@@ -167,10 +158,13 @@ class Daemon:
         self._feed = CommitFeed()
         self.agents = AgentLinks(pipeline, lambda: self.state, self.now, self.tell, self._publish_node)
         self._hooks = PlacementHooks(pipeline.hooks)
-        self._start_estimates = StartEstimateRecorder(
-            config.backfill.score_starts_s, self._estimate_starts, self.tell
+        self._start_estimates = PeriodicInputs(
+            "starts", config.backfill.score_starts_s, self._estimate_starts, self.tell
         )
-        self._long_waits = LongWaitWatch(self._find_long_waits, self.tell)
+        self._long_waits = PeriodicInputs("waits", LONG_WAITS_S, self._find_long_waits, self.tell)
+        self._rebalancing = PeriodicInputs(
+            "rebalance", _rebalance_every_s(pipeline), self._order_rebalancing, self.tell
+        )
         self.pulse = Pulse(
             lambda: self.engine, lambda: self.agents.readings, self.now, self.settled, self._publish_pulse
         )
@@ -185,7 +179,6 @@ class Daemon:
             lambda: self.config.retention, store, self._store_threads.write, self.read, self.ask
         )
         self._retention_task: asyncio.Task[None] | None = None
-        self._rebalance_timer: asyncio.TimerHandle | None = None
 
     @property
     def state(self) -> State:
@@ -209,13 +202,13 @@ class Daemon:
         if self._store_failure is not None:
             raise self._store_failure
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._inbox.append((given, reply))
+        self._inbox.put(given, reply)
         self._wake.set()
         return await reply
 
     def tell(self, given: Input) -> None:
         """Pass an input to the engine without waiting for its reply."""
-        self._inbox.append((given, None))
+        self._inbox.put(given)
         self._wake.set()
 
     async def run_pass(self) -> int:
@@ -287,9 +280,7 @@ class Daemon:
         self._hooks.reconfigure(pipeline.hooks)
         self.notifier.reconfigure(config)
         self._start_estimates.reconfigure(config.backfill.score_starts_s)
-        if self._rebalance_timer is not None:
-            self._rebalance_timer.cancel()
-        self._schedule_rebalance()
+        self._rebalancing.reconfigure(_rebalance_every_s(pipeline))
 
     # --- the main loop ---
 
@@ -303,7 +294,7 @@ class Daemon:
            sent it.
         5. Wake the callers that wait in settled().
         """
-        self._schedule_rebalance()
+        self._rebalancing.open()
         self.agents.start()
         self._start_estimates.open()
         self._long_waits.open()
@@ -318,16 +309,19 @@ class Daemon:
                 except TimeoutError:
                     continue
             self._in_batch = True
-            one_by_one, batch, seq_before = bool(self._single_inputs), self._take_batch(), self.seq
+            one_by_one, batch, seq_before = self._inbox.one_by_one, self._inbox.take_batch(), self.seq
+            if one_by_one:
+                # Run a scheduling cycle after each input, because the crash may occur in a cycle.
+                self._next_pass = 0.0
             try:
                 await self._process_batch(batch)
             except StoreUnavailable as failure:
-                _refuse(batch, failure)
+                refuse(batch, failure)
                 self._suspend(failure)
             except Exception as failure:
                 if not self._may_quarantine(batch, failure, seq_before):
                     reason = failure if isinstance(failure, StoreFailure) else Stopping("failed")
-                    _refuse([*batch, *self._inbox], reason)
+                    refuse([*batch, *self._inbox], reason)
                     raise
                 await self._quarantine(batch, one_by_one, failure)
             finally:
@@ -341,7 +335,7 @@ class Daemon:
                 await self._wait_for_store()
                 if self._store_failure is not None:
                     # End the loop, because stop() was called before the store could be written.
-                    _refuse(self._inbox, self._store_failure)
+                    refuse(self._inbox, self._store_failure)
                     return
 
     def stop(self) -> None:
@@ -349,8 +343,7 @@ class Daemon:
         self._stopping = True
         if self._retention_task is not None:
             self._retention_task.cancel()
-        if self._rebalance_timer is not None:
-            self._rebalance_timer.cancel()
+        self._rebalancing.close()
         self.agents.stop()
         self._start_estimates.close()
         self._long_waits.close()
@@ -385,19 +378,13 @@ class Daemon:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _schedule_rebalance(self) -> None:
-        rules = self._pipeline.rebalance
-        if rules.mode == "auto":
-            loop = asyncio.get_running_loop()
-            self._rebalance_timer = loop.call_later(rules.interval_s, self._rebalance)
-
-    def _rebalance(self) -> None:
-        self.tell(inputs.Rebalance(AUTO))
-        self._schedule_rebalance()
-
     async def _estimate_starts(self) -> list[inputs.NoteStart]:
-        """Return inputs with the estimated starts of a few waiting jobs. The list is empty if no job waits,
-        or if the engine copy (a separate process) has too many other questions to answer.
+        """Return inputs with the estimated starts of a few waiting jobs that have no estimate yet. When such
+        a job starts, the engine compares its start with the estimate (`corral report starts`). The starts
+        that `corral explain` computes for users are not recorded.
+
+        The list is empty if no job waits, or if the engine copy (a separate process, so that submits are not
+        delayed) has too many other questions to answer.
         """
         if not len(self.state.queue) or self._store_failure is not None:
             return []
@@ -411,21 +398,10 @@ class Daemon:
         await self.settled()
         return [*self.wait_alarms.due(self.state, self.config.scheduler.wait_alarm, self.now())]
 
-    # --- processing of one batch of inputs ---
+    async def _order_rebalancing(self) -> list[Input]:
+        return [inputs.Rebalance(AUTO)]
 
-    def _take_batch(self) -> list[PendingInput]:
-        most = MAX_BATCH
-        if self._single_inputs:
-            # Process the inputs one by one, to find the input that crashed the engine. Run a scheduling cycle
-            # after each input, because the crash may occur in a cycle.
-            most, self._single_inputs, self._next_pass = 1, self._single_inputs - 1, 0.0
-        # End the batch before a new configuration. To apply the configuration, the engine is built again from
-        # a copy of its state. The copy must contain only changes that are on disk.
-        for index, (given, _) in enumerate(islice(self._inbox, most)):
-            if isinstance(given, inputs.ApplyConfig):
-                most = max(1, index)
-                break
-        return [self._inbox.popleft() for _ in range(min(len(self._inbox), most))]
+    # --- processing of one batch of inputs ---
 
     async def _process_batch(self, batch: list[PendingInput]) -> None:
         """Pass a batch of inputs to the engine, commit the events, and send replies and orders (steps 2 to 6
@@ -466,7 +442,7 @@ class Daemon:
                 await self._commit(tuple(events))
             self.questions.committed(handled, events, self.seq)
         except asyncio.CancelledError:
-            _refuse(batch, Stopping("failed"))
+            refuse(batch, Stopping("failed"))
             raise
         except Exception as failure:
             for waiter in waiters:
@@ -547,7 +523,7 @@ class Daemon:
         # Put the input ControllerStarted before all others, so that the journal shows first that the nodes
         # are not connected.
         if recovered.nodes_lost:
-            self._inbox.appendleft((inputs.ControllerStarted(recovered.nodes_lost), None))
+            self._inbox.put_first(inputs.ControllerStarted(recovered.nodes_lost))
         self.accounting.load(self.state, recovered.notes)
         self.wait_alarms.load(recovered.notes)
         self.notifier.load(recovered.notes)
@@ -580,14 +556,12 @@ class Daemon:
         """
         culprit = ""
         if not one_by_one:
-            self._inbox.extendleft(reversed(batch))
-            # Add 1 for the input ControllerStarted, which _recover() may put before the batch.
-            self._single_inputs = len(batch) + 1
+            self._inbox.put_back(batch)
         else:
             [(given, future)] = batch
             log.error("an input crashed the engine and is quarantined: %.500s", given, exc_info=failure)
             culprit = getattr(given, "node", "") if future is None else ""
-            _refuse(batch, failure)
+            refuse(batch, failure)
         self._recover()
         why = "its report caused an internal error of the controller; see the controller's log"
         await self.agents.reconnect_all(later=culprit, later_s=QUARANTINE_S, why=why)
@@ -618,11 +592,7 @@ class Daemon:
                 return
 
 
-def _refuse(batch: Iterable[PendingInput], failure: Exception) -> None:
-    """Raise the exception `failure` in every caller that waits for a reply to an input of the batch."""
-    for _, future in batch:
-        if future is not None and not future.done():
-            future.set_exception(failure)
-            # Read the exception once. Otherwise asyncio logs a warning if the caller no longer waits for the
-            # reply.
-            future.exception()
+def _rebalance_every_s(pipeline: Pipeline) -> float:
+    """Return the seconds between two orders to rebalance; 0 if only operators order it."""
+    rules = pipeline.rebalance
+    return rules.interval_s if rules.mode == "auto" else 0.0
