@@ -1,4 +1,4 @@
-"""A time limit for every test: whatever a test waits for, it fails with the place where it waited.
+"""A time limit for every test. A test that exceeds the limit fails, and the report shows where it waited.
 
 1. Before the setup, the call and the teardown of a test, SIGALRM is set to arrive after LIMIT_S.
 2. Its handler fails the test from within the wait: Popen.wait, join, queue.get, a loop, an asyncio loop.

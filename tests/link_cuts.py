@@ -147,7 +147,7 @@ class Cluster:
         return view
 
     def lives(self, job: int) -> dict[int, list[tuple[float, str]]]:
-        """When each attempt ran, by the common clock, and its outcome."""
+        """The time span and the outcome of each attempt, by the common clock."""
         found: dict[int, list[tuple[float, str]]] = {}
         path = Path(f"{self.beats}.{job}")
         for line in path.read_text().splitlines() if path.exists() else ():

@@ -34,7 +34,7 @@ numbers = itertools.count(1)
 
 
 def lacking() -> str:
-    """What these tests need and this machine has not; empty if it has everything."""
+    """Name a requirement of these tests that this machine lacks; empty if it has all."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for program in ("ip", "useradd", "userdel"):

@@ -54,11 +54,11 @@ class Program:
         self.pid = self._process.pid or 0
 
     def poll(self) -> int | None:
-        """Its exit code, minus the signal that ended it, or None while it runs."""
+        """The exit code of the program, minus the signal that ended it, or None while it runs."""
         return self._process.exitcode
 
     def wait(self, patience_s: float) -> int:
-        """Its exit code, once it has one."""
+        """Wait for the exit code of the program."""
         self._process.join(patience_s)
         code = self.poll()
         if code is None:
@@ -66,7 +66,7 @@ class Program:
         return code
 
     def send(self, number: int) -> None:
-        """Signal it, if it still runs."""
+        """Send a signal to the program if it still runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
 

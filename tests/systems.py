@@ -82,7 +82,7 @@ class System:
         self.controller.wait(PATIENCE_S)
 
     def stop(self) -> int:
-        """SIGTERM, and its exit code."""
+        """Send SIGTERM, and return the exit code."""
         self.controller.send(signal.SIGTERM)
         return self.controller.wait(PATIENCE_S)
 

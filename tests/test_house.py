@@ -35,14 +35,14 @@ PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
 
 
 def documented_code(document: Path) -> Iterator[str]:
-    """The lines of code blocks, and what stands between backticks."""
+    """The lines of code blocks, and the texts between backticks."""
     text = document.read_text()
     yield from re.findall(r"^ {4}(?:\$ )?(.+)$", text, re.MULTILINE)
     yield from re.findall(r"`([^`\n]+)`", text)
 
 
 def commands() -> list[str]:
-    """Every command line of ours in the papers, without what the shell does with it."""
+    """Every command line of corral in the documents, without redirections and pipes of the shell."""
     found = {
         line for document in DOCUMENTS for line in documented_code(document) if re.match(r"corral( |$)", line)
     }
@@ -161,7 +161,7 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def test_wheel_contains_only_the_product_packages(tmp_path: Path) -> None:
-    """With the pages, scripts and styles beside the modules."""
+    """The wheel also contains the pages, scripts and styles beside the modules."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=HOME,

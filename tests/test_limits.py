@@ -1,4 +1,4 @@
-"""What pytest itself does for every test: a time limit, and signals that reach what a test starts."""
+"""The settings of pytest for every test: a time limit, and signals for the processes that a test starts."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class DockerDaemon:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the daemon, and wait until it answers."""
         for stale in (
             "pid",
             "exec/containerd/containerd.pid",
@@ -63,7 +63,7 @@ class DockerDaemon:
         self._end_containerd()
 
     def stop(self) -> None:
-        """Remove all containers, and end it with everything that it mounted."""
+        """Remove all containers, end the daemon, and unmount its mounts."""
         if self.process is not None and self.process.poll() is None:
             names = self.names()
             if names:

@@ -1,4 +1,6 @@
-"""kill -9 of agent and nursery at random moments under load: nothing runs twice, no outcome is lost."""
+"""kill -9 of the agent and the fork server at random times under load: no job runs twice, and no outcome is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ class Controller:
             self.agent.send(*frames)
 
     def listen(self, until: float) -> None:
-        """Take reports until then, or until all is over."""
+        """Receive reports until this time, or until all attempts have ended."""
         while time.monotonic() < until and len(self.ended) < JOBS:
             for frame in self.agent.received[self.read :]:
                 self.read += 1

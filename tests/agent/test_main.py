@@ -1,4 +1,4 @@
-"""Starting an agent by hand, wrongly and rightly."""
+"""Starting an agent by hand, with wrong and with right arguments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_configuration_mistakes_are_reported_in_one_sentence(
 
 
 def test_full_disk_at_start_is_reported(spool: Path) -> None:
-    """On a file system too small for the first directory."""
+    """The file system is too small for the first directory of the spool."""
     spool.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=2,mode=700", "tmpfs", str(spool)]
     command = f'{" ".join(mount)} && exec "{sys.executable}" -m agent --name a --gpus none --spool "{spool}"'

@@ -139,7 +139,7 @@ def test_occupied_scratch_root_name_does_not_block_jobs(bob: pwd.struct_passwd, 
 
 
 def test_forged_marks_kill_no_job_of_others(bob: pwd.struct_passwd, shared: Path) -> None:
-    """Forged from inside a job, with its own mark as a pattern."""
+    """A job forges the mark of another job after the pattern of its own mark."""
     spool = shared / "spool"
     with Agents(spool) as begin:
         first = begin()
@@ -182,7 +182,9 @@ def test_processes_of_a_lost_record_are_found_by_their_mark(bob: pwd.struct_pass
 
 
 def test_spool_prepared_by_a_user_is_refused(bob: pwd.struct_passwd, shared: Path) -> None:
-    """Every user can write to its parent, and the first to create it could decide what root runs."""
+    """Every user can write to the parent of the spool. A user who creates the spool first could decide which
+    program root runs.
+    """
     parent, spool = shared / "disk", shared / "disk" / "corral"
     parent.mkdir()
     parent.chmod(0o1777)
@@ -221,7 +223,7 @@ def test_spool_below_a_directory_of_others_is_refused(bob: pwd.struct_passwd, sh
 
 
 def test_agent_bundle_is_stored_where_no_user_can_change_it(bob: pwd.struct_passwd, shared: Path) -> None:
-    """Otherwise the host would verify one file, and run another that a user has put in its place."""
+    """In another directory, a user could replace the verified file before the host runs it."""
     shared.chmod(0o1777)
     home = shared / "corral"
     as_user(bob, "mkdir", "-p", str(home / "agents"))
@@ -272,7 +274,9 @@ def test_a_preflight_of_a_spool_that_a_user_prepared_writes_nothing(
 
 
 def test_a_preflight_does_not_wait_for_a_pipe_that_a_user_made(bob: pwd.struct_passwd, shared: Path) -> None:
-    """A process of the user's looks like an agent, and its lock is read to find the node's name."""
+    """A process of the user looks like an agent. The preflight reads its lock file to find the name of its
+    node.
+    """
     home = shared / "home"
     for node in ("a", "b"):
         (home / "nodes" / node).mkdir(parents=True)
@@ -300,7 +304,7 @@ def preflight(spool: Path) -> Any:
 
 
 def refusals(spool: Path, *messages: str) -> None:
-    """The agent reports all of this and does not start."""
+    """Return the refusals that the agent reports instead of starting."""
     agent = AgentProcess(spool, run_as_self=False)
     try:
         assert agent.wait_exit() == 1
@@ -337,6 +341,6 @@ class Begun(AgentProcess):
     """Starts an agent and waits for its hello."""
 
     def answered_once(self) -> None:
-        """All that is done at the start has been done."""
+        """Wait until the agent has completed its start."""
         self.send(Ping(77))
         self.await_pong(77)

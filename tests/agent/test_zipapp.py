@@ -28,7 +28,7 @@ def interpreter(version: str) -> str | None:
 
 @pytest.fixture(params=["3.9", "3.10", "3.11", "3.12", "3.13"])
 def command(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
-    """How a host starts it."""
+    """The command with which a host starts the zipapp."""
     python = interpreter(request.param)
     if python is None:
         pytest.skip(f"no Python {request.param} here")

@@ -246,7 +246,7 @@ def test_several_gpus_are_whole_gpus_of_one_node(trace: Trace) -> None:
 
 
 def by_formula(nodes: list[tuple[str, int, int, int, str]], pods: list[Pod]) -> list[Placed]:
-    """Best fit as the paper's experiments have it, as plainly as possible."""
+    """Best fit by the rule of the paper, in the simplest form."""
     free = {name: [cpu, memory, [1000] * gpus, model] for name, cpu, memory, gpus, model in nodes}
     found: list[Placed] = []
     for pod in pods:

@@ -1,4 +1,4 @@
-"""Corral as a process of its own, and as a function."""
+"""Runs the command line of Corral as a separate process, and as a function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Corral = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeController]:
-    """A front fake to talk to."""
+    """A fake controller for the commands."""
     yield from opened(tmp_path / "fake.sock")
 
 

@@ -95,7 +95,7 @@ def test_oracle_detects_one_gpu_held_by_two_jobs(build: Build) -> None:
 
 
 def test_oracle_detects_an_agent_that_forgot_its_attempts(build: Build) -> None:
-    """Its records, supervisors and marks are all gone."""
+    """The agent has lost its records, supervisors and marks."""
     oracle = build()
     spec = oracle.spec(until=1_000_000)
     with oracle.system.client() as client:

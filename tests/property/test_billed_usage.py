@@ -1,4 +1,4 @@
-"""The sums of a report on billed time are those of the usage records, to the digit, and so is the money."""
+"""The sums of a report on billed time are exactly the sums of the usage records, and so is the money."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes looked at together start a job when they would if each were looked at by itself."""
+"""The shared timeline of several nodes gives the same first starts as a separate timeline for each node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PARTS = st.builds(
 
 @dataclass(frozen=True)
 class Taken:
-    """Somebody takes this many CPUs, and a GPU where there are any."""
+    """A job that holds this many CPUs, and a GPU if the node has one."""
 
     rows: set[int]
     cpus: int
@@ -53,20 +53,20 @@ TAKEN = st.lists(
 
 @dataclass
 class Both:
-    """The same nodes looked at together, and each by itself."""
+    """The same nodes with one shared timeline, and with a timeline for each node."""
 
     harness: EngineHarness
     lines: NodeTimelines
     alone: list[NodeTimeline]
 
     def give(self, allocations: tuple[Allocation, ...], start: float, end: float) -> None:
-        """Take allocations out."""
+        """Remove allocations from both kinds of timelines."""
         self.lines.give(allocations, start, end, -1)
         for each in allocations:
             self.alone[self.harness.state.nodes.by_name[each.node].row].give(start, end, each, -1)
 
     def compare(self, part: PerNodeRequest, duration: float, since: float, enough: int) -> None:
-        """All first starts, or enough of them."""
+        """Compare the first starts of both kinds of timelines: all of them, or the first `enough`."""
         needs = gpu_needs_of(part, self.harness.state.nodes.columns)
         expected = {
             line.node.row: found
@@ -86,7 +86,7 @@ class Both:
 
 
 def nodes_of(apart: bool) -> Both:
-    """Nobody is on them; `apart`: those without GPUs have lines of their own, too."""
+    """Return timelines of idle nodes. With `apart`, each node without GPUs has its own timeline."""
     harness = EngineHarness(PIPELINE)
     for number, gpus in enumerate(NODES):
         harness.join(f"n{number}", gpus=gpus, cpus=CPUS)

@@ -54,14 +54,14 @@ STEPS = st.lists(st.tuples(SPECS, st.sampled_from([0.0, 0.0, 5.0, 30.0])), min_s
 
 @dataclass
 class Run:
-    """Jobs come one by one; each ends when its time is up."""
+    """Jobs are submitted one by one. Each ends at its time limit."""
 
     harness: EngineHarness
     promised: dict[int, float] = field(default_factory=dict)
     """The earliest reserved start of each job so far."""
 
     def tick(self) -> None:
-        """One cycle; every job with a reservation starts by its reserved time."""
+        """Run one cycle. Every job with a reservation starts by its reserved time."""
         harness = self.harness
         harness.tick()
         for job, at in self.promised.items():
@@ -78,7 +78,7 @@ def pass_time(
     tick: Callable[[], None],
     between: Callable[[], object] | None = None,
 ) -> None:
-    """Everything that is over by then ends when it does; `between` is called after each member that ended."""
+    """End each job at its own end, up to this time. `between` is called after the end of each member."""
     state = harness.state
     while state.releases and state.releases[0][0] <= until:
         harness.now = state.releases[0][0]
@@ -190,7 +190,7 @@ def test_members_that_end_one_by_one_delay_no_start_of_the_first(
 def test_reservations_are_looked_at_again_only_when_one_may_start_sooner(
     steps: list[tuple[JobSpec, float]], early: list[bool]
 ) -> None:
-    """No job starts at another time than if every reservation was looked at after every end."""
+    """Every job starts at the same time as if every reservation was examined after every end."""
 
     def starts(*, always: bool) -> dict[int, float | None]:
         harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))

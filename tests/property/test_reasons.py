@@ -1,4 +1,4 @@
-"""The reason that explain gives is the one that keeps the job waiting: without it the reason is another."""
+"""The reason that explain gives keeps the job waiting: if its cause is removed, explain gives another reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_without_the_named_cause_the_reason_is_another(
     pause: float,
     which: int,
 ) -> None:
-    """Only the cause that is named is taken away; the job starts, or waits for something else."""
+    """Remove only the named cause. The job then starts, or waits for another reason."""
     harness, waiting = build(pipeline, site, jobs, ended, pause)
     waiting = [each for each in waiting if harness.job(each).ready]
     if not waiting:

@@ -28,7 +28,7 @@ from wire.names import JobState, Reason
 
 
 class RunsTwice(Engine):
-    """Requeues a job as soon as the link to its node is down, although it may still run."""
+    """Queues a job again as soon as the link to its node is down, although the job may still run."""
 
     def handle(self, given: Input, now: float) -> Decision:
         if isinstance(given, inputs.LinkWentDown):

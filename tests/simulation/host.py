@@ -38,7 +38,7 @@ class Record:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Return whether the attempt has ended."""
         return self.status.ended_at is not None
 
 

@@ -45,12 +45,12 @@ class ProcessRecord:
 
     @property
     def good(self) -> bool:
-        """Whether it returned 0 by itself."""
+        """Return whether the process returned 0 and was not stopped."""
         return self.over and not self.lost and self.status.code == 0 and not self.status.why
 
     @property
     def known(self) -> bool:
-        """Whether it succeeded and was not declared lost."""
+        """Return whether the process succeeded and was not declared lost."""
         return self.good and not self.given_up
 
 

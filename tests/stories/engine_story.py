@@ -1,4 +1,4 @@
-"""Runs a scheduling story: a text file of commands to the real engine, each with what it must lead to.
+"""Runs a scheduling story: a text file of commands to the real engine, each with its expected outcome.
 
 A line is `COMMAND ARGUMENTS -> OUTCOME; OUTCOME …`. Lines that begin with # are comments. The commands:
 

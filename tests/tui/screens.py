@@ -19,7 +19,7 @@ from tui.data.cluster_feed import Changes
 
 
 class Screen(CorralApp):
-    """Corral with its recording at hand."""
+    """The terminal UI on a recorded cluster, with access to the recording."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ def burst(screen: Screen, *keys: str) -> None:
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:
-    """Keys, and all that they do."""
+    """Press keys, and wait until the application has handled them."""
     screen = pilot.app
     assert isinstance(screen, Screen)
     burst(screen, *keys)

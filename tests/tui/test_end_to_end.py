@@ -70,7 +70,7 @@ class Terminal:
         self._tmux("send-keys", "-t", "t", *keys)
 
     def type(self, text: str) -> None:
-        """Text as it is."""
+        """Type a text into the terminal."""
         self._tmux("send-keys", "-t", "t", "-l", text)
 
     def run(self, command: str) -> None:
@@ -80,7 +80,7 @@ class Terminal:
 
     @property
     def restored(self) -> bool:
-        """Whether the terminal is as a shell wants it: ordinary screen, echo, no mouse reports."""
+        """Return whether the terminal is ready for a shell: ordinary screen, echo, no mouse reports."""
         state = self._tmux("display", "-p", "-t", "t", "#{alternate_on}#{mouse_any_flag}#{cursor_flag}")
         return state.strip() == "001"
 

@@ -1,4 +1,4 @@
-"""Decisions about attempts, without a process or a file; then thousands of random lives of a few of them."""
+"""Decisions about attempts, without a process or a file, and thousands of random sequences of events."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """A new agent knows exactly what is recorded."""
+        """Start a new agent, which knows exactly the content of the records."""
         before, self.attempts = self.attempts, AttemptStates(keep=1)
         for key in sorted(self.kept):
             status = self.ends.get(key, AttemptStatus(*key))

@@ -22,7 +22,7 @@ beats = itertools.count(1)
 
 
 def renew(agent: AgentProcess, clock: float | None) -> float:
-    """Renew leases as of this moment; the agent's own clock when it answers."""
+    """Renew leases now. Return the time of the agent's clock in its answer."""
     beat = next(beats)
     agent.send(Ping(beat, clock))
 

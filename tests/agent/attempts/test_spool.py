@@ -129,7 +129,7 @@ def test_spool_is_used_by_one_agent_only(opened: Spool) -> None:
 
 
 def close(spool: Spool) -> None:
-    """As its agent does by ending."""
+    """Release the spool, as its agent does when it ends."""
     for descriptor in (spool.hints, spool._lock):
         if descriptor != -1:
             os.close(descriptor)

@@ -159,7 +159,7 @@ def test_an_attempt_sees_its_gpus_and_loads_them(run: Callable[..., AgentProcess
 
 @pytest.fixture
 def fake_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    """Two GPUs of a test's own."""
+    """A fake NVML library with two GPUs."""
     made = FakeNvml(tmp_path)
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
@@ -171,7 +171,7 @@ HANGS_S = 1.0
 
 
 class Watching:
-    """GPUs that are watched, and the frames about them."""
+    """An agent's GPUs, and the frames that it sends about them."""
 
     def __init__(self, holders: ListHolders = list, patience_s: float = 20.0) -> None:
         self.gpus = NvmlGpus(pause_s=0.02, patience_s=patience_s)
@@ -179,7 +179,7 @@ class Watching:
         self.gpus.watch(self.loop, holders, self.sent_frames.append)
 
     def until(self, wanted: Callable[[AgentFrame], bool]) -> AgentFrame:
-        """The first frame from now on that is wanted."""
+        """Wait for the first frame that meets the condition."""
         seen, deadline = len(self.sent_frames), time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             for frame in self.sent_frames[seen:]:
@@ -391,7 +391,7 @@ def proof(watching: Watching, *indices: int) -> str:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is freed quickly or never."""
+    """Shorten the wait for free GPU memory, so that a test need not wait."""
     monkeypatch.setattr("agent.gpus.nvml.CLEAN_TIMEOUT_S", 0.5)
 
 

@@ -1,4 +1,4 @@
-"""Logs: exact bytes, from anywhere, live, and never more of them than the reader takes."""
+"""Logs are read exactly, from any position, while they grow, and only as fast as the client reads them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def made_in(base: str) -> Iterator[CgroupSpec]:
 
 @pytest.fixture
 def whole() -> Iterator[CgroupSpec]:
-    """A group of v2 that is ours to make."""
+    """A cgroup v2 that the test may create."""
     for base in V2:
         if os.path.exists(f"{base}/cgroup.controllers") and os.access(base, os.W_OK) and os.geteuid() == 0:
             yield from made_in(base)
@@ -36,7 +36,7 @@ def whole() -> Iterator[CgroupSpec]:
 
 @pytest.fixture
 def freezer() -> Iterator[CgroupSpec]:
-    """A group of v1's freezer that is ours to make."""
+    """A cgroup of the v1 freezer that the test may create."""
     if not os.path.exists(f"{FREEZER}/tasks") or not os.access(FREEZER, os.W_OK) or os.geteuid() != 0:
         pytest.skip("no v1 control groups for us here")
     yield from made_in(FREEZER)
@@ -47,7 +47,7 @@ def members(part: CgroupSpec) -> list[int]:
 
 
 def asleep(group: AttemptCgroup) -> int:
-    """A process of the group that would stay for long."""
+    """A process in the cgroup that would run for a long time."""
     pid = group.fork()
     if pid == 0:
         os.execv("/bin/sleep", ["sleep", "1000"])

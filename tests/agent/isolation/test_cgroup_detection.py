@@ -24,7 +24,7 @@ ORDER = Start(1, 1, ("true",), "x", 1_500, 100)
 
 
 def proc(folder: Path, mounts: str, own: str) -> Path:
-    """Sample files as the kernel has them."""
+    """Sample files in the form of the kernel's."""
     (folder / "proc/self").mkdir(parents=True)
     (folder / "proc/self/mounts").write_text(mounts)
     (folder / "proc/self/cgroup").write_text(own)
@@ -33,7 +33,7 @@ def proc(folder: Path, mounts: str, own: str) -> Path:
 
 @pytest.fixture
 def delegated(tmp_path: Path) -> Path:
-    """A pure v2 host with a group that is ours."""
+    """A host with only cgroup v2, and a cgroup that belongs to the agent."""
     group = tmp_path / "v2" / "user.slice" / "ada"
     for place in (tmp_path / "v2", group, group / "corral", group / "corral" / "t"):
         place.mkdir(parents=True, exist_ok=True)
@@ -206,7 +206,7 @@ def test_job_beyond_its_memory_is_killed_with_a_reason(held: AgentProcess) -> No
 
 
 def test_fork_bomb_is_killed_without_affecting_other_jobs(held: AgentProcess) -> None:
-    """Each process starts two more in new sessions, and all of them ignore SIGTERM."""
+    """Each process of the job starts two more in new sessions, and all ignore SIGTERM."""
     bomb = (
         "import os, signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -263,7 +263,7 @@ CLASSES = {
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_cgroup_settings_of_each_class_of_service(held: AgentProcess, name: str) -> None:
-    """Read back from the kernel: CPU weight and limit, memory limit, and protected memory."""
+    """Read the CPU weight and limit, the memory limit and the protected memory from the kernel."""
     changes, cpu, memory = CLASSES[name]
     held.start(1, "sleep", "1000", **changes)
     held.started(1)

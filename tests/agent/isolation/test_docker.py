@@ -62,7 +62,7 @@ def begin(agent: AgentProcess, daemon: DockerDaemon, place: Path, **order: Any) 
 
 
 def beating(place: Path) -> bool:
-    """Whether the job in the container still works."""
+    """Return whether the job in the container still runs."""
     before = (place / "beats").stat().st_size
     for _ in range(30):  # A busy host may keep the container waiting for seconds.
         time.sleep(0.1)
@@ -292,7 +292,7 @@ def test_groups_of_the_user_are_passed_to_the_container(run: Run, daemon: Docker
 def test_processes_in_a_container_count_as_the_jobs_on_its_gpu(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a stand-in for the program by which the NVIDIA Container Toolkit adds the devices."""
+    """The test uses a substitute for the program with which the NVIDIA Container Toolkit adds the devices."""
     hook = tmp_path / "nvidia-container-runtime-hook"
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)

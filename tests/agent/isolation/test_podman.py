@@ -1,4 +1,4 @@
-"""Jobs in images, run by the podman that is here: everything that holds for a job holds for them."""
+"""Jobs in images, run by the installed podman, have the same guarantees as all other jobs."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ def dig(folder: Path, depth: int) -> None:
 
 
 def test_scratch_directory_is_removed_completely_without_touching_link_targets(tmp_path: Path) -> None:
-    """With directories without permissions, names that are no text, links out of it, and itself a link."""
+    """The directory contains directories without permissions, names that are not UTF-8, and links to other
+    places.
+    """
     folder, outside = tmp_path / "root" / "1.1", tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("kept")
@@ -83,7 +85,7 @@ def test_scratch_directory_is_removed_completely_without_touching_link_targets(t
 
 
 def rounds(measure: ScratchMeter) -> int:
-    """One whole round; how many steps it took."""
+    """Measure the whole directory once. Return the number of steps."""
     steps = 1
     while measure.step() < scratch.ROUND_PAUSE_S:
         steps += 1

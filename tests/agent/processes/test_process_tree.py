@@ -52,7 +52,7 @@ def test_escaped_processes_are_found_by_their_session_unless_it_was_reused(
 
 
 def test_forked_child_before_exec_is_found_by_the_name_of_its_supervisor(tmp_path: Path) -> None:
-    """It still has the name of its supervisor and the environment of the nursery."""
+    """The child still has the name of its supervisor and the environment of the fork server."""
     env = {**os.environ, "CORRAL_SPOOL": "/spool"}
     command = ["sh", "-c", "printf 12345678901.12 > /proc/self/comm; echo named; read -r _"]
     with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as early:

@@ -1,4 +1,4 @@
-"""What a connection of srun may cost the agent. The server of the socket runs in the process of the test."""
+"""Limits on connections of srun to the agent. The server of the socket runs in the process of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The socket of the agent for srun: who may use it, what it records, and what survives an agent."""
+"""The socket of the agent for srun: which processes may use it, the recorded steps, and a restart of the
+agent.
+"""
 
 from __future__ import annotations
 
@@ -223,7 +225,7 @@ def connected(path: str) -> socket.socket:
 
 
 def refused(path: str, *frames: Frame) -> bool:
-    """Whether the agent closes the connection without an answer."""
+    """Return whether the agent closes the connection without an answer."""
     with connected(path) as sock:
         sock.sendall(b"".join(map(pack, frames)))
         try:
@@ -299,7 +301,7 @@ def test_the_socket_is_where_only_the_agent_can_replace_it(run: Run) -> None:
 
 
 def test_the_socket_is_removed_with_its_agent(run: Run) -> None:
-    """After kill -9 it stays until another agent finds that it is old and that nothing listens."""
+    """After kill -9 of the agent, the socket stays until another agent finds that no process listens on it."""
     agent = run()
     eventually(lambda: os.path.exists(where(agent)))
     agent.disconnect()

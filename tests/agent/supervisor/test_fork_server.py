@@ -56,7 +56,7 @@ def test_background_process_of_a_lost_supervisor_is_killed_before_the_end_is_rep
 
 
 def test_job_is_killed_without_agent_and_supervisor(run: Run) -> None:
-    """Neither of them can enforce its lease, so the job must not continue."""
+    """No supervisor and no agent can enforce the lease of the job, so the job must not continue."""
     first = run(*NO_GROUPS)
     renew(first, first.hello().clock)
     supervisor, below = escaped(first, 8_882, lease_s=600.0)
@@ -140,8 +140,8 @@ def test_fork_server_ends_with_its_agent_and_its_last_job(run: Run) -> None:
 def test_exit_of_a_job_with_a_replaced_record_is_not_reported_as_its_own(
     run: Run, tmp_path: Path, what: str
 ) -> None:
-    """Its supervisor sees the job die from signal 9, which the agent sent, and must not report that as the
-    job's exit.
+    """The agent kills the job with signal 9. The supervisor must not report this signal as the job's own
+    exit.
     """
     first = run(*NO_GROUPS)
     first.start(1, "sleep", "600")

@@ -182,7 +182,7 @@ def test_stop_order_survives_the_agent(run: Run) -> None:
 
 
 def test_no_process_escapes_a_stop(run: Run) -> None:
-    """After a double fork into a new session, and without the environment of the job."""
+    """The process has left the job by a double fork into a new session, and has cleared its environment."""
     agent = run()
     escape = (
         "import os,time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); time.sleep(1000)"

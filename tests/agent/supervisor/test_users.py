@@ -1,4 +1,4 @@
-"""The user that jobs run as, and which settings of the agent they see."""
+"""The user account of jobs, and the settings of the agent that jobs can see."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_new_group_membership_applies_to_the_next_job(run: Run, fresh: str) -> N
 
 
 def test_nothing_of_the_agent_leaks_into_a_job(run: Run) -> None:
-    """Neither environment nor descriptors, signals or directory."""
+    """A job inherits no environment, descriptors, signal settings or directory of the agent."""
     agent = run()
     env = {"MINE": "a b\n\x1b[2J", "PATH": "/bin:/usr/bin", "LD_PRELOAD": "", "B[": "]"}
     agent.start(1, "env", "-0", env=env, name="$(touch /tmp/x)\n[/]")
@@ -165,7 +165,7 @@ def test_nothing_of_the_agent_leaks_into_a_job(run: Run) -> None:
 
 
 def test_arguments_are_passed_unchanged(run: Run) -> None:
-    """Without a shell: quotes, newlines, empty strings, bytes that are not UTF-8."""
+    """No shell changes the arguments: quotes, newlines, empty strings, bytes that are not UTF-8."""
     agent = run()
     hostile = [
         "",

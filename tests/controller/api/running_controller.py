@@ -55,7 +55,7 @@ class RunningController:
             return response.status, json.loads(await response.read())
 
     async def submit(self, *command: str, **more: Any) -> int:
-        """A job that is accepted; its id."""
+        """Submit a job that is accepted, and return its id."""
         key = more.pop("key", "")
         status, answer = await self.post(
             "/v1/jobs", {"spec": {"command": command or ["true"], **more}, "key": key}
@@ -73,12 +73,12 @@ class RunningController:
         await self.handle(inputs.AgentSaidHello(name, Hello(name, "0.1.0", "boot", "i", facts(name, **host))))
 
     async def placed(self, job: int) -> list[str]:
-        """Wait until the job has its nodes; their names."""
+        """Wait until the job is placed, and return the names of its nodes."""
         await self.until(lambda: bool(self.daemon.state.jobs[job].members))
         return list(self.daemon.state.jobs[job].members)
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Wait commit by commit; fails when it does not come true within `PATIENCE_S`."""
+        """Wait until the condition is true after a commit. Fail after `PATIENCE_S` seconds."""
         async with asyncio.timeout(PATIENCE_S):
             while not true():
                 subscription = self.daemon.subscribe()
@@ -87,7 +87,7 @@ class RunningController:
                 subscription.close()
 
     async def started(self, job: int) -> None:
-        """The agents say that the job's processes run."""
+        """Let the agents report that the processes of the job run."""
         for node in await self.placed(job):
             attempt = self.daemon.state.jobs[job].attempt
             await self.handle(
@@ -95,7 +95,7 @@ class RunningController:
             )
 
     async def ended(self, job: int, code: int = 0) -> None:
-        """The agents say that they ran and are over."""
+        """Let the agents report that the processes have run and ended."""
         for node in await self.placed(job):
             attempt = self.daemon.state.jobs[job].attempt
             status = AttemptStatus(job, attempt, 100, started_at=1.0, ended_at=2.0, code=code)

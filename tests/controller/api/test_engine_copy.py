@@ -1,4 +1,4 @@
-"""Questions to the replica: each in its own process, a few at a time, and users take turns."""
+"""Questions to the engine copy: each in its own process, a few at a time, and users take turns."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def order(scene: EngineCopy) -> Iterator[str]:
 
 
 def place(_scene: EngineCopy) -> Iterator[tuple[set[int], int]]:
-    """Which cores it may use, and how nice it is."""
+    """The cores that the process may use, and its nice value."""
     yield os.sched_getaffinity(0), os.nice(0)
 
 
 def used_up(scene: EngineCopy) -> Iterator[int]:
-    """Changes the copy that it was given."""
+    """Changes its copy of the engine."""
     scene.engine.handle(Submit(JobSpec(command=("true",)), "eve"), scene.now)
     yield from jobs(scene)
 
 
 def halting(_scene: EngineCopy) -> Iterator[str]:
-    """Finds something, and then nothing more."""
+    """Yields one partial answer and then waits."""
     yield "a part of it"
     time.sleep(NEVER_S)
 
@@ -66,7 +66,7 @@ def killed(_scene: EngineCopy) -> Iterator[str]:
 
 
 def killing(scene: EngineCopy, mark: str) -> Iterator[int]:
-    """Kills the replica the first time."""
+    """Kills the engine copy at the first call."""
     if not Path(mark).exists():
         Path(mark).touch()
         os.kill(os.getppid(), signal.SIGKILL)
@@ -75,12 +75,12 @@ def killing(scene: EngineCopy, mark: str) -> Iterator[int]:
 
 
 def greedy(_scene: EngineCopy) -> Iterator[int]:
-    """Wants more memory than it may have."""
+    """Uses more memory than is allowed."""
     yield len(bytearray(4 << 30))
 
 
 def noting(_scene: EngineCopy, answer: Explanation, mark: str = "") -> Iterator[Explanation]:
-    """Writes its pid, and never ends."""
+    """Writes its process id to a file, and never ends."""
     Path(os.environ["CORRAL_TEST_MARK"]).write_text(str(os.getpid()))
     time.sleep(NEVER_S)
     yield answer
@@ -101,7 +101,7 @@ async def gone(pid: int) -> None:
 
 @pytest.fixture
 async def patient(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A controller where a question may wait and take as long as it needs, one at a time."""
+    """A controller without time limits for questions, which answers one question at a time."""
     monkeypatch.setattr("controller.questions.engine_copy.client.WAIT_S", PATIENCE_S)
     async with start_controller(questions={"at_once": 1, "longest_s": 60.0}) as made:
         yield made

@@ -42,7 +42,7 @@ def rules() -> QuotaConfig:
 
 
 def job(dice: random.Random, known: list[int]) -> JobSpec:
-    """One of many kinds."""
+    """Return a job spec of one of many kinds, chosen by its number."""
     nodes = dice.choice([None, None, None, 2, 3])
     after = (Dependency(Until.ENDED, str(dice.choice(known))),) if known and dice.random() < 0.1 else ()
     company = [parse_job_term("app=x on node", None), parse_job_term("app=y on rack", 1)]
@@ -106,7 +106,7 @@ def run(backfill: str) -> str:
 
 
 def test_every_process_decides_the_same() -> None:
-    """For any hash seed, so for any order of iteration over sets of strings."""
+    """The decisions are the same for any hash seed, so for any order of iteration over sets of strings."""
     outputs = set()
     for seed in ("0", "1"):
         asked = [sys.executable, "-m", "tests.controller.core.test_determinism"]

@@ -33,7 +33,7 @@ class LinkSetup(ABC):
         self.spool = spool
 
     async def begin(self) -> None:  # noqa: B027 - most need nothing
-        """Start what links need."""
+        """Start the servers that the links need."""
 
     @abstractmethod
     def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> NodeLink:
@@ -88,7 +88,7 @@ LINK_SETUPS: dict[str, type[LinkSetup]] = {"local": LocalLinkSetup, "ssh": SshLi
 
 
 class FrameListener:
-    """Everything a link delivered, in order."""
+    """Records all frames and states that a link delivers, in order."""
 
     def __init__(self) -> None:
         self.received: list[AgentFrame | LinkLost] = []

@@ -1,4 +1,4 @@
-"""GPUs belong to one node each, as long as that is one."""
+"""Each GPU belongs to one node as long as this node exists."""
 
 from __future__ import annotations
 

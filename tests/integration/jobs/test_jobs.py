@@ -68,7 +68,9 @@ def corral(system: System, *words: str) -> str:
 
 
 def test_hostile_names_are_treated_as_text(oracle: Oracle) -> None:
-    """In every field that takes text, through program, journal, restart, stream and screen."""
+    """Hostile names in every text field pass through the program, journal, restart, stream and screen
+    unchanged.
+    """
     system = oracle.system
     with system.client() as client:
         jobs = {client.submit(evil(system.place / "work", name)).ids[0]: name for name in HOSTILE}

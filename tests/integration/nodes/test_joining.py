@@ -174,7 +174,7 @@ def test_many_hosts_are_added_from_a_file(cluster: System, ssh_server: SshServer
 def test_interrupted_add_continues_with_the_same_command(
     cluster: System, ssh_server: SshServer, corral: Corral, tmp_path: Path
 ) -> None:
-    """Ctrl-C while one host is slow to answer: nothing waits for it, and nothing is half done."""
+    """Ctrl-C while one host is slow to answer: the command ends at once and adds no host."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         words = ["nodes", "add", "gpu02", at(ssh_server), "slow", f"127.0.0.1:{silent.getsockname()[1]}"]
         environment = {**os.environ, "CORRAL_URL": f"unix://{cluster.socket}"}

@@ -1,4 +1,6 @@
-"""Real jobs move on a fragmented cluster: they save, go on elsewhere, and return if that place is lost."""
+"""Real jobs move on a fragmented cluster: they save, continue on other nodes, and return if these nodes are
+lost.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Agents:
         self.up: set[str] = set()
 
     def obey(self, harness: EngineHarness) -> None:
-        """Carry out the orders sent so far; those to nodes that are away are lost."""
+        """Carry out the orders sent so far. Orders to disconnected nodes are lost."""
         for sent in harness.sent:
             frame = sent.frame
             if sent.node not in self.up or isinstance(frame, CheckGpu | ResetGpu | Note):
@@ -75,7 +75,7 @@ class NodeRules(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES))
     def hello(self, name: str) -> None:
-        """The link comes up; the hello of the agent has all its attempts."""
+        """The link of a node comes up. The hello of its agent has all attempts of the host."""
         if self.harness.state.nodes.get(name) is None:
             self.harness.tell(inputs.AddNode(name, {}, HostSpec(f"{name}.cluster"), "root"))
         self.agents.up.add(name)
@@ -103,7 +103,9 @@ class NodeRules(RuleBasedStateMachine):
     @precondition(lambda self: len(self.agents.up) < len(NODES))
     @rule(data=st.data())
     def lease_runs_out(self, data: st.DataObject) -> None:
-        """Supervisors end what has a lease; only afterwards is the silence long enough for the controller."""
+        """A silent host ends its jobs with a lease. Then the silence is long enough for the controller to
+        declare them lost.
+        """
         name = data.draw(st.sampled_from(sorted({*NODES} - self.agents.up)))
         for key, status in self.agents.alive.items():
             leased = self.harness.job(status.job).spec.lease_s is not None
@@ -116,7 +118,7 @@ class NodeRules(RuleBasedStateMachine):
     @precondition(lambda self: len(self.agents.up) < len(NODES))
     @rule(data=st.data())
     def declare_lost(self, data: st.DataObject) -> None:
-        """An operator has pulled the plug."""
+        """An operator has switched the host off and declares it lost."""
         name = data.draw(st.sampled_from(sorted({*NODES} - self.agents.up)))
         for key in [key for key in self.agents.alive if key[0] == name]:
             del self.agents.alive[key]
@@ -125,7 +127,7 @@ class NodeRules(RuleBasedStateMachine):
 
     @invariant()
     def no_job_runs_twice_at_once(self) -> None:
-        """Also on unreachable hosts."""
+        """No job has two running processes, also on unreachable hosts."""
         attempts: dict[int, set[int]] = {}
         for (_, job, attempt), status in self.agents.alive.items():
             if status.started_at is not None and status.ended_at is None:
@@ -134,7 +136,7 @@ class NodeRules(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES))
     def reboot(self, name: str) -> None:
-        """Everything on the host is gone."""
+        """A host reboots: all its processes end."""
         for key in [key for key in self.agents.alive if key[0] == name]:
             del self.agents.alive[key]
         self.hello(name)
@@ -151,7 +153,9 @@ class NodeRules(RuleBasedStateMachine):
         disk=st.sampled_from(["nvme", None]),
     )
     def mark(self, name: str, taint: str, value: str | None, disk: str | None) -> None:
-        """An operator sets a label and a taint, or takes them away; who does not bear NoExecute has to go."""
+        """An operator sets a label and a taint, or removes them. Jobs that do not tolerate NoExecute are
+        ended.
+        """
         self.harness.tell(inputs.MarkNode(name, "root", {"disk": disk}, {taint: value}))
         self.agents.obey(self.harness)
 
@@ -181,7 +185,7 @@ class NodeRules(RuleBasedStateMachine):
 
     @rule(job=st.integers(1, 12), attempt=st.integers(1, 3), idle=st.booleans())
     def gpus_idle(self, job: int, attempt: int, idle: bool) -> None:
-        """Or work again; the attempt may be over by then, or of no such job."""
+        """An agent reports that GPUs are idle or busy. The attempt may have ended, and the job may not exist."""
         since = self.harness.now - 1.0
         told = inputs.GpusIdle(job, attempt, since) if idle else inputs.GpusBusy(job, attempt)
         self.harness.tell(told)

@@ -92,7 +92,9 @@ class EngineMachine(NodeRules):
 
     @rule(asked=SPECS, user=st.sampled_from(["ada", "bo"]))
     def explain_foresees_the_next_cycle(self, asked: JobSpec, user: str) -> None:
-        """Of those that come, the one that is told so starts in the next cycle, and no other."""
+        """A new job starts in the next cycle if explain says so, and does not start if explain says
+        otherwise.
+        """
         harness = self.harness
         harness.tick()
         reply = harness.tell(inputs.Submit(replace(asked, hold=False), user)).reply
@@ -195,7 +197,7 @@ class EngineMachine(NodeRules):
         restart: Restart,
         priority: int,
     ) -> None:
-        """Some of these wait in vain: that must be found out, or end by itself."""
+        """A submit depends on other jobs. If the dependency can never be met, the engine must notice this."""
         labels = sorted(self.harness.state.jobs)
         after = [Dependency(each, str(data.draw(st.sampled_from(labels)))) for each in until]
         if path:
@@ -235,7 +237,7 @@ class EngineMachine(NodeRules):
     @precondition(lambda self: self.agents.alive)
     @rule(data=st.data(), codes=st.lists(st.sampled_from([0, 0, 1, None]), min_size=3, max_size=3))
     def gang_moves(self, data: st.DataObject, codes: list[int | None]) -> None:
-        """So do several members of an attempt, and what their agents tell is heard at once."""
+        """Several members of an attempt start or exit, and their agents report this at the same time."""
         _, *attempt = data.draw(st.sampled_from(sorted(self.agents.alive)))
         members = [key for key in sorted(self.agents.alive) if [*key[1:]] == attempt]
         for key, code in zip(members, codes, strict=False):
@@ -292,7 +294,9 @@ class EngineMachine(NodeRules):
         until: Until | None,
         clear: list[str],
     ) -> None:
-        """Some of these come too late, some would close a circle: they are refused and change nothing."""
+        """A user edits a job. An edit that comes too late or makes a circle of dependencies is refused and
+        changes nothing.
+        """
         jobs = sorted(self.harness.state.jobs)
         job = data.draw(st.sampled_from(jobs))
         wanted = {"priority": priority, "time_limit_s": limit, "gpus": gpus}
@@ -313,7 +317,7 @@ class EngineMachine(NodeRules):
 
     @rule(data=st.data())
     def take_the_advice(self, data: st.DataObject) -> None:
-        """What explain suggests, and what needs no preemption, starts the job when it is carried out."""
+        """A suggestion of explain that needs no preemption starts the job when it is carried out."""
         harness = self.harness
         waiting = sorted(each.id for each in harness.state.jobs.values() if each.state is JobState.QUEUED)
         if not waiting:
@@ -337,7 +341,7 @@ class EngineMachine(NodeRules):
 
     @rule(data=st.data(), at=st.floats(0, 2_000), size=st.integers(0, 3))
     def saves(self, data: st.DataObject, at: float, size: int) -> None:
-        """A job that runs has saved something, now or long ago."""
+        """A running job has saved a checkpoint, now or long ago."""
         running = [
             (key, each) for key, each in self.agents.alive.items() if each.started_at and not each.ended_at
         ]
@@ -359,7 +363,9 @@ class EngineMachine(NodeRules):
 
     @invariant()
     def gangs_are_whole(self) -> None:
-        """Whoever starts has all that was asked for, on nodes of its own, or on as few as will do."""
+        """A job that starts has all requested nodes, or at least the fewest that it accepts, and each node
+        only once.
+        """
         for event in self.harness.events[self.seen :]:
             if isinstance(event, JobPlaced):
                 asked = self.harness.job(event.job).spec
@@ -392,7 +398,7 @@ class EngineMachine(NodeRules):
             assert most is None or running <= most, array
 
     def has_happened(self, dependency: Dependency) -> bool:
-        """By the states of the jobs alone."""
+        """Return whether a condition has been met, found from the states of the jobs alone."""
         if dependency.until is Until.DATA:
             return True  # it is there once and for all, or has been
         array = {} if "_" in dependency.job else self.harness.state.arrays.get(int(dependency.job), {})

@@ -1,4 +1,4 @@
-"""The same random steps under quotas and reservations that come and go: none is ever violated."""
+"""The same random steps under quotas and reservations that are set and removed: none is ever violated."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class LimitsMachine(EngineMachine):
 
     @invariant()
     def shares_and_licences_are_kept(self) -> None:
-        """Nothing has just started at a hard limit of its share, or with licences that are not."""
+        """No job starts while its share is at the hard limit, and jobs hold no more licences than exist."""
         state, placed = self.harness.state, self.harness.events[self.shared :]
         self.shared = len(self.harness.events)
         assert all(used <= RULES.licences[name] for name, used in state.licences.used.items())
@@ -169,7 +169,9 @@ class LimitsMachine(EngineMachine):
 
     @invariant()
     def hard_quotas_are_kept(self) -> None:
-        """Nobody for whom something started holds more than allowed; nobody's submit passed what may wait."""
+        """A start brings no tenant above its quota, and a submit brings no tenant above its limit on waiting
+        jobs.
+        """
         state = self.harness.state
         for event in self.harness.events[self.counted :]:
             if isinstance(event, MovePlanned):
@@ -214,7 +216,7 @@ class LimitsMachine(EngineMachine):
         self.judged = len(self.harness.events)
 
     def finish(self) -> None:
-        """Without reservations, and with every limit that was set lifted, everything runs."""
+        """When all reservations and limits are removed, all jobs run."""
         for key in [
             *self.harness.state.quotas.edits
         ]:  # jobs started under a higher limit must be able to end
@@ -227,7 +229,7 @@ class LimitsMachine(EngineMachine):
 
 
 def _is_on_between(spec: ReservationSpec, at: float, until: float) -> bool:
-    """Turn by turn, since its first."""
+    """Return whether an occurrence of a repeated reservation overlaps the time span."""
     begin = spec.starts_at
     while begin < until:
         if begin + spec.duration_s > at:

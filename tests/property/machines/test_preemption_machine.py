@@ -62,7 +62,9 @@ class PreemptionMachine(EngineMachine):
 
     @rule(gpus=st.sampled_from([1, 8]), priority=st.sampled_from([0, 20]), late=st.booleans())
     def stretch(self, gpus: int, priority: int, late: bool) -> None:
-        """An elastic job comes when all others are gone, runs for a while, and somebody hurries."""
+        """An elastic job is submitted when all others have ended, and runs for a while. Then an urgent job is
+        submitted.
+        """
         for job in list(self.harness.state.jobs):
             self.harness.tell(inputs.Cancel(job, "root"))
         self.agents.obey(self.harness)
@@ -86,7 +88,9 @@ class PreemptionMachine(EngineMachine):
     @precondition(lambda self: any(job.unended for job in self.harness.state.jobs.values()))
     @rule(data=st.data(), priority=st.sampled_from([50, 75, 100]), urgent=st.booleans())
     def depend(self, data: st.DataObject, priority: int, urgent: bool) -> None:
-        """A job of high priority waits for a running job, and may be cancelled after another one came."""
+        """A job of high priority waits for a running job, and may be cancelled after another job has been
+        submitted.
+        """
         running = [job.id for job in self.harness.state.jobs.values() if job.unended]
         job = data.draw(st.sampled_from(sorted(running)))
         after = (Dependency(Until.OK, self.harness.job(job).label),)
@@ -98,7 +102,7 @@ class PreemptionMachine(EngineMachine):
 
     @rule()
     def agents_tell(self) -> None:
-        """What ended on nodes that can be reached becomes known."""
+        """The agents of connected nodes report which attempts have ended."""
         for key, status in list(self.agents.alive.items()):
             if status.ended_at is not None and key[0] in self.agents.up:
                 self.harness.tell(inputs.AgentReported(key[0], status))
@@ -108,14 +112,16 @@ class PreemptionMachine(EngineMachine):
     @precondition(lambda self: self.harness.state.jobs)
     @rule(data=st.data(), hold=st.booleans())
     def preempt(self, data: st.DataObject, hold: bool) -> None:
-        """An operator has one ended."""
+        """An operator preempts a job."""
         job = data.draw(st.sampled_from(sorted(self.harness.state.jobs)))
         self.harness.tell(inputs.Preempt(job, "root", hold))
         self.agents.obey(self.harness)
 
     @invariant()
     def who_made_room_for_a_job_did_so_for_its_start(self) -> None:
-        """After a plan the job starts in that very place, unless it is let go for a reason from outside."""
+        """After a preemption plan the job starts on the planned nodes, unless an outside event withdraws the
+        nomination.
+        """
         planned: dict[int, PreemptionPlanned] = {}
         for event in self.harness.events:
             if isinstance(event, PreemptionPlanned):
@@ -171,7 +177,7 @@ TestPreemptionMachine = PreemptionMachine.TestCase
 
 
 class FairMachine(PreemptionMachine):
-    """Between users, with any priorities."""
+    """Preemption between users by fair share, with any priorities."""
 
     pipeline = replace(PIPELINE, strategies=(FairShareStrategy(threshold=1.0),), guards=GUARDS)
 

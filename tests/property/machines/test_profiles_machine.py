@@ -30,7 +30,7 @@ GUARDS = PreemptionGuards(min_runtime_s=20.0, max_per_job=2, cooldown_s=30.0, ra
 
 
 class SharedMachine(EngineMachine):
-    """All that can happen to a cluster, happening to one with profiles; one of them has others ended."""
+    """The random steps of the engine machine on a cluster with two profiles, one of which preempts."""
 
     pipeline = replace(
         PIPELINE,
@@ -56,7 +56,7 @@ class SharedMachine(EngineMachine):
     def submit_to(
         self, gpus: int, user: str, priority: int, limit: float | None, profile: str | None
     ) -> None:
-        """Refused where the profile is not for such jobs."""
+        """Submit a job to a profile. The submit is refused if the profile does not admit the job."""
         asked = spec(gpus, priority=priority, time_limit_s=limit, profile=profile)
         reply = self.harness.tell(inputs.Submit(asked, user)).reply
         allowed = {"ada": ("left",), "bo": ("right",)}.get(user, ())
@@ -72,7 +72,7 @@ class SharedMachine(EngineMachine):
 
     @invariant()
     def jobs_are_on_the_nodes_of_their_profiles(self) -> None:
-        """As the labels were when they were placed; names do not change."""
+        """Each job is on nodes of its profile, by the node labels at the time of its placement."""
         for event in self.harness.events[self.seen :]:
             if isinstance(event, JobPlaced):
                 nodes = {"left": {"a", "b"}, "right": {"b", "c"}}.get(event.profile, {"a", "b", "c"})
@@ -101,7 +101,7 @@ TestShared = SharedMachine.TestCase
 
 
 class PromiseMachine(RuleBasedStateMachine):
-    """First come, first served, on hosts that stay up: then no reservation may ever move to a later time."""
+    """Jobs in the order of arrival, on hosts that stay up. Here no reservation may ever move to a later time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class PromiseMachine(RuleBasedStateMachine):
         self.pass_by()
 
     def pass_by(self) -> None:
-        """One pass; each job with a reservation starts by its time, or keeps the reservation."""
+        """Run one pass. Each job with a reservation starts by its reserved time, or keeps the reservation."""
         self.harness.tick()
         now, cycles = self.harness.now, self.harness.engine.profile_cycles.cycles
         for event in self.harness.events[self.seen :]:
@@ -186,7 +186,7 @@ class PromiseMachine(RuleBasedStateMachine):
 
     @rule()
     def a_copy_goes_on_from_the_same_promises(self) -> None:
-        """And decides as the original does."""
+        """A copy of the engine has the same reservations and decides as the original does."""
         ahead = fork(self.harness.engine).handle(inputs.Tick(), self.harness.now).events
         assert self.harness.tell(inputs.Tick()).events == ahead
         self.pass_by()

@@ -48,7 +48,7 @@ class RebalancingMachine(PreemptionMachine):
 
     @rule(every=st.booleans(), at_once=st.booleans())
     def rebalance(self, every: bool, at_once: bool) -> None:
-        """An operator does what is proposed; what he is shown can be done, and only once."""
+        """An operator carries out a proposal. Each shown proposal can be carried out, and only once."""
         shown = self.harness.engine.rebalancer.proposals(self.harness.now)
         if every or not shown:
             self.harness.tell(inputs.Rebalance("root"))
@@ -63,7 +63,7 @@ class RebalancingMachine(PreemptionMachine):
 
     @rule()
     def all_start(self) -> None:
-        """Processes come up on all nodes that can be reached."""
+        """Processes start on all connected nodes."""
         for key, status in list(self.agents.alive.items()):
             if status.started_at is None and status.ended_at is None and key[0] in self.agents.up:
                 begun = self.agents.alive[key] = replace(status, pid=1, started_at=self.harness.now)
@@ -75,7 +75,7 @@ class RebalancingMachine(PreemptionMachine):
 
     @rule(node=st.sampled_from(NODES), gpus=st.sampled_from([0.5, 1, 2, 3]), count=st.integers(2, 5))
     def scatter(self, node: str, gpus: float, count: int) -> None:
-        """Small jobs lie on all nodes, somebody comes who needs a whole one, and a node may drain."""
+        """Small jobs run on all nodes, a job that needs a whole node is submitted, and a node may be drained."""
         for job in list(self.harness.state.jobs):
             self.harness.tell(inputs.Cancel(job, "root"))
         self.agents.obey(self.harness)
@@ -99,7 +99,7 @@ class RebalancingMachine(PreemptionMachine):
 
     @invariant()
     def who_made_room_for_a_job_did_so_for_its_start(self) -> None:
-        """Whatever is kept for a job is where it starts next, unless it is let go."""
+        """A job starts on the resources that are nominated for it, unless the nomination is withdrawn."""
         kept: dict[int, tuple[Allocation, ...]] = {}
         for event in self.harness.events:
             if isinstance(event, PreemptionPlanned | MovePlanned):
@@ -119,7 +119,7 @@ class RebalancingMachine(PreemptionMachine):
 
     @invariant()
     def only_the_less_important_are_ended_and_not_too_often(self) -> None:
-        """Being moved counts like being preempted."""
+        """A move counts as a preemption."""
         times: dict[int, int] = {}
         for event in self.harness.events:
             if isinstance(event, PreemptionPlanned):

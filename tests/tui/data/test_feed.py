@@ -112,7 +112,7 @@ class Source:
 
 
 class Reader:
-    """Takes from a feed whenever it is woken, and puts it all together."""
+    """Reads a feed whenever the feed has news, and applies them."""
 
     def __init__(self, live: LiveFeed) -> None:
         self.live = live

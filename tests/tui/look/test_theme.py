@@ -33,7 +33,7 @@ def _luminance(colour: Color) -> float:
 
 
 def contrast(one: Color, other: Color) -> float:
-    """As in the accessibility guidelines: 1 is none, 21 black on white."""
+    """Return the contrast ratio of the WCAG guidelines: 1 for equal colours, 21 for black on white."""
     high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
@@ -63,7 +63,9 @@ def test_backgrounds_differ_on_256_colours(look: CorralTheme) -> None:
 
 
 def _as_deutan(colour: Color) -> tuple[float, float, float]:
-    """How deuteranopes see it (Viénot, Brettel and Mollon 1999), in linear light."""
+    """Return the colour as people with deuteranopia see it (Viénot, Brettel and Mollon 1999), in linear
+    light.
+    """
     red, green, blue = (part**2.2 for part in colour.normalized)
     mixed = 0.29275 * red + 0.70725 * green
     return mixed, mixed, -0.02234 * red + 0.02234 * green + blue

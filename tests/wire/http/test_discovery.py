@@ -1,4 +1,4 @@
-"""Which controller a client finds by itself, and the contexts that name others."""
+"""The controller that a client finds without a URL, and contexts that name other controllers."""
 
 from __future__ import annotations
 

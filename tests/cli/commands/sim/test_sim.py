@@ -93,7 +93,7 @@ def sim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """The second job waits for the first under every policy; the third need not."""
+    """A log of three jobs. The second waits for the first under every policy; the third can be backfilled."""
     jobs = [(10, 0, 100, 3, 100), (20, 1, 50, 4, 50), (30, 2, 98, 1, 98)]
     return write(tmp_path / "log.swf", jobs, processors=4)
 

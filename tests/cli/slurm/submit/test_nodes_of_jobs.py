@@ -1,4 +1,4 @@
-"""What the node of a job adds: the line of slurmstepd about a cancelled job, and variables of the host."""
+"""Additions by the node of a job: the line of slurmstepd about a cancelled job, and host variables."""
 
 from __future__ import annotations
 

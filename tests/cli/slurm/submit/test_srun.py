@@ -114,7 +114,7 @@ def test_srun_without_a_command(slurm: SlurmFace) -> None:
 
 
 def test_pty_without_a_terminal_is_disregarded(slurm: SlurmFace) -> None:
-    """As in Slurm. A command on a terminal would never see the end of its input."""
+    """Slurm does the same. A command on a terminal would never see the end of its input."""
     job = slurm.submit(
         "-N2", "-n2", "--wrap", "for node in n1 n2; do echo in | srun -n1 -N1 -w $node --pty cat; done"
     )

@@ -1,4 +1,4 @@
-"""What clients of Slurm have been seen to depend on, beyond the plain output of the commands."""
+"""Details on which clients of Slurm depend, beyond the plain output of the commands."""
 
 from __future__ import annotations
 

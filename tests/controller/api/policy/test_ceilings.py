@@ -190,7 +190,7 @@ async def used(api: RunningController) -> int:
 
 
 async def test_user_cannot_release_a_job_that_an_operator_holds() -> None:
-    """By none of the routes; a what-if says the same, and explain names the operator."""
+    """All routes refuse the release, a what-if refuses it too, and explain names the operator."""
     with users.made("ada", "ops") as [ada, ops]:
         async with start_controller(access={"operators": [ops.pw_name]}) as api:
 

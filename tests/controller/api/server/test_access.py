@@ -216,7 +216,7 @@ async def test_running_controller_answers_every_cell_of_the_access_table(others:
 
 
 async def test_an_operator_sends_no_configuration() -> None:
-    """It could name a prolog, and a prolog runs as root."""
+    """A configuration could name a prolog, and a prolog runs as root."""
     with users.made(OPS) as [operator]:
         async with start_controller(access={"operators": [operator.pw_name]}) as api:
             text = "[jobs]\nprolog = ['/tmp/mine']\n"

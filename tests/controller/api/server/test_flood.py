@@ -1,4 +1,4 @@
-"""A flood of connections costs root and the controller's user nothing. The floods are real."""
+"""A flood of connections by other users delays neither root nor the controller's user. The floods are real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU and memory of jobs that ask for none."""
+"""Default CPU and memory of jobs that request none."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ EVE = ("n", "GPU-n-1", "eve")
 
 
 def ledger(charge: bool = False) -> EngineHarness:
-    """One node, and eve on its second GPU for an hour."""
+    """One node. A process of eve uses its second GPU for an hour."""
     harness = EngineHarness(replace(PIPELINE, sharing=FairshareConfig(off_queue="strays" if charge else "")))
     harness.join("n")
     harness.tell(OffQueueProcessSeen(*EVE, 99, "python x.py"))

@@ -53,7 +53,7 @@ def overlapping(left: Pipeline = PIPELINE, right: Pipeline = PIPELINE) -> Engine
 
 
 def fill(harness: EngineHarness, hours: float | None = 1.0, **queues: str) -> dict[str, int]:
-    """One job per node that takes all of it; a=..., b=... names the queue of the job."""
+    """Fill each named node with one job. The keyword is the node, its value the queue of the job."""
     limit = None if hours is None else hours * HOUR
     jobs = {
         node: harness.submit(spec(8, queue=queue, priority=10, time_limit_s=limit, selector={"node": node}))

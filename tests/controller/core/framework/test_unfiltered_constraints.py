@@ -20,7 +20,7 @@ from wire.names import Reason
 
 
 def without(*names: str, more: tuple[Filter, ...] = ()) -> EngineHarness:
-    """One node, and the usual filters but these."""
+    """Return a harness with one node and all default filters except these."""
     filters = tuple(each for each in PIPELINE.filters if each.name not in names)
     harness = EngineHarness(replace(PIPELINE, filters=(*filters, *more)))
     harness.join("a", labels={"disk": "nvme"})

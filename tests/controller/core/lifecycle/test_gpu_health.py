@@ -82,7 +82,7 @@ class OneNodeHarness(EngineHarness):
         return found
 
     def free(self) -> int:
-        """GPUs that jobs can get now: as many as they do get."""
+        """Return the number of GPUs that jobs can get now, found by submitting four jobs."""
         jobs = [self.submit(spec(gpus=1)) for _ in range(4)]
         self.tick()
         placed = [job for job in jobs if self.job(job).state is JobState.SCHEDULED]
@@ -403,7 +403,7 @@ def test_a_job_that_its_host_could_not_start_is_queued_again(nodes: int) -> None
 
 
 def test_an_agent_that_finds_a_failed_start_of_the_agent_before_keeps_its_node_up() -> None:
-    """It has checked its host, and does not leave: the node would stay away for ever."""
+    """The new agent has checked its host and stays connected, so the node must not stay out of service."""
     harness = EngineHarness()
     harness.join("a")
     job = harness.submit(spec(1))
@@ -479,7 +479,7 @@ def test_a_check_never_takes_a_healthy_gpu_out() -> None:
 
 
 class ResettingHarness(OneNodeHarness):
-    """The same where agents may reset GPUs."""
+    """The same harness, with agents that may reset GPUs."""
 
     def __init__(self) -> None:
         EngineHarness.__init__(self, replace(PIPELINE, health_policy=replace(CARE, reset=("reset",))))

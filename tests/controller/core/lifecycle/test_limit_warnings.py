@@ -112,7 +112,7 @@ def test_forecasts_do_not_stop_at_warnings() -> None:
 
 
 def after_limit(harness: EngineHarness, **asked: Any) -> str:
-    """What a job is told that its limit of one hour has ended."""
+    """The text for the owner of a job that its time limit of one hour has ended."""
     job = harness.submit(spec(1, **{"time_limit_s": HOUR, **asked}))
     harness.tick()
     harness.start(job)

@@ -1,4 +1,4 @@
-"""Jobs with an image go where something runs images."""
+"""Jobs with an image are placed on nodes with a container runtime."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_an_edit_brings_no_latest_start_nearer() -> None:
 
 
 def test_priority_added_by_waiting_is_not_inherited() -> None:
-    """A job that waits for others lends what it was granted, through others that wait as well."""
+    """A waiting job lends its granted priority, also through other waiting jobs."""
     harness = EngineHarness(
         replace(PIPELINE, waiting=WaitRules(promote_after_s=60.0, promote_by=20, promote_most=75))
     )

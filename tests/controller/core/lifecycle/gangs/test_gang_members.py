@@ -33,7 +33,7 @@ def harness_of(*nodes: str, **more: Any) -> EngineHarness:
 
 
 def gang(nodes: int, limit_s: float | None = None, **how: Any) -> JobSpec:
-    """One whole node each."""
+    """Return the spec of a gang that needs whole nodes."""
     return spec(8 * nodes, nodes=nodes, time_limit_s=limit_s, gang=Gang(**how))
 
 
@@ -240,7 +240,7 @@ ELASTIC = {"min_nodes": 1, "elastic": True}
 
 
 def pressed(*nodes: str) -> EngineHarness:
-    """A cluster on which the more important have others ended."""
+    """A cluster with preemption by priority."""
     guards = PreemptionGuards(min_runtime_s=0.0)
     harness = EngineHarness(replace(PIPELINE, strategies=(PriorityStrategy(),), guards=guards))
     for name in nodes:
@@ -266,7 +266,7 @@ def test_an_elastic_job_gives_up_a_node_instead_of_being_preempted() -> None:
 
 
 def shown(harness: EngineHarness, job: int) -> tuple[float, int, list[str]]:
-    """GPUs, nodes and where, as queue, job show and JSON have them."""
+    """Return the GPUs and nodes of a job as `queue`, `job show` and the JSON show them."""
     view = job_view(harness.engine, harness.job(job))
     return view.gpus, view.nodes, [held.node for held in view.held]
 

@@ -34,7 +34,7 @@ def priorities(harness: EngineHarness, *jobs: int) -> list[int]:
 
 
 def order_of(harness: EngineHarness) -> list[int]:
-    """All that wait for their turn, the first first."""
+    """The waiting jobs in queue order."""
     whys = {job: harness.why(job).position for lane in harness.state.queue for _, job in lane}
     return sorted(whys, key=lambda job: whys[job] or 0)
 
