@@ -1,4 +1,4 @@
-"""The reason that explain gives keeps the job waiting: if its cause is removed, explain gives another reason."""
+"""If the cause that explain names is removed, the job starts or waits for another reason."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class NodeRules(RuleBasedStateMachine):
 
     @rule(job=st.integers(1, 12), attempt=st.integers(1, 3), idle=st.booleans())
     def gpus_idle(self, job: int, attempt: int, idle: bool) -> None:
-        """An agent reports that GPUs are idle or busy. The attempt may have ended, and the job may not exist."""
+        """An agent reports idle or busy GPUs. The attempt may have ended, and the job may not exist."""
         since = self.harness.now - 1.0
         told = inputs.GpusIdle(job, attempt, since) if idle else inputs.GpusBusy(job, attempt)
         self.harness.tell(told)

@@ -101,7 +101,7 @@ TestShared = SharedMachine.TestCase
 
 
 class PromiseMachine(RuleBasedStateMachine):
-    """Jobs in the order of arrival, on hosts that stay up. Here no reservation may ever move to a later time."""
+    """Jobs in the order of arrival, on hosts that stay up. No reservation may ever move to a later time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -75,7 +75,7 @@ class RebalancingMachine(PreemptionMachine):
 
     @rule(node=st.sampled_from(NODES), gpus=st.sampled_from([0.5, 1, 2, 3]), count=st.integers(2, 5))
     def scatter(self, node: str, gpus: float, count: int) -> None:
-        """Small jobs run on all nodes, a job that needs a whole node is submitted, and a node may be drained."""
+        """Small jobs run on all nodes. A job that needs a whole node is submitted. A node may be drained."""
         for job in list(self.harness.state.jobs):
             self.harness.tell(inputs.Cancel(job, "root"))
         self.agents.obey(self.harness)

@@ -140,7 +140,7 @@ async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefu
             found.update((job.id, job) for job in meant if not order.mine or job.user == call.caller.user)
     if len(found) > MOST:
         message = f"these are {len(found):,} jobs, and one request may choose at most {MOST:,}"
-        raise rejected("invalid", message, "jobs", "Name fewer: ranges such as 1-5000 may help.")
+        raise rejected("invalid", message, "jobs", "Name fewer jobs, for example a range such as 1-5000.")
     return list(found.values()), refused
 
 

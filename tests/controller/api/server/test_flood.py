@@ -1,4 +1,4 @@
-"""A flood of connections by other users delays neither root nor the controller's user. The floods are real."""
+"""A real flood of connections by other users delays neither root nor the controller's user."""
 
 from __future__ import annotations
 
