@@ -301,7 +301,7 @@ def test_the_socket_is_where_only_the_agent_can_replace_it(run: Run) -> None:
 
 
 def test_the_socket_is_removed_with_its_agent(run: Run) -> None:
-    """After kill -9 of the agent, the socket stays until a later agent finds that no process listens on it."""
+    """After kill -9 of the agent, the socket stays until another one finds that no process listens on it."""
     agent = run()
     eventually(lambda: os.path.exists(where(agent)))
     agent.disconnect()
