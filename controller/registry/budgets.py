@@ -8,7 +8,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from controller.config import Config, ConfigProblem, problem_at
-from controller.core.quota.budgets import Budget, BudgetAction, BudgetRules, Calendar
+from controller.core.quota.budget_rules import Budget, BudgetAction, BudgetRules, Calendar
 
 FIRST_YEAR, LAST_YEAR = 1970, 2120
 

@@ -1,31 +1,26 @@
-"""Writes journal entries and the changed rows of jobs and nodes in one transaction. Also reads entries and
-rows.
-"""
+"""Writes journal entries and the changed rows of jobs and nodes in one transaction, and deletes old rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Select, bindparam, delete, func, insert, make_url, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, make_url, select, update
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow, NoteRow, UsageRow
+from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow, NoteRow
 from controller.store import chain, records, tables
 from controller.store.backends.backend import Backend
 from controller.store.backends.postgres import PostgresServer
 from controller.store.backends.sqlite import SqliteFile
-from controller.store.billed_usage import BilledTime, billed
 from controller.store.chain import ChainBroken, Head
 from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreRefused
 from controller.store.maintenance import retention
-from controller.store.maintenance.verify import VerifyReport, verify
+from controller.store.queries import StoreQueries
 from controller.store.schema import migrate
-from controller.store.usage import UsageSum, report
 
 T = TypeVar("T")
 
@@ -54,12 +49,12 @@ class Loaded:
     meta: dict[str, str]
 
 
-class Store:
+class Store(StoreQueries):
     """The journal and the tables of one cluster. One thread commits, and other threads may read at the
     same time."""
 
     def __init__(self, place: Backend, writer: Connection, keep: int) -> None:
-        self._place = place
+        super().__init__(place)
         self._writer = writer
         self._keep = keep
         self._broken: StoreBroken | StoreAway | None = None
@@ -92,11 +87,6 @@ class Store:
     def empty(self) -> bool:
         """Return whether the journal has no entry yet."""
         return self._head.seq == 0
-
-    @property
-    def where(self) -> str:
-        """Return the file or server of the store, for messages."""
-        return self._place.where
 
     @property
     def begins(self) -> int:
@@ -252,95 +242,6 @@ class Store:
             self._broken = failure
         return failure
 
-    def journal(self, after: int, limit: int, job: int | None = None) -> list[JournalEntry]:
-        """Return up to `limit` journal entries with numbers above `after`, in order; with `job`, only entries
-        about this job.
-        """
-        seq = tables.journal.c.seq
-        query = records.ENTRIES.where(seq > after).order_by(seq).limit(limit)
-        if job is not None:
-            query = query.where(tables.journal.c.job == job)
-        with self._reading() as connection:
-            return [records.read_entry(row)[0] for row in connection.execute(query)]
-
-    def job(self, job: int) -> JobRow | None:
-        """Return the row of a job, or None if the store does not have the job."""
-        return next(iter(self._jobs(records.JOBS.where(tables.jobs.c.id == job))), None)
-
-    def jobs(
-        self,
-        states: Collection[str] | None = None,
-        user: str | None = None,
-        after: int | None = None,
-        limit: int = 100,
-    ) -> list[JobRow]:
-        """Return up to `limit` jobs in these states and of this user, newest first.
-
-        `after` is the id of the last job on the previous page; None for the first page.
-        """
-        query = records.JOBS.order_by(tables.jobs.c.id.desc()).limit(limit)
-        if states is not None:
-            query = query.where(tables.jobs.c.state.in_(states))
-        if user is not None:
-            query = query.where(tables.jobs.c.user == user)
-        if after is not None:
-            query = query.where(tables.jobs.c.id < after)
-        return self._jobs(query)
-
-    def usage(
-        self,
-        by: str,
-        since: float,
-        until: float,
-        most: int,
-        running: Sequence[UsageRow] = (),
-        user: str = "",
-    ) -> tuple[list[UsageSum], int]:
-        """Return the resources that attempts used in a time window, by user, project, queue or job (`by`),
-        and the number of all such groups.
-
-        Only the `most` groups with the most GPU time are returned. `running` is the usage of attempts that
-        have not ended. With `user` only the attempts of this user count.
-        """
-        with self._reading() as connection:
-            return report(connection, by, since, until, most, running, user)
-
-    def billed(
-        self,
-        by: str,
-        since: float,
-        until: float,
-        only: Mapping[str, str],
-        running: Sequence[UsageRow] = (),
-        names: Sequence[str] | None = None,
-    ) -> tuple[list[BilledTime], dict[str, int]]:
-        """Return the billed time of each user, project, queue or job (`by`) on each node, and the number of
-        jobs of each. With `names`, only the users, projects, queues or jobs with these names count."""
-        with self._reading() as connection:
-            return billed(connection, by, since, until, only, running, names)
-
-    def numbers_of_key(self, user: str, key: str) -> tuple[int, ...]:
-        """Return the ids of the jobs that a user submitted with this idempotency key: one job, or all
-        elements of a job array. The result is empty if there was no such submit."""
-        jobs = tables.jobs.c
-        query = select(jobs.id).where(jobs.user == user, jobs.key == key, jobs.key != "").order_by(jobs.id)
-        with self._reading() as connection:
-            return tuple(connection.scalars(query))
-
-    def jobs_of_array(self, array: int) -> list[JobRow]:
-        """Return the rows of all elements of an array."""
-        return self._jobs(records.JOBS.where(tables.jobs.c.array == array).order_by(tables.jobs.c.id))
-
-    def jobs_of_ids(self, ids: Sequence[int]) -> list[JobRow]:
-        """Return the rows of these jobs. Jobs that do not exist are left out."""
-        return self._jobs(records.JOBS.where(tables.jobs.c.id.in_(ids)).order_by(tables.jobs.c.id))
-
-    def jobs_ended_since(self, since: float, limit: int) -> list[JobRow]:
-        """Return the rows of up to `limit` jobs that ended at the time `since` or later. The job that ended
-        last is first."""
-        ended_at = tables.jobs.c.ended_at
-        return self._jobs(records.JOBS.where(ended_at >= since).order_by(ended_at.desc()).limit(limit))
-
     def old_jobs(self, before: float, most: int, at_once: int) -> list[int]:
         """Return up to `at_once` ended jobs to delete: jobs that ended before the time `before`. If more
         ended jobs are stored than the limit `most`, the surplus jobs that ended first are returned too.
@@ -368,12 +269,6 @@ class Store:
                 low, high = (middle, high) if at is not None and at < before else (low, middle - 1)
             return int(max(low, last - most))
 
-    def hash_of(self, seq: int) -> str:
-        """Return the hash of a journal entry as hexadecimal text; "" if the entry does not exist."""
-        with self._reading() as connection:
-            found = connection.scalar(select(tables.journal.c.hash).where(tables.journal.c.seq == seq))
-        return found.hex() if found is not None else ""
-
     def sealed(self) -> int:
         """Return the number of the last journal entry whose deletion is announced by a later entry
         (JournalSealed); 0 if no deletion is announced. Only announced entries may be deleted.
@@ -392,17 +287,6 @@ class Store:
         `through`. Call this only in the thread that commits."""
         base = self._write(lambda: retention.delete_entries(self._writer, through, self._base, at_once))
         self._base = base or self._base
-
-    def verify(self) -> VerifyReport:
-        """Verify the whole store (see the module verify). This may take minutes; commits can
-        continue."""
-        with self._reading() as connection:
-            return verify(self._place, connection)
-
-    def backup(self, path: Path) -> None:
-        """Write a consistent copy of the store to a new file. Commits can continue during the copy."""
-        with self._reading() as connection:
-            self._place.backup(connection, path)
 
     def close(self) -> None:
         """Close all connections and release the lock."""
@@ -441,21 +325,6 @@ class Store:
         if isinstance(head, ChainBroken):
             raise self._place.damaged(head.how)
         return head
-
-    def _jobs(self, query: Select[Any]) -> list[JobRow]:
-        with self._reading() as connection:
-            return [records.read_job(row) for row in connection.execute(query)]
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        """Open a connection that reads one consistent snapshot of the database."""
-        try:
-            with self._place.engine.connect() as connection:
-                yield connection
-        except DBAPIError as error:
-            raise self._place.failure(error.orig) from error
-        except records.Unsealed as error:
-            raise self._place.damaged(str(error)) from error
 
 
 def backend_of(url: str) -> Backend:

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, create_engine, insert, select
 
 from controller.api.handlers.service.money import bill_of
 from controller.core.model.rows import UsageRow
-from controller.core.quota.budgets import BudgetRules
+from controller.core.quota.budget_rules import BudgetRules
 from controller.store import tables
 from controller.store.billed_usage import BilledTime, billed
 from controller.store.maintenance.retention import usage_by_day

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.core.fairshare.share_tree import FairshareConfig, SharePath, ShareTree
+from controller.core.fairshare.fairshare_config import FairshareConfig
+from controller.core.fairshare.share_tree import SharePath, ShareTree
 from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSeen
 from wire.agent.reports import GpuProcess
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 from controller.core.model.job import NEVER
 from controller.core.model.request import JobDefaults
-from controller.core.quota.budgets import NO_BUDGETS, BudgetRules
+from controller.core.quota.budget_rules import NO_BUDGETS, BudgetRules
 from controller.core.quota.ceilings import Ceilings
 from controller.core.quota.projects import ProjectRules
 from controller.core.quota.queue_rules import NO_QUEUE_RULE, QueueRule

@@ -11,7 +11,7 @@ from hypothesis.stateful import invariant, rule
 from controller.core.cluster.node_table import names_model
 from controller.core.model import inputs
 from controller.core.model.events.attempts import JobPlaced
-from controller.core.quota.budgets import Budget, BudgetAction, BudgetRules
+from controller.core.quota.budget_rules import Budget, BudgetAction, BudgetRules
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.quotas.local import BorrowTable, LocalQuotas, ProjectQuotaTable, QuotaTable

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from controller.core.quota.budgets import BudgetRules
+from controller.core.quota.budget_rules import BudgetRules
 from controller.core.state.state import State
 from controller.store.billed_usage import BilledTime
 

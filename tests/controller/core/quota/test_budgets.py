@@ -11,7 +11,8 @@ from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
 from controller.core.model.events.tenants import BudgetReached
 from controller.core.model.job import NEVER
-from controller.core.quota.budgets import Budget, BudgetAction, BudgetRules, BudgetStanding, Calendar
+from controller.core.quota.budget_rules import Budget, BudgetAction, BudgetRules, Calendar
+from controller.core.quota.budgets import BudgetStanding
 from controller.core.quota.quota_config import QuotaConfig
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
 from controller.core.state.other_rows import all_notes

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC
 
 from controller.core.model import inputs
-from controller.core.quota.budgets import Budget, BudgetRules
+from controller.core.quota.budget_rules import Budget, BudgetRules
 from controller.core.quota.timetable import HoursTable, Timetable
 from controller.core.quota.week_hours import WeekHours, windows_of
 from controller.core.state.other_rows import (
