@@ -39,14 +39,18 @@ from controller.core.accounting.wait_histogram import bin_of
 from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.engine import Engine
 from controller.core.fairshare.share_tree import SharePath
-from controller.core.model.dataclass import dataclass
 from controller.core.model.events.attempts import (
+    AttemptStarted,
+    CheckpointSaved,
+    EndWarned,
     JobEnded,
     JobPlaced,
     JobPreempted,
     JobRequeued,
     MemberReady,
+    MembersStarted,
     PredictionOutlived,
+    StepsRecorded,
     StopRequested,
 )
 from controller.core.model.events.event import Event, JobEvent
@@ -80,13 +84,18 @@ _WITHOUT_USE = {
     DeadlineAtRisk,
     MemberReady,
     StopRequested,
+    StepsRecorded,
+    EndWarned,
 }
 """Frequent events that change neither a job's GPUs nor its amount of unsaved work."""
-_NOTED = (JobPlaced, JobPreempted, JobRequeued, JobEnded)
+_SCAVENGER = PRIORITIES["SCAVENGER"]
+_ONLY_SAVED = {AttemptStarted, MembersStarted, CheckpointSaved}
+"""Frequent events that change a job's amount of unsaved work, but not its GPUs."""
+_NOTED = {JobPlaced, JobPreempted, JobRequeued, JobEnded}
 """Events that change the figures of waits, ended jobs and lost work."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class _JobUse:
     """The GPUs that a job holds or waits for. Also the time since which its work is not saved in a
     checkpoint.
@@ -208,12 +217,19 @@ class ClusterAccounting:
         """Count again the GPUs of the jobs that these events have changed at `now`."""
         jobs: dict[int, None] = {}
         for event in happened:
-            if isinstance(event, JobEvent) and type(event) not in _WITHOUT_USE:
-                jobs[event.job] = None
-                if isinstance(event, _NOTED):
-                    self._note(state, event)
-        for job in jobs:
-            self._recount(state, job, now)
+            kind = type(event)
+            if kind in _WITHOUT_USE or not isinstance(event, JobEvent):
+                continue
+            if kind in _ONLY_SAVED:
+                use, job = self._uses.get(event.job), state.jobs.get(event.job)
+                if use is not None and job is not None and use.held:
+                    use.unsaved_since = job.unsaved_since
+                continue
+            jobs[event.job] = None
+            if kind in _NOTED:
+                self._note(state, event)
+        for number in jobs:
+            self._recount(state, number, now)
 
     def take_changed(self, now: float) -> list[NoteRow]:
         """Return the database rows of the hours and days whose figures have changed. The rows are returned at
@@ -231,41 +247,36 @@ class ClusterAccounting:
         of a job in its queue, and the GPU-hours of unsaved work that an attempt lost.
         """
         job = state.jobs.get(event.job)
-        if job is not None:
-            self._note_queue(state, job, event)
-        if isinstance(event, JobPlaced) and event.attempt == 1:
-            if job is not None and job.ask.part.wants_gpus and not _scavenges(job):
-                figures = self.periods.at(event.at).tenant(_tenant(job))
-                wait_s = event.at - job.ready_at
-                figures.waits[bin_of(wait_s)] += 1
-                figures.longest_wait_s = max(figures.longest_wait_s, wait_s)
+        if isinstance(event, JobPlaced):
+            if event.attempt == 1 and job is not None:
+                self._note_first_start(state, job, event.at)
         elif isinstance(event, JobPreempted):
             closed = WINDOW_CLOSED in event.by
             self._lose(BACKFILL_WINDOW if closed else PREEMPTION, event.gpu_hours, event.at)
-        elif isinstance(event, (JobRequeued, JobEnded)) and event.reason in _LOSSES:
-            use = self._uses.get(event.job)
+        elif isinstance(event, (JobRequeued, JobEnded)):
+            if job is not None and isinstance(event, JobEnded):
+                figures = self.periods.at(event.at).queue(job.spec.queue)
+                if event.state is JobState.COMPLETED:
+                    figures.completed += 1
+                else:
+                    figures.failed += 1
+            use = self._uses.get(event.job) if event.reason in _LOSSES else None
             if use is not None and use.unsaved_since < NEVER:
                 unsaved_s = max(0.0, event.at - use.unsaved_since)
                 self._lose(_LOSSES[event.reason], use.held * unsaved_s / HOUR_S, event.at)
 
-    def _note_queue(self, state: State, job: Job, event: JobEvent) -> None:
-        """Count the first start or the end of a job in the figures of its queue."""
-        if isinstance(event, JobPlaced) and event.attempt == 1:
-            figures = self.periods.at(event.at).queue(job.spec.queue)
-            wait_s = max(0.0, event.at - job.ready_at)
-            target_s = state.quotas.rules.queue(job.spec.queue).wait_target_s
-            figures.started += 1
-            figures.waits[bin_of(wait_s)] += 1
-            figures.longest_wait_s = max(figures.longest_wait_s, wait_s)
-            if target_s is not None:
-                figures.with_target += 1
-                figures.in_target += wait_s <= target_s
-        elif isinstance(event, JobEnded):
-            figures = self.periods.at(event.at).queue(job.spec.queue)
-            if event.state is JobState.COMPLETED:
-                figures.completed += 1
-            else:
-                figures.failed += 1
+    def _note_first_start(self, state: State, job: Job, at: float) -> None:
+        """Count the first start of a job, and its wait, in the figures of its queue and of its tenant."""
+        period, wait_s = self.periods.at(at), max(0.0, at - job.ready_at)
+        found, target_s = bin_of(wait_s), state.quotas.rules.queue(job.spec.queue).wait_target_s
+        queue = period.queue(job.spec.queue)
+        queue.started += 1
+        queue.add_wait(wait_s, found)
+        if target_s is not None:
+            queue.with_target += 1
+            queue.in_target += wait_s <= target_s
+        if job.ask.part.wants_gpus and not _scavenges(job):
+            period.tenant(_tenant(job)).add_wait(wait_s, found)
 
     def _lose(self, cause: str, gpu_hours: float, at: float) -> None:
         if gpu_hours:
@@ -276,19 +287,25 @@ class ClusterAccounting:
         that it holds, or the GPUs that it requests while it waits.
         """
         job = state.jobs.get(job_id)
-        use = None if job is None or job.state.terminal else _use_of(state, job)
+        use = None if job is None or job.ended_at is not None else _use_of(state, job)
         before = self._uses.pop(job_id, None)
         if use is not None:
             self._uses[job_id] = use
         if _same_gpus(before, use):
             return
-        for each, sign in ((before, -1), (use, 1)):
-            if each is not None:
-                tenant = self._tenants.get(each.tenant)
-                if tenant is None:
-                    tenant = self._tenants[each.tenant] = _TenantUse(now)
-                tenant.integrate(now)
-                tenant.change(each, sign)
+        if before is not None:
+            self._change(before, -1, now)
+        if use is not None:
+            self._change(use, 1, now)
+
+    def _change(self, use: _JobUse, sign: int, now: float) -> None:
+        """Add the GPUs of a job to its tenant (`sign` 1), or subtract them (`sign` -1)."""
+        tenant = self._tenants.get(use.tenant)
+        if tenant is None:
+            tenant = self._tenants[use.tenant] = _TenantUse(now)
+        if tenant.since < now:
+            tenant.integrate(now)
+        tenant.change(use, sign)
 
     def _close_step(self, state: State, begin: float, end: float, idle: Mapping[IdleCause, float]) -> float:
         """Add the GPU-hours between `begin` and `end` to their hour. Both times must lie in one hour. Return
@@ -298,14 +315,13 @@ class ClusterAccounting:
         """
         seconds, period = end - begin, self.periods.at(begin)
         demands: dict[SharePath, Mapping[GpuModels, float]] = {}
+        paths = {tenant: state.shares.path(*tenant) for tenant in self._tenants}
         capacity = float(state.nodes.columns.gpu_count.sum())
         unused = capacity * seconds
         for tenant, use in self._tenants.items():
             use.integrate(end)
             unused -= use.held_s + use.scavenged_s
-            demands[state.shares.path(*tenant)] = {
-                models: gpu_s / seconds for models, gpu_s in use.demand_s.items()
-            }
+            demands[paths[tenant]] = {models: gpu_s / seconds for models, gpu_s in use.demand_s.items()}
         # The idle GPU-hours are known for the whole step, but the causes are known only for the end of the
         # step. Scale the causes, so that used and idle GPU-hours add up to all GPU-hours of the cluster.
         scale = max(0.0, unused) / seconds / (sum(idle.values()) or 1.0)
@@ -316,7 +332,7 @@ class ClusterAccounting:
         limits = _Limits(state)
         parts = entitled_parts(capacity, demands, limits.weight, limits.gpus_of, limits.most)
         for tenant, use in [*self._tenants.items()]:
-            self._add_tenant(period, tenant, use, parts[state.shares.path(*tenant)] * seconds / HOUR_S)
+            self._add_tenant(period, tenant, use, parts[paths[tenant]] * seconds / HOUR_S)
             if not use.jobs:
                 del self._tenants[tenant]
         return end
@@ -394,7 +410,7 @@ def _tenant(job: Job) -> Tenant:
 
 
 def _scavenges(job: Job) -> bool:
-    return job.spec.priority <= PRIORITIES["SCAVENGER"]
+    return job.spec.priority <= _SCAVENGER
 
 
 def _use_of(state: State, job: Job) -> _JobUse | None:
@@ -408,7 +424,12 @@ def _use_of(state: State, job: Job) -> _JobUse | None:
         needs = gpu_needs_of(job.ask.part, state.nodes.columns)
         wanted = needs.max_milli * (job.ask.nodes or 1) / WHOLE_GPU
     else:
-        held = sum(hold.milli for each in job.running for hold in each.allocation.gpus) / WHOLE_GPU
+        held_milli = 0
+        for member in job.members.values():
+            if member.ended_at is None:
+                for hold in member.allocation.gpus:
+                    held_milli += hold.milli
+        held = held_milli / WHOLE_GPU
     if not held and not wanted:
         return None
     unsaved_since = job.unsaved_since if held else NEVER

@@ -51,6 +51,11 @@ class TenantHours:
     longest_wait_s: float = 0.0
     waits: Waits = field(default_factory=Counter)
 
+    def add_wait(self, wait_s: float, number: int) -> None:
+        """Add the wait of one job. `number` is the bin of the wait (`bin_of`)."""
+        self.waits[number] += 1
+        self.longest_wait_s = max(self.longest_wait_s, wait_s)
+
     def add(self, other: TenantHours) -> None:
         """Add the figures of another period or another tenant to these."""
         self.got += other.got
@@ -92,6 +97,11 @@ class QueueFigures:
     @property
     def ended(self) -> int:
         return self.completed + self.failed
+
+    def add_wait(self, wait_s: float, number: int) -> None:
+        """Add the wait of one job. `number` is the bin of the wait (`bin_of`)."""
+        self.waits[number] += 1
+        self.longest_wait_s = max(self.longest_wait_s, wait_s)
 
     def add(self, other: QueueFigures) -> None:
         """Add the figures of another period."""
@@ -186,8 +196,8 @@ class Periods:
         self.kept_days = kept_days
         self._hours: dict[int, Period] = {}
         self._days: dict[int, Period] = {}
-        self._changed: dict[str, None] = {}
-        """The names of the notes (database rows of periods) that have changed since the last commit."""
+        self._changed: dict[tuple[str, int], None] = {}
+        """The periods, as ("hour" or "day", number), that have changed since the last commit."""
 
     def at(self, time: float) -> Period:
         """Return the hour that contains `time`, created on first use. The caller adds figures to
@@ -198,7 +208,7 @@ class Periods:
         if found is None:
             found = self._hours[hour] = Period()
             self._merge_old(hour)
-        self._changed[f"hour/{hour}"] = None
+        self._changed["hour", hour] = None
         return found
 
     def since(self, since: float, until: float) -> tuple[float, Period]:
@@ -214,7 +224,9 @@ class Periods:
 
     def take_changed(self) -> list[NoteRow]:
         """Return the database rows of the periods that have changed since the last call."""
-        rows = [NoteRow(NOTE, name, self._body(name)) for name in self._changed]
+        rows = [
+            NoteRow(NOTE, f"{scale}/{number}", self._body(scale, number)) for scale, number in self._changed
+        ]
         self._changed.clear()
         return rows
 
@@ -234,9 +246,8 @@ class Periods:
     def _scale(self, name: str) -> dict[int, Period]:
         return self._hours if name == "hour" else self._days
 
-    def _body(self, name: str) -> str | None:
-        scale, _, number = name.partition("/")
-        found = self._scale(scale).get(int(number))
+    def _body(self, scale: str, number: int) -> str | None:
+        found = self._scale(scale).get(number)
         return None if found is None else dumps(found.dump())
 
     def _merge_old(self, hour: int) -> None:
@@ -245,7 +256,7 @@ class Periods:
         """
         for old in [each for each in self._hours if each <= hour - KEPT_HOURS]:
             self._days.setdefault(old // DAY_H, Period()).add(self._hours.pop(old))
-            self._changed[f"hour/{old}"] = self._changed[f"day/{old // DAY_H}"] = None
+            self._changed["hour", old] = self._changed["day", old // DAY_H] = None
         for old in [each for each in self._days if each < hour // DAY_H - self.kept_days]:
             del self._days[old]
-            self._changed[f"day/{old}"] = None
+            self._changed["day", old] = None
