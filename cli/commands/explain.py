@@ -85,9 +85,9 @@ def starts(answer: Explanation) -> str:
         why = f": {printable(answer.unknown, 1_000)}" if answer.unknown else ""
         if answer.covers_until is not None:
             least = f"it does not start before {clock(answer.covers_until)}"
-            why = f", but {least}: there was no time to look further (--within 10s gives more)"
+            why = f", but {least}: the time for the answer was too short (--within 10s gives more time)"
         elif not answer.complete and not answer.unknown:
-            why = ": there was no time to work it out (--within 10s gives more)"
+            why = ": the time for the answer was too short (--within 10s gives more time)"
         return f"{likely}the latest start is not known{why}"
     usual = ""
     if answer.between is not None:

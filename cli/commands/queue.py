@@ -64,7 +64,8 @@ def queue(
     of_queue: Annotated[str, option("--queue", "NAME", "List only jobs in this queue.")] = "",
     node: Annotated[str, option("--node", "NAME", "List only jobs that hold this node.")] = "",
     name: Annotated[
-        str, option("--name", "PATTERN", "List only jobs with such a name, for example 'sweep-*'.")
+        str,
+        option("--name", "PATTERN", "List only jobs whose names match the pattern, for example 'sweep-*'."),
     ] = "",
     profile: Annotated[str, option("--profile", "NAME", "List only jobs of this scheduler profile.")] = "",
     mine: Annotated[bool, switch("--mine", "List only your jobs.")] = False,

@@ -85,7 +85,7 @@ def run(
         )
     if pty and not is_terminal(0):
         raise CommandError(
-            "--pty needs a terminal, and the stdin of this command is none",
+            "--pty needs a terminal, but the stdin of this command is not a terminal",
             "Leave out --pty, or run the command in a terminal. To give input to a running job: "
             "… | corral exec JOB -- COMMAND",
         )

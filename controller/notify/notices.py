@@ -173,7 +173,8 @@ def _requeued(event: JobRequeued, state: State) -> Iterator[Notice]:
 def _preempted(event: JobPreempted, state: State) -> Iterator[Notice]:
     text = (
         f"Job {{job}} ({{name}}) was preempted by {_escaped(event.by)}; "
-        f"{event.gpu_hours:.1f} GPU-hours of unsaved work are lost. It is queued again if it may be."
+        f"{event.gpu_hours:.1f} GPU-hours of unsaved work are lost. "
+        "In most cases the job is queued again."
     )
     yield from _of_job(
         "mine.preempted",

@@ -75,7 +75,7 @@ def test_job_runs_explains_itself_and_ends(root: BareRoot) -> None:
     assert not [line for line in shown.splitlines() if line.startswith(("LD_", "_PYI", "PYTHON"))]
     corral(root, "job", "cancel", job)
     until(lambda: "CANCELLED" in corral(root, "job", "show", job), root)
-    assert "The store is sound." in corral(root, "admin", "verify")
+    assert "The store has no errors." in corral(root, "admin", "verify")
 
 
 def test_demo_runs_to_its_end(root: BareRoot) -> None:

@@ -137,7 +137,7 @@ def test_install_job_upgrade_backup_restore_remove_purge(root: BareRoot, package
     )
     service.start()
     assert "COMPLETED" in corral(root, "job", "show", job)
-    assert "The store is sound." in corral(root, "admin", "verify")
+    assert "The store has no errors." in corral(root, "admin", "verify")
     service.stop()
 
     # the next upgrade deletes the old version, which no process runs any more

@@ -26,7 +26,9 @@ def queues(output: Output = Format.TABLE) -> int:
     body = Client().queues()
     table().show(output, body.queues, body)
     if not any(each.settings for each in body.queues) and output in (Format.TABLE, Format.WIDE):
-        print_note("This cluster has no tables of queues. Every name is accepted, and all queues are alike.")
+        print_note(
+            "scheduler.toml has no table [queues.NAME]. Every queue name is accepted; all queues are alike."
+        )
     return 0
 
 

@@ -33,7 +33,7 @@ from wire.text import printable
 _AMOUNTS = {each.word: each for each in AMOUNTS}
 _KINDS = tuple(each.name for each in fields(Quota))
 
-Scope = Annotated[str, argument("user|project|queue", "What NAME stands for: a user, a project or a queue.")]
+Scope = Annotated[str, argument("user|project|queue", "Kind of NAME: a user, a project or a queue.")]
 Name = Annotated[
     str,
     argument(

@@ -105,7 +105,7 @@ def scale(
     """
     if (replicas is None) is not reset:
         raise CommandError(
-            "name either a number of replicas or --reset", "Such as: corral service scale web 4"
+            "name either a number of replicas or --reset", "For example: corral service scale web 4"
         )
     view = Client().scale_service(name, replicas)
     return _print_order(view, f"{counted(view.wanted, 'replica')} wanted", output)

@@ -97,7 +97,7 @@ def verify(config: Config = "", store: RunningStoreUrl = "", output: Output = Fo
             ("Nodes", str(report.nodes)),
         ]
         write_facts(facts if report.store else [])
-        write("" if report.problems else "The store is sound.\n")
+        write("" if report.problems else "The store has no errors.\n")
     for problem in report.problems:
         print_error(problem)
     return FAILED if report.problems else 0
@@ -270,7 +270,7 @@ def _verify_there() -> VerifyLine:
     last = VerifyLine(problems=("the controller ended before the verification was over",))
     for last in Client().verify():
         _print_progress(last)
-    return last if last.done else VerifyLine(problems=("the verification was broken off",))
+    return last if last.done else VerifyLine(problems=("the verification was interrupted",))
 
 
 def _verify_here(url: str) -> VerifyLine:

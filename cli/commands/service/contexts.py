@@ -111,7 +111,9 @@ def _load() -> Contexts:
 def _need(known: Contexts, name: str) -> None:
     if name not in known.known:
         there = ", ".join(known.known)
-        hint = f"There are: {there}." if there else "There are none: corral config add NAME URL."
+        hint = (
+            f"There are: {there}." if there else "No context is saved. Add one: corral config add NAME URL."
+        )
         raise CommandError(f"there is no context {name!r}", hint, NOT_FOUND)
 
 

@@ -94,7 +94,7 @@ def directory(text: str) -> str:
         return os.path.abspath(text)
     except FileNotFoundError:
         raise CommandError(
-            "the current directory is gone", "Change to another, or name one: --workdir /…"
+            "the current directory is gone", "Change to another directory, or name one: --workdir /…"
         ) from None
 
 

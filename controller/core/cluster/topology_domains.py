@@ -83,7 +83,7 @@ class TopologyDomains:
         if not counts:
             return f"no node with the label {label} can give that now"
         most = max(counts, key=lambda code: (counts[code], -code))
-        return f"{label} {self.names[most]} has most that can give that now: {counts[most]}"
+        return f"{label} {self.names[most]} has the most nodes that can give that now: {counts[most]}"
 
     def _counts(self, rows: Iterable[int]) -> dict[int, int]:
         counts: dict[int, int] = {}

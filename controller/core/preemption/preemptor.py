@@ -336,7 +336,7 @@ class Preemptor:
             for hold in allocation.gpus:
                 slot = node.slots.get(hold.uuid)
                 if slot is None or columns.gpu_free[row, slot] == ABSENT:
-                    return f"a GPU of node {node.name} takes no work any more"
+                    return f"a GPU of node {node.name} no longer takes jobs"
         return ""
 
     def victims_have_left(self) -> bool:

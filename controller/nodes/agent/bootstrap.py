@@ -203,7 +203,7 @@ class _Bootstrap:
             if self._marker[0].encode() in line:
                 raise self._login_error("it sends its input back")
             self._last_output = line.strip() or self._last_output
-        raise self._login_error(f"it prints without end, and {self._last()}")
+        raise self._login_error(f"its output does not end, and {self._last()}")
 
     async def _ended(self) -> BootstrapFailed:
         """Return the error to raise when the SSH session ended before the agent ran."""

@@ -77,5 +77,5 @@ def test_incomplete_explanation_does_not_blame_missing_time_limits() -> None:
     assert "does not start before" in cut
     assert "--within" in cut
     assert "time limit" not in cut
-    assert "no time to work it out" in starts(explained(complete=False))
+    assert "the time for the answer was too short" in starts(explained(complete=False))
     assert "time to" not in starts(explained())

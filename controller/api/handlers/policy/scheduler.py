@@ -57,7 +57,7 @@ async def trigger(call: Call) -> Triggered:
         async with asyncio.timeout(LONGEST_S):
             scheduled = await call.daemon.run_pass()
     except TimeoutError:
-        message = f"the scheduling cycle is not finished after {LONGEST_S:g} s"
+        message = f"the scheduling cycle has not finished after {LONGEST_S:g} s"
         raise rejected("busy", message, hint="Look at GET /v1/scheduler in a moment.") from None
     return Triggered(scheduled, len(call.daemon.state.queue), call.daemon.seq)
 

@@ -167,4 +167,4 @@ class StartSearch:
             return f"the quota of the GPU model of node {above[0]} is used up"
         barred = self._state.reserved_nodes(job, now)
         lost = [each.node for each in job.claim if barred is not None and barred[rows[each.node].row]]
-        return f"node {lost[0]} is reserved too soon" if lost else ""
+        return f"node {lost[0]} is reserved before the job would end" if lost else ""

@@ -182,7 +182,7 @@ def test_explain_says_that_enough_nodes_fit_but_not_in_one_rack() -> None:
     harness.tick()
     why = harness.engine.explain(harness.job(job), harness.now)
     assert why.reason is Reason.RESOURCES
-    assert why.sentence.endswith("in the same rack; rack r1 has most that can give that now: 1")
+    assert why.sentence.endswith("in the same rack; rack r1 has the most nodes that can give that now: 1")
 
 
 @pytest.mark.parametrize("mode", [Easy(), Conservative()])
