@@ -55,7 +55,7 @@ _FENCED = re.compile(r"^```(\w*)\n(.*?)^```\n", re.M | re.S)
 
 @dataclass(frozen=True)
 class Block:
-    """One block. `kind` is shell, toml or text; `mark` is why a shell block is not run."""
+    """One block. `kind` is shell, toml or text; `mark` is the reason why a shell block is not run."""
 
     document: str
     line: int

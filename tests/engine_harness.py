@@ -132,7 +132,7 @@ def spec(gpus: float = 0, **more: Any) -> JobSpec:
 
 @dataclass
 class EngineHarness:
-    """The engine, a clock, and agents that act when the test says so."""
+    """The engine, a clock, and agents that act when the test calls a method."""
 
     pipeline: Pipeline = PIPELINE
     now: float = 1_000.0
@@ -176,7 +176,7 @@ class EngineHarness:
         self.tell(inputs.AgentSaidHello(name, hello))
 
     def submit(self, asked: JobSpec, user: str = "ada", key: str = "") -> int:
-        """Submit and expect acceptance; the (first) id."""
+        """Submit a job that must be accepted, and return its id, or the first id of an array."""
         reply = self.tell(inputs.Submit(asked, user, key)).reply
         assert isinstance(reply, Accepted), reply
         return reply.jobs[0]
@@ -206,7 +206,7 @@ class EngineHarness:
         return self.tick()
 
     def why(self, job: int) -> Why:
-        """Why the job waits, or where it is."""
+        """Return the reason why the job waits, or its nodes."""
         return self.engine.explain(self.job(job), self.now)
 
     def job(self, job: int) -> Job:
@@ -258,7 +258,7 @@ class EngineHarness:
 
 
 def carry_out(harness: EngineHarness, job: int, advice: Suggestion, order: int = 0) -> None:
-    """Do what the advice says and nothing else. `order` picks the order in which preempted jobs end."""
+    """Carry out the advice of explain. `order` picks the order in which preempted jobs end."""
     given: list[inputs.Input] = []
     if advice.changes:
         given.append(inputs.Edit(job, "root", advice.changes))

@@ -33,7 +33,7 @@ def limited(item: pytest.Item, phase: str) -> Iterator[None]:
     def fail(_number: int, _frame: FrameType | None) -> None:
         pytest.fail(f"{item.nodeid}: the {phase} was still waiting after {LIMIT_S:g} s")
 
-    if item.config.getoption("usepdb"):  # a person at the debugger takes as long as it takes
+    if item.config.getoption("usepdb"):  # a test that is stopped in the debugger has no time limit
         yield
         return
     before = signal.signal(signal.SIGALRM, fail)

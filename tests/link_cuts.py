@@ -70,7 +70,7 @@ class Cluster:
         self.system.await_nodes(*self.hosts)
 
     def turn_page(self) -> None:
-        """Mend all links, end all jobs, and close the gate again, for the next test."""
+        """Repair all links, end all jobs, and remove the gate file, for the next test."""
         for host in self.hosts.values():
             host.mend()
         with self.system.client() as client:

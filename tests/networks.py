@@ -58,7 +58,9 @@ def ip(*words: str, inside: str = "") -> None:
 
 
 class NetworkHost:
-    """A host at the other end of a cable: a user of its own, whose processes are the host's."""
+    """A host behind a network link. It has a separate user, and all processes of this user belong to the
+    host.
+    """
 
     def __init__(self, head: str, place: Path, key: asyncssh.SSHKey) -> None:
         number = next(numbers)

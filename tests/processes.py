@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Process:
-    """A living process; `born` tells it from a later one with the same number."""
+    """A running process. Its start time `born` distinguishes it from a later process with the same pid."""
 
     pid: int
     born: int

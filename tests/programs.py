@@ -1,4 +1,4 @@
-"""Programs of Corral in a tenth of the time: forked from a process that has imported everything already.
+"""Starts programs of Corral in a tenth of the time, by a fork of a process that has imported all modules.
 
 The program's `__main__` runs in a new process, session and environment. A test that starts a controller
 sixty times does not import it sixty times, and neither do the tests that run a corral command.

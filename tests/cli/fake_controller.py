@@ -25,7 +25,7 @@ T0 = 1_700_000_000.0
 
 
 def job(number: int, **changes: Any) -> JobView:
-    """A queued job of mine."""
+    """Return a queued job of the user who runs the test."""
     made = JobView(
         id=number,
         label=str(number),

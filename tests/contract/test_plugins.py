@@ -110,7 +110,7 @@ def links(count: int) -> list[GpuFacts]:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> NodeTable:
-    """Nodes in every condition: none at all, without GPUs, full, sick, closed."""
+    """Clusters for the tests: without nodes, without GPUs, full, with faulty GPUs, with drained nodes."""
     height, width = draw(st.integers(0, 6)), draw(st.integers(0, 4))
     counts = draw(st.lists(st.integers(0, width), min_size=height, max_size=height))
     free = np.full((height, width), ABSENT, dtype=np.int64)
@@ -191,7 +191,7 @@ def choices(draw: st.DrawFn) -> tuple[NodeTable, Any]:
 
 
 def read_only(columns: NodeTable) -> NodeTable:
-    """A copy of which no array can be written."""
+    """Return a copy of the node table whose arrays are read-only."""
     frozen = copy.deepcopy(columns)
     for name in ARRAYS:
         getattr(frozen, name).flags.writeable = False

@@ -65,7 +65,7 @@ def store(url: str) -> Iterator[Store]:
 
 
 def by_hand(url: str, statement: str, **values: object) -> None:
-    """Change the database behind the store's back."""
+    """Change the database directly, without the store."""
     engine = create_engine(make_url(url.replace("postgresql:", "postgresql+psycopg:")))
     with engine.begin() as connection:
         assert connection.execute(text(statement), values).rowcount == 1

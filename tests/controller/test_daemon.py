@@ -1,4 +1,4 @@
-"""The daemon: readers get their turn, timed changes happen, clocks jump, and crashes are contained."""
+"""The daemon: reads are served under load, timers act, clocks may jump, a crash affects only its input."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_clock_set_back_delays_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_clock_of_1970_continues_from_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Usage is weighed by its age, so it must not be in the future."""
+    """Usage counts by its age, so its time must not be in the future."""
     fair = {"order": "fair"}
     with scratch() as home:
         async with start_controller(home, scheduler=fair) as api:
@@ -270,7 +270,7 @@ async def test_readings_of_a_silent_node_do_not_count() -> None:
 
 
 async def test_crash_without_an_input_stops_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a restart is left to try; clients may repeat their requests."""
+    """The controller stops, because only a restart can help. Clients may repeat their requests."""
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""Plugins of others: from a plain file, and at arm's length when they fail."""
+"""Plugins of a site: loaded from a plain file, and disabled when they fail."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class Moody:
 
 @pytest.mark.parametrize("static", [True, False])
 def test_jobs_wait_while_a_filter_fails_and_start_when_it_works_again(tmp_path: Path, static: bool) -> None:
-    """Submits are accepted too: a failing filter says nothing about what the nodes could hold."""
+    """Submits are accepted too: the answer of a failing filter says nothing about the nodes."""
     (tmp_path / "moody.py").write_text(MOODY.replace("STATIC", str(static)))
     text = (
         '[plugins]\nfiles = ["moody.py"]\n[scheduler]\nfilters = ["available", "capacity", "gpu", "moody"]\n'

@@ -1,4 +1,4 @@
-"""Plugins by name, from any package, with any mistake."""
+"""Plugins are found by name, from any package, and every mistake in a plugin is reported."""
 
 from __future__ import annotations
 

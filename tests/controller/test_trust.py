@@ -47,7 +47,7 @@ def shared(bob: pwd.struct_passwd) -> Iterator[Path]:
 
 
 def refusal(config: Path, code: int = 1) -> str:
-    """What a root controller prints that refuses to start."""
+    """Return the error of a root controller that refuses to start."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         assert Program(["controller", "--config", str(config)], log).wait(PATIENCE_S) == code
@@ -61,7 +61,7 @@ def as_user(user: pwd.struct_passwd, *command: str) -> None:
 
 
 def written(place: Path, **keys: str) -> Path:
-    """A configuration of root's in a directory of its own; `keys` are of [controller]."""
+    """Write a configuration that belongs to root, in a separate directory. `keys` is for [controller]."""
     own = place / "etc"
     own.mkdir(exist_ok=True)
     keys = {"state_dir": str(place / "state"), "socket": str(own / "c.sock"), **keys}
@@ -113,7 +113,7 @@ def test_a_plugin_file_that_a_user_can_change_is_not_run(
 
 
 def test_a_state_directory_that_a_user_prepared_is_not_used(bob: pwd.struct_passwd, shared: Path) -> None:
-    """Its jobs would run as root, and its token would be an admin's."""
+    """With such a directory, jobs could run as root, and its token would have the rights of an admin."""
     config, state = written(shared), shared / "state"
     as_user(bob, "mkdir", "-m", "777", str(state))
     as_user(bob, "touch", str(state / "corral.db"))
@@ -145,7 +145,7 @@ def test_a_token_that_a_user_knows_is_not_used(bob: pwd.struct_passwd, shared: P
 
 
 def test_a_socket_that_a_user_could_replace_is_not_opened(bob: pwd.struct_passwd, shared: Path) -> None:
-    """Users would be sent to a controller of the user's."""
+    """Requests of other users would go to a controller of this user."""
     as_user(bob, "mkdir", str(shared / "run"))
     said = refusal(written(shared, socket=str(shared / "run" / "c.sock")))
     assert f"{shared}/run belongs to {bob.pw_name}" in said

@@ -23,7 +23,7 @@ def build() -> Iterator[Callable[..., System]]:
 
 @pytest.fixture
 def oracle(build: Callable[..., System]) -> Oracle:
-    """A running system of two nodes, under watch."""
+    """A running system of two nodes, with an oracle that checks its guarantees."""
     return Oracle(build("gpu01", "gpu02").start())
 
 
@@ -48,7 +48,7 @@ class SmallDisk:
         self._ballast.unlink()
 
     def remount(self, how: str) -> None:
-        """`ro` or `rw`."""
+        """Mount the file system again with the option `ro` or `rw`."""
         subprocess.run(["mount", "-o", f"remount,{how}", self.path], check=True)
 
 

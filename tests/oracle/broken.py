@@ -1,4 +1,4 @@
-"""Controllers that break one guarantee each, for the oracle to detect: `python -m tests.oracle.broken A`."""
+"""Controllers that each break one guarantee, as a test of the oracle: `python -m tests.oracle.broken A`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle: watches jobs through their own records, and judges when all is over."""
+"""The oracle reads the records that jobs write, and checks the guarantees when all jobs have ended."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Oracle:
         return {life.job: life for life in self.lives() if life.job in jobs}
 
     def verify(self) -> list[Broken]:
-        """Let everything end, acknowledged or not, stop the system, and judge."""
+        """Let all jobs end, stop the system, and check the guarantees."""
         self.system.await_jobs(self.system.jobs())
         return judge(self._evidence())
 

@@ -1,4 +1,4 @@
-"""Forged evidence: the verdict on each broken guarantee, and on harmless cases that look similar."""
+"""The verdict on invented records: on each broken guarantee, and on harmless cases that look similar."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class ForgetsKeys(Engine):
 
 
 class _LosesOrders(Engine):
-    """Drops some orders."""
+    """Loses some orders to agents."""
 
     lost: Callable[[Input, SendToNode], bool]
 
@@ -181,7 +181,7 @@ class _NeverLeaves(Stopper):
 
 
 class NeverLeaves(Engine):
-    """Lets members run that an elastic job gave up."""
+    """Does not end the processes on nodes that an elastic job gave up."""
 
     stopper_type = _NeverLeaves
 
@@ -204,7 +204,7 @@ class LendsTooMuch(Engine):
 
 
 class OversleepsItsMoments(Engine):
-    """Has no timers."""
+    """Never acts at the time of a timer."""
 
     next_at = NEVER
 

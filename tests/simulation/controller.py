@@ -1,4 +1,4 @@
-"""A controller that can crash. As the daemon, it decides, commits, and only then answers and sends orders."""
+"""A controller that can crash. Like the daemon, it decides, commits, and then sends answers and orders."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class FaultInjector:
         self.trial.reach(node)
 
     def _at_worst(self, node: str, strike: Callable[[], None]) -> None:
-        """Strike now, or when the next frame is about to leave."""
+        """Inject the fault now, or just before the next frame is sent."""
         if self.rng.chance(0.5):
             self.trial.lines[node].arm(strike)
         else:

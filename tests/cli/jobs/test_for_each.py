@@ -1,4 +1,4 @@
-"""Orders that mean jobs of other users."""
+"""Actions on many jobs, some of which belong to other users."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ DONE = JobState.COMPLETED
 
 @pytest.fixture
 def client(fake: FakeController, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """A client of a fake with a few jobs of mine and others'; pages are short."""
+    """A client of a fake controller with short pages and a few jobs of this user and of other users."""
     monkeypatch.setattr(selection, "PAGE", 2)
     fake.put(
         job(1, state=DONE),

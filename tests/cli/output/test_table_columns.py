@@ -174,7 +174,7 @@ SUMMARY = [
 
 @pytest.fixture(autouse=True)
 def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Times of day must not depend on where the tests run."""
+    """Set the time zone to UTC, so that shown times are the same on every machine."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield

@@ -1,4 +1,4 @@
-"""-o yaml: blocks, and strings that no YAML parser takes for something else."""
+"""-o yaml: blocks, and strings that a YAML parser reads as strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workload files: what they mean, and all of their errors at once with their lines."""
+"""Workload files: the jobs that they describe, and error messages that list all mistakes with their lines."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ numbers = itertools.count(1)
 
 
 def lacking() -> str:
-    """What this machine lacks for these tests; empty if nothing."""
+    """Name a requirement of these tests that this machine lacks; empty if it has all."""
     if os.geteuid() != 0:
         return "making users needs root"
     for program in ("useradd", "userdel"):

@@ -1,4 +1,4 @@
-"""Badly configured hosts behind real OpenSSH servers: they join, or the operator is told the cause.
+"""Badly configured hosts behind real OpenSSH servers: they join, or the error names the cause.
 
 In each case, none of their processes is left behind.
 """
@@ -289,7 +289,7 @@ async def test_leftovers_of_a_broken_push_are_removed(host: Host) -> None:
 
 
 def python_of(made: OpenSshServer, script: str, name: str = "python3") -> None:
-    """Puts a python first in PATH of the host."""
+    """Puts a given Python first in the PATH of the host."""
     folder = made.home / "bin"
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")

@@ -1,4 +1,4 @@
-"""Broken connections and agents that send garbage, and how rarely that is reported. The agents are
+"""Broken connections and agents that send invalid frames. Repeated failures are logged rarely. The agents are
 scripts.
 """
 

@@ -59,7 +59,7 @@ async def jump(setup: SshLinkSetup, tmp_path: Path) -> AsyncIterator[SshServer]:
 
 @pytest.fixture
 async def opened(setup: SshLinkSetup) -> AsyncIterator[Opened]:
-    """Opens a link, changed by `change` before; closed afterwards."""
+    """Opens a link after `change` has changed its settings, and closes the link after the test."""
     links: list[SshLink] = []
 
     def begin(change: Callable[[SshLink], None] = lambda _: None) -> FrameListener:
@@ -279,7 +279,7 @@ async def test_agent_command_line_is_not_read_by_a_shell(setup: SshLinkSetup, op
 
 
 async def test_configured_python_of_a_host_is_used(setup: SshLinkSetup, opened: Opened) -> None:
-    """The PATH of the host by default."""
+    """Without a configured Python, the PATH of the host is searched."""
     (setup.server.home / "python3").symlink_to(sys.executable)
 
     def named(link: SshLink) -> None:

@@ -1,4 +1,4 @@
-"""Random lives of a cluster, as inputs with their times, for engines of any configuration."""
+"""Random sequences of inputs with their times, for engines of any configuration."""
 
 from __future__ import annotations
 

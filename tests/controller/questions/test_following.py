@@ -1,4 +1,4 @@
-"""A replica that follows a random life answers as the engine that led it, under every policy."""
+"""An engine copy that gets the same inputs gives the same answers as the engine, under every policy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ URGENT = JobSpec(command=("true",), gpus=8, priority=95, time_limit_s=7200.0)
 
 
 class Followed:
-    """A replica of a cluster, over a line that the test holds."""
+    """An engine copy of a cluster. The test passes on the messages."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -78,7 +78,7 @@ class Followed:
 
 
 def whole_story(scene: EngineCopy) -> Iterator[Any]:
-    """Why every job is where it is, and when each starts."""
+    """Return the state of every job with its reason, and the expected starts."""
     engine, now = scene.engine, scene.now
     # Leave out the scores of nodes, because the values of free GPUs (GpuValue) are computed when they are
     # first used, from the requests that were submitted until then.

@@ -1,6 +1,6 @@
 """A plain simulator of a pool of processors, compared with the results of the engine.
 
-It is written from the rules alone, without regard to speed, and shares no code with Corral.
+The simulator follows the published rules, is not optimised for speed, and shares no code with Corral.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Job:
 
 
 class Pool:
-    """Simulated either with one pass a second, or with one after every event, arrivals first."""
+    """A pool of processors, simulated with one pass for each second, or with a pass after every event,
+    arrivals first.
+    """
 
     def __init__(self, jobs: list[Job], processors: int, policy: str) -> None:
         self.jobs = sorted(jobs, key=lambda job: job.submit)
@@ -78,7 +80,7 @@ class Pool:
         return {job.number: job.start for job in self.jobs}
 
     def _free(self, when: float) -> int:
-        """Processors free at that time, as far as is known now."""
+        """Return the processors that are free at that time, by the present estimates."""
         return self.processors - sum(job.size for job in self.running if job.planned_end > when)
 
     def _start(self, job: Job, now: float) -> None:

@@ -33,7 +33,7 @@ CLUSTER = nodes_of(16, 8, 64, 512 * 1024, "H100")
 
 @cache
 def crowd() -> Workload:
-    """So many users and days that no single user decides the statistics."""
+    """A workload with many users and days, so that one user has little effect on the statistics."""
     return generate(
         WorkloadRequest(nodes_of(64, 8, 64, 512 * 1024, "H100"), seed=5, users=1_000, days=28, load=0.8)
     )
@@ -235,7 +235,7 @@ def test_generated_bytes_are_the_same_in_another_process() -> None:
 
 
 def test_first_jobs_of_a_seed_never_change() -> None:
-    """A seed would mean nothing if a later version made other jobs from it."""
+    """A later version must make the same jobs from the same seed."""
     first = text_of(WorkloadRequest(CLUSTER, 1, jobs=1_000, days=7)).splitlines()[:4]
     assert first == GOLDEN
 

@@ -1,4 +1,4 @@
-"""Every figure against one worked out by hand."""
+"""Every figure is compared with a figure that was computed by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POOL = pool_of(4)
 
 
 def figures(jobs: list[Given], policy: str = "fcfs", users: str = "") -> Figures:
-    """Of these jobs on a pool of four; `users` has a letter a job."""
+    """Return the figures of these jobs on a pool of four processors. `users` has one letter for each job."""
     work = [
         TraceJob(number, submit, POOL.spec(size, estimate), time, user or "a")
         for (number, submit, time, size, estimate), user in zip(jobs, users or [""] * len(jobs), strict=True)

@@ -1,4 +1,4 @@
-"""Work in separate processes that end before they begin; tests of compare() cover the rest."""
+"""Simulations in separate processes that end before they begin their work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Deadly:
 
 
 def nothing(_task: Any, _progress: Callable[[int], None]) -> None:
-    """The work, which is never reached."""
+    """Never called, because its argument ends the process."""
 
 
 def test_process_that_dies_while_it_receives_its_task_is_named() -> None:

@@ -1,4 +1,6 @@
-"""The past again: under another configuration it is as if that had been in force from the beginning."""
+"""Replays of a journal. A replay under another configuration equals a run under this configuration from the
+beginning.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def lived(policy: str, jobs: int = 150, seed: int = 1, cluster: Cluster = CLUSTE
 
 
 def work_of(number: int, row: GeneratedJob) -> TraceJob:
-    """Some of them begin later, and some start again when they fail."""
+    """Return jobs, some with a begin time, and some that are restarted after a failure."""
     asked = spec(
         row.gpus,
         nodes=row.nodes if row.nodes > 1 else None,
@@ -127,14 +129,14 @@ def test_replay_with_profiles_on_shared_nodes_gives_the_same_events(
 @pytest.mark.parametrize("was", ["fcfs", "greedy"])
 @pytest.mark.parametrize("now", ["fcfs", "sjf", "easy", "easy-sjbf", "greedy"])
 def test_replay_under_another_policy_equals_a_run_under_it(was: str, now: str) -> None:
-    """As far as the journal goes: it has the run time of each job under any policy."""
+    """The journal has the run time of each job, which is the same under any policy."""
     journal = lived(was)
     replayed, until = lived(now), journal[-1].at
     assert starts(relived(journal, now)) == [event for event in starts(replayed) if event.at <= until]
 
 
 def test_policies_differ_on_the_replayed_jobs() -> None:
-    """Otherwise the tests above would prove nothing."""
+    """The policies start some jobs at different times, so the tests above can fail."""
     journals = [lived(policy) for policy in ("fcfs", "sjf", "easy", "greedy")]
     assert len({tuple(starts(journal)) for journal in journals}) == 4
     assert all({JobRequeued, GateOpened} <= {*map(type, journal)} for journal in journals)

@@ -1,4 +1,6 @@
-"""Starts of every job against hand-made cases, and against a plain simulator that shares nothing with us."""
+"""The start of every job is compared with cases made by hand, and with a simple simulator without code of
+Corral.
+"""
 
 from __future__ import annotations
 
@@ -191,7 +193,7 @@ def logs(draw: st.DrawFn) -> tuple[int, list[Given]]:
 def plain_starts(
     log: tuple[int, list[Given]], policy: str, same_second: SameSecond, clairvoyant: bool
 ) -> dict[int, float]:
-    """The same by the plain simulator."""
+    """Return the starts of all jobs, computed by the simple simulator."""
     processors, jobs = log
     plain = [
         pool_reference.Job(number, submit, ran, size, (ran or 1) if clairvoyant else estimate)

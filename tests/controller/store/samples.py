@@ -30,12 +30,12 @@ def job(number: int = 1, **changes: object) -> JobRow:
 
 
 def entry(seq: int, **changes: object) -> JournalEntry:
-    """A fact about job 1."""
+    """Return a journal entry about job 1."""
     return replace(JournalEntry(seq, 1_700_000_000.25, "JobQueued", 1, None, '{"id":1}'), **changes)
 
 
 def batch(*rows: JournalEntry | JobRow | NodeRow | NoteRow) -> Batch:
-    """One commit of these."""
+    """Return a commit with these entries and rows."""
     return Batch(
         tuple(row for row in rows if isinstance(row, JournalEntry)),
         tuple(row for row in rows if isinstance(row, JobRow)),
@@ -80,7 +80,9 @@ class Model:
 
 
 def history(seed: int) -> Iterator[Batch]:
-    """An endless, reproducible run of a cluster: jobs come, change and end, nodes come and go."""
+    """An endless, reproducible run of a cluster: jobs are submitted, changed and ended; nodes are added and
+    removed.
+    """
     chance = random.Random(seed)
     live: list[JobRow] = []
     seq = number = 0

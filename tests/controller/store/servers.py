@@ -19,7 +19,7 @@ from tests.controller.store.scratch import scratch
 
 
 class Absent(Exception):
-    """What this machine lacks to run a server; empty if nothing."""
+    """Raised if this machine cannot run a server. The message names what is missing."""
 
 
 class PostgresUnderTest:

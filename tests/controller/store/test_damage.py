@@ -1,4 +1,4 @@
-"""A damaged store is refused with its evidence kept, or it is as it was: nothing in between."""
+"""A damaged store is refused and its files are kept, or the store has its whole content."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def crash(at_work: Path, left: Path) -> None:
 
 @pytest.fixture
 def database(crashed: Path) -> Iterator[Path]:
-    """A copy of it to be damaged."""
+    """Return a copy of the database, which the test damages."""
     with scratch() as directory:
         yield shutil.copytree(crashed, directory / "state") / "corral.db"
 

@@ -1,4 +1,4 @@
-"""kill -9 at any moment: every acknowledged commit is complete, and nothing follows the commit under way."""
+"""kill -9 at any moment: every acknowledged commit is complete, and the store has at most one commit more."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_commit_without_an_answer_is_found_after_reconnecting(server: PostgresUn
 
 
 def test_server_that_lost_acknowledged_entries_is_refused(server: PostgresUnderTest) -> None:
-    """As a standby that was behind does."""
+    """A standby that lags behind loses the newest entries when it takes over."""
     url = server.new_database()
     with closing(Store.open(url)) as store:
         store.commit(batch(entry(1)))

@@ -1,4 +1,4 @@
-"""A controller as the store sees it: a process that commits a seeded history and acknowledges each commit."""
+"""A process that uses the store like a controller: it commits random entries and acknowledges each commit."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ async def test_running_controller_calls_placement_hooks(tmp_path: Path) -> None:
 
 
 class Stuck:
-    """Waits until it is let go."""
+    """A hook that waits until the test releases it."""
 
     name = "stuck"
 

@@ -25,7 +25,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def lives(api: RunningController, count: int) -> list[int]:
-    """Jobs that come and are cancelled."""
+    """Submit jobs and cancel them."""
     jobs = []
     for number in range(count):
         jobs.append(await api.submit(name=f"n{number}", hold=True))

@@ -48,7 +48,7 @@ class CliCluster:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait for its node."""
+        """Start the controller, and wait until its node is up."""
         with (self.place / "controller.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "cli", "controller", "--config", "scheduler.toml"],
@@ -68,7 +68,7 @@ class CliCluster:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """As an out-of-memory killer would."""
+        """Kill the controller with SIGKILL."""
         self.process.kill()
         self.process.wait(PATIENCE_S)
 

@@ -1,4 +1,4 @@
-"""The demo ends by itself with success, and leaves nothing behind however it ends."""
+"""The demo ends by itself with success, and leaves no processes and files, however it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def left_of(place: str) -> list[str]:
-    """Processes that know the directory by argument or work in it; and the directory itself."""
+    """Return processes that have the directory as an argument or work in it, and the directory itself if it
+    exists.
+    """
     found = [place] if os.path.exists(place) else []
     for entry in Path("/proc").iterdir():
         try:
@@ -44,7 +46,7 @@ def left_of(place: str) -> list[str]:
 
 
 def begin(environment: dict[str, str]) -> subprocess.Popen[str]:
-    """Start it without a terminal."""
+    """Start the demo without a terminal."""
     return subprocess.Popen(
         DEMO,
         env=environment,

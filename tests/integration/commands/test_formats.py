@@ -1,4 +1,4 @@
-"""Every command that has -o, in every format, on a controller with something of everything."""
+"""Every command that has -o, in every format, on a controller that has objects of every kind."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_exec_with_pipes(running: System) -> None:
 
 
 def test_exec_on_a_terminal(running: System) -> None:
-    """Size, keys and exit code pass through; a job that ends takes the shell along."""
+    """The size of the terminal, keys and the exit code are passed on. The shell ends with its job."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(CORRAL[0], [*CORRAL, "attach", "1"], environment(running))

@@ -158,7 +158,7 @@ class Faults:
             client.result()
 
     def _submit(self, enough: threading.Event) -> None:
-        """A client that does not give up; its keys make one job of however many tries it takes."""
+        """Repeat a submit until it is acknowledged. Its idempotency key prevents a second job."""
         with self.system.client() as client:
             for number, spec in enumerate(mix(random.Random(self.seed + 1), self.oracle)):
                 while not self._accepted(client, spec, f"job {number}"):
@@ -169,7 +169,7 @@ class Faults:
                         return
 
     def _accepted(self, client: Client, spec: JobSpec, key: str) -> bool:
-        """False if no controller could acknowledge it."""
+        """Return False if no controller acknowledged the submit."""
         with passing():
             return bool(self.oracle.submit(client, spec, key))
         return False
@@ -193,7 +193,9 @@ class Faults:
         self._controller_killed()
 
     def _controller_killed_at_a_call(self) -> None:
-        """Between two writes, before an fsync, between a commit and its answers or its orders."""
+        """The kill hits the controller between two writes, before an fsync, or between a commit and its
+        answers.
+        """
         self._trace(
             self.system.controller.pid, self.dice.choice(("pwrite64", "fdatasync", "sendto", "write"))
         )
@@ -209,7 +211,7 @@ class Faults:
         self.system.controller.send(signal.SIGCONT)
 
     def _agent_killed_at_a_call(self) -> None:
-        """Between two steps in its spool, or between spool and report."""
+        """The kill hits the agent between two writes to its spool, or between such a write and the report."""
         for agent in self._one(self.system.processes("agent")):
             self._trace(agent.pid, self.dice.choice(("/^mkdir", "/^rename", "write")))
             agent.kill()
@@ -247,7 +249,7 @@ class Faults:
             each.send(signal.SIGCONT)
 
     def _starve(self, processes_of_kind: list[Process]) -> None:
-        """Let the process open no file for a moment."""
+        """Keep the process from opening files for a moment."""
         for each in self._one(processes_of_kind):
             with suppress(OSError):  # it has just ended
                 before = resource.prlimit(each.pid, resource.RLIMIT_NOFILE)
@@ -261,7 +263,7 @@ class Faults:
             each.kill()
 
     def _one(self, processes_of_kind: list[Process]) -> list[Process]:
-        """One of these processes, if there is any."""
+        """Return a random process of these, or None."""
         return self.dice.sample(processes_of_kind, min(1, len(processes_of_kind)))
 
 

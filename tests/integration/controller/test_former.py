@@ -1,4 +1,4 @@
-"""A state directory that was lost while jobs run: the next start is no new cluster unless that is meant."""
+"""The state directory is lost while jobs run: the next start makes a new cluster only on request."""
 
 from __future__ import annotations
 

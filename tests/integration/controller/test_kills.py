@@ -22,7 +22,7 @@ Build = Callable[..., System]
 
 @pytest.mark.slow
 def test_a_controller_killed_amid_a_hundred_jobs(build: Build) -> None:
-    """Once during the submits, and twice while the jobs run."""
+    """The controller is killed once during the submits, and twice while the jobs run."""
     oracle = Oracle(build("gpu01", "gpu02", "gpu03").start())
     dice = random.Random(200)
     jobs, moment = mix(dice, oracle), dice.randrange(30, 70)
@@ -70,7 +70,7 @@ def controller_stopped(system: System) -> Callable[[], object]:
 
 
 def agent_killed(system: System) -> Callable[[], object]:
-    """With the controller stopped, so that it cannot start another agent at once."""
+    """Kill the agent while the controller is stopped, so that no other agent is started at once."""
     system.controller.send(signal.SIGSTOP)
     system.agent("gpu01").kill()
     return lambda: system.controller.send(signal.SIGCONT)
@@ -136,7 +136,7 @@ def test_cancel_not_read_by_the_old_agent_reaches_the_next_one(oracle: Oracle) -
 
 @pytest.mark.parametrize("array", [None, "0-9"])
 def test_repeated_submit_after_a_kill_returns_the_same_job(oracle: Oracle, array: str | None) -> None:
-    """It was on disk, and the answer did not get out: the client sees no more than a broken connection."""
+    """The submit was on disk, but the client got no answer: it sees only a broken connection."""
     spec, key = oracle.spec(until=0, array=array), "the-very-same"
     body = dumps(encode(SubmitRequest(spec, key))).encode()
     system = oracle.system

@@ -1,4 +1,4 @@
-"""The copy process beside a real controller: it ends with the controller, and holds none of its files."""
+"""The engine copy of a real controller ends with the controller, and keeps none of its files open."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def copies(controller: int) -> list[int]:
 
 
 def ask(client: Client) -> None:
-    """A question that has to be foreseen."""
+    """Send a question that needs a forecast."""
     told = client.explain(2, within_s=10.0)
     assert told.starts_at is not None
     assert told.complete
 
 
 def copy_of(running: System) -> int:
-    """Ask something; the copy that answered."""
+    """Send a question, and return the process that answered."""
     with running.client() as client:
         client.submit(BUSY)
         client.submit(BUSY)

@@ -1,4 +1,6 @@
-"""Another configuration for a running controller: by SIGHUP, by `corral config apply`, and taken back."""
+"""Another configuration for a running controller: by SIGHUP and by `corral config apply`, and back to the
+previous one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The past of a real controller: under the same scheduler.toml everything happens again."""
+"""Replay of the journal of a real controller: under the same scheduler.toml it gives the same journal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_replay_with_the_same_inputs_and_configuration_repeats_the_journal(
 
 
 def live_through(system: System, client: Client) -> None:
-    """A morning with everything in it."""
+    """Let a controller handle jobs and commands of many kinds."""
 
     def submit(spec: JobSpec) -> list[int]:
         return list(client.submit(spec).ids)

@@ -1,4 +1,4 @@
-"""Jobs that do not behave, with names that do not either."""
+"""Jobs that ignore signals or leave processes, and hostile names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scratch through the whole system: given out, found, ended for when overfilled, gone afterwards."""
+"""Scratch through the whole system: allocated, found by the job, limited, and deleted at the end."""
 
 from __future__ import annotations
 

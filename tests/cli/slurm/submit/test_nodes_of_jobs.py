@@ -149,7 +149,7 @@ def test_a_step_that_is_narrower_than_the_job_names_the_number_of_its_gpus(slurm
 
 
 def test_gpus_of_tasks_on_other_nodes(slurm: SlurmFace) -> None:
-    """Two GPUs are free on each node, and they have other indices on n1 than on n2."""
+    """Two GPUs are free on each node. Their indices on n1 differ from those on n2."""
     free = {"n1": "23", "n2": "01"}
     for node in free:
         words = ("-a", "0-3", "--gres=gpu:1", "-w", node, "-o", f"{node}-%a")

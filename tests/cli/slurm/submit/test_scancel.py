@@ -1,4 +1,4 @@
-"""scancel against a running Corral: which jobs it ends, and its words and exit codes."""
+"""scancel against a running Corral: which jobs it ends, its output and its exit codes."""
 
 from __future__ import annotations
 

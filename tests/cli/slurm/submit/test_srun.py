@@ -84,7 +84,7 @@ def test_salloc_gives_the_variables_and_ends_the_allocation(slurm: SlurmFace) ->
 
 
 def test_salloc_uses_no_file_with_a_name_that_others_can_guess(slurm: SlurmFace, tmp_path: Path) -> None:
-    """Another user knows the next job id and makes links in /tmp to a file of the victim."""
+    """Another user guesses the next job id and makes links in /tmp that point to a file of the job's user."""
     victim = tmp_path / "precious"
     victim.write_text("kept")
     next_job = slurm.submit("--wrap", "true") + 1

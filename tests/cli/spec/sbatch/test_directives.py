@@ -1,4 +1,4 @@
-"""Job scripts as Slurm sites teach them, unmodified."""
+"""Job scripts from the documentation of Slurm sites, unmodified."""
 
 from __future__ import annotations
 

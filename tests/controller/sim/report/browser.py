@@ -1,4 +1,4 @@
-"""A real Chromium, asked over its debugging socket."""
+"""A real Chromium, controlled over its debugging socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def chromium() -> str:
 
 
 class Page:
-    """One page; everything it complains of is kept."""
+    """A page of the browser. All its warnings and errors are recorded."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.complaints: list[str] = []
@@ -67,7 +67,7 @@ class Page:
         await self.frame()
 
     async def frame(self) -> None:
-        """Until the next picture has been painted."""
+        """Wait until the browser has painted the next frame."""
         await self.ask(
             "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))"
         )

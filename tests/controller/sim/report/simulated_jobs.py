@@ -1,4 +1,4 @@
-"""Lives of jobs without an engine: every job takes the GPUs that are free first."""
+"""Records of jobs that no engine has run: each job takes the GPUs that become free first."""
 
 from __future__ import annotations
 
@@ -78,6 +78,6 @@ def crowd(
 def run_of(
     records: Sequence[SimulatedJob], cluster: Cluster, label: str = "easy", source: str = "jobs.csv"
 ) -> ReportRun:
-    """The run these records were."""
+    """Return the simulated run that consists of these records."""
     ran = [each for each in records if each.start_s is not None and each.end_s is not None]
     return ReportRun(label, cluster, records, asdict(figures_of(ran, cluster)), source)

@@ -253,7 +253,7 @@ def test_hostile_name_is_escaped_text() -> None:
 
 
 def test_report_needs_less_than_170_bytes_for_each_job() -> None:
-    """So the report of thirty thousand jobs is below five megabytes."""
+    """The report of 30,000 jobs is therefore smaller than 5 MB."""
     cluster = cluster_of(100, 8)
     run = run_of(crowd(6_000, cluster, [f"user{n}" for n in range(50)], mean_s=18_000), cluster)
     page = render([run])
@@ -312,7 +312,7 @@ PARTS = st.lists(
 @settings(max_examples=examples(75))
 @given(PARTS)
 def test_averages_over_time_are_exact(parts: list[tuple[int, int, float]]) -> None:
-    """Against a level for every second, summed by hand."""
+    """The averages are compared with sums over every second."""
     seconds = np.zeros(1_200)
     for begin, length, level in parts:
         seconds[begin : begin + length] += level
