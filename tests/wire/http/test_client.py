@@ -336,7 +336,7 @@ def test_cut_stream_delivers_its_events_and_then_fails(peer: MakePeer) -> None:
 
 
 def test_silent_stream_is_lost(peer: MakePeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wire.http.client.SILENCE_S", 0.05)
+    monkeypatch.setattr("wire.http.calls.service_calls.SILENCE_S", 0.05)
     done = threading.Event()
 
     def script(line: Line) -> None:
