@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import select
 import selectors
+import socket
 import time
 from typing import Callable
 
@@ -20,6 +21,18 @@ def await_readable(descriptor: int, seconds: float = 0.0) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(max(0.0, seconds) * 1_000))
+
+
+def receive(sock: socket.socket, most: int) -> bytes | None:
+    """Return up to `most` bytes that have arrived at a socket; None if none have arrived yet. The result is
+    empty if the connection is closed or broken.
+    """
+    try:
+        return sock.recv(most)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
 
 
 class EventLoop:

@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional, Union
 
 from agent.attempts.spool import AttemptKey, format_key, parse_key
 from agent.controller_channel import Channel
-from agent.event_loop import EventLoop
+from agent.event_loop import EventLoop, receive
 from agent.processes import process_tree
 from agent.processes.process_marks import mark_code
 from agent.steps import listening_socket
@@ -201,12 +201,10 @@ class StepServer:
             self._paused.append(connection)
             return
         proved = connection.key is not None
-        try:
-            data = connection.sock.recv(_READ if proved else _UNPROVED_BYTES - len(connection.incoming))
-        except BlockingIOError:
+        most = _READ if proved else _UNPROVED_BYTES - len(connection.incoming)
+        data = receive(connection.sock, most)
+        if data is None:
             return
-        except OSError:
-            data = b""
         connection.incoming += data
         longest = _LONGEST_LINE if proved else _UNPROVED_BYTES
         if not data or (len(connection.incoming) >= longest and b"\n" not in data):

@@ -19,7 +19,7 @@ from typing import Optional
 
 from agent.attempts.launch import launch_spec
 from agent.attempts.launch.launch_spec import LaunchSpec
-from agent.event_loop import EventLoop, await_readable
+from agent.event_loop import EventLoop, await_readable, receive
 from agent.interactive.exec_sessions import (
     MAX_TASKS_OF_ATTEMPT,
     READ_BYTES,
@@ -157,12 +157,9 @@ class TaskHost:
 
     def _receive(self) -> None:
         assert self._agent is not None
-        try:
-            data = self._agent.recv(1 << 18)
-        except BlockingIOError:
+        data = receive(self._agent, 1 << 18)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._disconnect()
             return

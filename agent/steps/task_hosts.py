@@ -16,7 +16,7 @@ from typing import Callable, Iterable, Mapping, Optional, Union
 from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.attempts.spool import AttemptKey, Spool, format_key
 from agent.controller_channel import Channel
-from agent.event_loop import EventLoop
+from agent.event_loop import EventLoop, receive
 from agent.interactive.exec_sessions import MAX_STEP_TASKS, CannotExec, is_settable
 from agent.processes import process_tree
 from agent.steps import listening_socket
@@ -221,12 +221,9 @@ class TaskHosts:
             self._loop.on_readable(host.sock.fileno(), None)
             self._paused.append(host)
             return
-        try:
-            data = host.sock.recv(1 << 18)
-        except BlockingIOError:
+        data = receive(host.sock, 1 << 18)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._lose(host)
             return
