@@ -17,7 +17,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from cli.flags import option
 from cli.output import csv_rows
-from cli.output.stderr import coloured
+from cli.output.stderr import coloured, print_note
 from cli.output.yaml_lines import yaml_lines
 from wire.codec import encode
 from wire.text import printable
@@ -124,6 +124,13 @@ class Table(Generic[Row]):
         else:
             shown = self.lines(rows, terminal_width(), wide=form is Format.WIDE, colour=coloured(sys.stdout))
             write("".join(line + "\n" for line in islice(shown, 0 if heading else 1, None)))
+
+    def show_changed(self, form: Format, row: Row, sentence: str) -> None:
+        """Write the object that a command has changed. For a table, write `sentence` to stderr instead."""
+        if form is Format.TABLE:
+            print_note(sentence)
+        else:
+            self.show(form, [row], row)
 
     def lines(
         self, rows: Sequence[Row], width: int | None, *, wide: bool = False, colour: bool = False

@@ -13,10 +13,10 @@ rows adds 3 ms for these rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Select, cast, func, insert, literal, null, select
+from sqlalchemy import BigInteger, Connection, Select, cast, func, literal, null, select
 from sqlalchemy import union_all as all_of
 
 from controller.core.model.rows import UsageRow
@@ -64,8 +64,7 @@ def billed(
     """
     parts = [_attempts(tables.usage, by, since, until, only), _days(by, since, until, only)]
     if running:
-        table = running_table(connection)
-        connection.execute(insert(table), [asdict(row) for row in running])
+        table = running_table(connection, running)
         parts.append(_attempts(table, by, since, until, only))
     rows = all_of(*parts).subquery()
     chosen = () if names is None else (rows.c.name.in_(names),)

@@ -80,8 +80,7 @@ def report(
     """
     parts = [_attempts(tables.usage, by, since, until, user), _days(by, since, until, user)]
     if running:
-        table = running_table(connection)
-        connection.execute(insert(table), [asdict(row) for row in running])
+        table = running_table(connection, running)
         parts.append(_attempts(table, by, since, until, user))
     rows = all_of(*parts).subquery()
     gpu_s = func.sum(rows.c.gpu_s)
@@ -101,9 +100,10 @@ def report(
     return sums, int(found[0][-1]) if found else 0
 
 
-def running_table(connection: Connection) -> Table:
-    """Create the temporary table for the usage of running attempts, and return it."""
+def running_table(connection: Connection, running: Sequence[UsageRow]) -> Table:
+    """Create a temporary table with the usage of running attempts, and return it."""
     _running.create(connection)
+    connection.execute(insert(_running), [asdict(row) for row in running])
     return _running
 
 

@@ -13,7 +13,6 @@ from cli.flags import argument
 from cli.output import what_if_table
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.hours_line import print_hours
-from cli.output.stderr import print_note
 from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
 from wire.api.forecasts import QuotaEdit, WhatIf
@@ -146,10 +145,8 @@ def scope_of(word: str) -> str:
 
 
 def _print_view(view: QuotaView, output: Format) -> int:
-    if output is Format.TABLE:
-        print_note(f"quota of {view.scope} {printable(view.name)}: {limits_text(view.quota) or 'none'}")
-    else:
-        quota_table().show(output, [view], view)
+    sentence = f"quota of {view.scope} {printable(view.name)}: {limits_text(view.quota) or 'none'}"
+    quota_table().show_changed(output, view, sentence)
     return 0
 
 

@@ -11,7 +11,6 @@ from cli.exit_codes import CommandError
 from cli.flags import FlagGroup, argument, option, switch, with_flag_groups
 from cli.output import what_if_table
 from cli.output.formats import Column, Format, Output, Table, write_data, write_facts
-from cli.output.stderr import print_note
 from cli.output.table_columns import GREEN, clock
 from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
@@ -179,12 +178,9 @@ def create(
 def cancel(name: Name, output: Output = Format.TABLE) -> int:
     """Cancel a reservation, so that all jobs can use its nodes again."""
     view = Client().cancel_reservation(name)
-    if output is Format.TABLE:
-        print_note(
-            f"reservation {printable(view.spec.name)}: cancelled; it held {counted(len(view.nodes), 'node')}"
-        )
-    else:
-        reservation_table().show(output, [view], view)
+    held = f"it held {counted(len(view.nodes), 'node')}"
+    sentence = f"reservation {printable(view.spec.name)}: cancelled; {held}"
+    reservation_table().show_changed(output, view, sentence)
     return 0
 
 

@@ -112,10 +112,7 @@ def scale(
 
 
 def _print_order(view: ServiceView, sentence: str, output: Format) -> int:
-    if output is Format.TABLE:
-        print_note(f"service {printable(view.name)}: {sentence}")
-    else:
-        service_table().show(output, [view], view)
+    service_table().show_changed(output, view, f"service {printable(view.name)}: {sentence}")
     return 0
 
 
