@@ -81,9 +81,11 @@ def _check_queue(state: State) -> list[str]:
     for job in state.jobs.values():
         if job.ready != (job.id in state.queue):
             kept = f"held={job.held}, gates={job.wait.gates}"
-            wrong.append(f"job {job.id} is {job.state.value}, {kept}, but in queue: {not job.ready}")
+            wrong.append(f"job {job.id} is {job.state.value}, {kept}, but in the queue: {not job.ready}")
         if job.state.terminal != (job.id in state.ended):
-            wrong.append(f"job {job.id} is {job.state.value}, but in the ended jobs: {job.id in state.ended}")
+            wrong.append(
+                f"job {job.id} is {job.state.value}, but listed as an ended job: {job.id in state.ended}"
+            )
         if job.id >= state.next_job:
             wrong.append(f"job {job.id} has an id that is not below the next job id, {state.next_job}")
     return wrong

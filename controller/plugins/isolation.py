@@ -54,10 +54,10 @@ class IsolatedPlugin:
         return "" if self._breaker.allows(self.kind, self.name) else self._breaker.why(self.kind, self.name)
 
     def call(self, question: Callable[[], T], instead: T, wrong: Callable[[T], str] = lambda _: "") -> T:
-        """Call the plugin by the function `question`, and return the result.
+        """Call `question`, a function that calls the plugin, and return its result.
 
-        Return `instead` while the plugin is not called, if the plugin raises an exception, or if `wrong`
-        returns an error text for the result. Record an exception or an error text as a failure.
+        Return `instead` if the plugin is disabled, if it raises an exception, or if `wrong` returns an error
+        text for the result. Record an exception or an error text as a failure.
         """
         if not self._breaker.allows(self.kind, self.name):
             return instead

@@ -75,7 +75,7 @@ class Submit(Input):
 
 @dataclass(frozen=True, slots=True)
 class SubmitWorkload(Input):
-    """Queue all jobs of a workload, or none. `key`, `known` and `asker` are as in Submit."""
+    """Queue all jobs of a workload, or none. See Submit for `key` (idempotency key), `known` and `asker`."""
 
     asked: WorkloadSpec
     user: str
@@ -116,7 +116,9 @@ class Edit(JobCommand):
     changes: Mapping[str, Any]
     known: Mapping[str, JobState] = field(default_factory=dict)
     asker: Requester | None = None
-    """`known` and `asker` have the same meaning as in Submit."""
+    """`known` has the final states, by display id, of ended jobs on which the changed job depends. `asker` is
+    the user that sends the change; None in a simulation, which allows everything.
+    """
     delays_nobody: bool = False
     """True: a forecast shows that a longer time limit of the running job delays no planned start of another
     job.

@@ -113,21 +113,23 @@ class JobRecord(JobFields):
     """The workload of the job and its task there. Only the row of a job in a workload has these fields."""
     short: ShortLimit | None = None
     limit_raised: bool = False
-    """The same as in Job. The row has `short` only if the attempt has a shorter limit, and `limit_raised`
-    only if the limit was extended.
+    """`short` is a time limit of the attempt that is shorter than that of the job; None if there is none.
+    `limit_raised` is True if the time limit of the attempt was extended after its start.
     """
     warned_end: float | None = None
     outlived: bool = False
-    """The same as in Job. The row has `warned_end` only after a warning, and `outlived` only if the job has
-    run longer than planned.
+    """`warned_end` is the end of the time limit of which the owner was warned last; None without a warning.
+    `outlived` is True if the attempt has run longer than plans expected.
     """
     last: LastAttempt | None = None
-    """The same as in Job. Only the row of a job that was queued again has this field."""
+    """The end of the previous attempt. Only the row of a job that was queued again has this field."""
     healthy: bool | None = None
     """The result of the health checks. Only the row of a running job with a result has this field."""
     kept_until: float | None = None
     kept_why: str = ""
-    """The same as in Job. Only the row of a job that a user keeps has these fields."""
+    """The time before which the attempt is not ended because of idle GPUs, and the reason. Only the row of a
+    job that a user keeps (`corral job keep`) has these fields.
+    """
 
 
 @dataclass(frozen=True, slots=True)
