@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from cli.slurm.programs import SlurmError
 from wire.http.transport import Refused
 from wire.job.spec import JobSpec
+from wire.text import printable
 
 _BY_FIELD = {
     "queue": "Invalid partition name specified",
@@ -23,6 +26,17 @@ _BY_CODE = {
     "not_allowed": "Access/permission denied",
     "too_large": "Pathname of a file, directory or other parameter too long",
 }
+
+
+def unknown_reservation(
+    wanted: Sequence[str], known: Collection[str], action: str = "Batch job submission failed"
+) -> SlurmError | None:
+    """Return the error of sbatch if one of the reservations that the job names does not exist."""
+    unknown = next((name for name in wanted if name not in known), None)
+    if unknown is None:
+        return None
+    reason = f"there is no reservation {printable(unknown)!r}: scontrol show reservation lists them"
+    return SlurmError(reason, f"{action}: Requested reservation is invalid")
 
 
 def submit_refused(

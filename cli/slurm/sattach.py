@@ -18,6 +18,16 @@ OPTIONS = (
     switch("verbose", "v"),
     *COMMON,
 )
+_REFUSED = {
+    "input-filter": "Corral passes no input to the tasks of a running step. Start the step with srun "
+    "--input=FILE, or run a command beside it: corral exec JOB -- COMMAND.",
+    "error-filter": "Corral follows whole output files. To follow a task, start the step with "
+    "--error=FILE-%t.",
+    "output-filter": "Corral follows whole output files. To follow a task, start the step with "
+    "--output=FILE-%t.",
+    "label": "Corral follows whole output files. Start the step with srun --label.",
+}
+"""The options of Slurm's sattach that Corral does not have, each with the counterpart."""
 USAGE = "sattach [OPTIONS] JOB.STEP"
 _GONE, _NO_FILE = 3, 4
 _FOLLOW = f"""
@@ -57,6 +67,9 @@ def main(words: list[str]) -> int:
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
+    for name in _REFUSED:
+        if arguments.has(name):
+            raise SlurmError(f"Corral has no sattach --{name}. {_REFUSED[name]}")
     named = re.fullmatch(r"(\d+(?:_\d+)?)\.(\d+)", arguments.words[0] if len(arguments.words) == 1 else "")
     if named is None:
         raise SlurmError("Name one step, such as: sattach 7.0")

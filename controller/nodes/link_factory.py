@@ -8,7 +8,7 @@ from dataclasses import replace
 from controller.config import Config, NodeSection
 from controller.nodes.link import NodeLink
 from controller.nodes.local import LocalLink
-from controller.nodes.preflight import preflight
+from controller.nodes.preflight import local_preflight, preflight
 from controller.nodes.ssh.connector import SshConnector
 from controller.nodes.ssh.known_hosts import KnownHosts
 from controller.nodes.ssh.link import SshLink
@@ -41,10 +41,17 @@ class LinkFactory:
         if node.host is not None:
             return self.link(name, node.host)
         ping_s, silence_s = self._intervals()
-        here = replace(node.agent, spool=str(self.config.spool(name).absolute()))
-        return LocalLink(
-            name, here, self.config.job_policy, self._cluster, ping_s=ping_s, silence_s=silence_s
-        )
+        jobs = self.config.job_policy
+        return LocalLink(name, self._here(name), jobs, self._cluster, ping_s=ping_s, silence_s=silence_s)
+
+    def _here(self, name: str) -> HostSpec:
+        """Return the settings of a node of scheduler.toml on the controller's own machine, with its spool."""
+        return replace(self.config.nodes[name].agent, spool=str(self.config.spool(name).absolute()))
+
+    async def local_preflight(self, name: str) -> Preflight:
+        """Repeat the checks of a host for a node of scheduler.toml on the controller's own machine."""
+        shared = self.config.cluster.shared
+        return await local_preflight(name, self._here(name), self.config.job_policy, shared, self._cluster)
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
         """Check whether a host can become a node. If `host_key` is not empty, the host must have this SSH

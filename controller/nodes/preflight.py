@@ -17,8 +17,10 @@ from controller.nodes.shared_directories import marker_files
 from controller.nodes.ssh.connector import SshConnector
 from controller.nodes.ssh.errors import AuthenticationFailed, HostKeyChanged, HostKeyUnknown, describe_error
 from controller.nodes.ssh.known_hosts import fingerprint, key_line
+from wire.agent.job_policy import JobPolicy
 from wire.api.nodes import Check, Preflight
 from wire.cluster.hosts import HostSpec, SshAddress, parse_ssh_address
+from wire.program_parts import AGENT
 from wire.text import duration, printable
 
 SKEW_S = 5.0
@@ -78,7 +80,7 @@ async def preflight(
         checks.append(Check(place, "failed", str(error), _remedy(error, address)))
     except (asyncssh.Error, OSError) as error:
         checks.append(Check("connection", "failed", describe_error(error), "Try again."))
-    ready = all(check.verdict in ("ok", "note") for check in checks)
+    ready = _all_passed(checks)
     shown = key_line(key) if key is not None else ""
     return Preflight(
         name, str(address), ready, tuple(checks), shown, fingerprint(key) if key else "", boot_id
@@ -125,22 +127,77 @@ async def _checks_on_host(
     while said and not said.startswith(b'{"now"'):
         said = await started.process.stdout.readline()
     try:
-        report = json.loads(said)
-        checks = [
-            Check(*(printable(str(each[field]), 500) for field in ("name", "verdict", "found", "remedy")))
-            for each in report["checks"]
-        ]
-        return [*checks, _time(float(report["now"]), asked_at)], printable(str(report["boot_id"]))
+        return _read_report(said, asked_at)
     except (ValueError, KeyError, TypeError):
-        words = await started.words.end(1.0) or "it prints nothing"
-        return [
-            Check(
-                "agent",
-                "failed",
-                words,
-                "Check the Python installation there, or name another Python with --python.",
-            )
-        ], ""
+        return [_no_report(await started.words.end(1.0))], ""
+
+
+def _read_report(line: bytes, asked_at: float) -> tuple[list[Check], str]:
+    """Return the checks of the agent's report, with a check of the host's clock, and the boot id of the host.
+
+    `asked_at` is the time at which the agent was asked. Raise ValueError, KeyError or TypeError if the line
+    is not a report.
+    """
+    report = json.loads(line)
+    checks = [
+        Check(*(printable(str(each[field]), 500) for field in ("name", "verdict", "found", "remedy")))
+        for each in report["checks"]
+    ]
+    return [*checks, _time(float(report["now"]), asked_at)], printable(str(report["boot_id"]))
+
+
+def _no_report(words: str) -> Check:
+    """Return the failed check of an agent that has printed these words and no report."""
+    remedy = "Check the Python installation there, or name another Python with --python."
+    return Check("agent", "failed", words or "it prints nothing", remedy)
+
+
+async def local_preflight(
+    name: str, host: HostSpec, jobs: JobPolicy, shared: Sequence[str] = (), cluster: str = ""
+) -> Preflight:
+    """Run the checks of a host on the controller's own machine, where the agent needs no SSH.
+
+    The host settings must have a spool. The node may be in use: its agent keeps running.
+    """
+    with marker_files(shared) as (marked, lacking):
+        words = [*agent_arguments(name, host, "", jobs, cluster)]
+        words += [word for path in marked for word in ("--shared", path)]
+        command = AGENT.command(*words, "--check", python=host.python)
+        boot_id, asked_at = "", time.time()
+        try:
+            said, errors = await asyncio.wait_for(_output(command), _RUN_S)
+            checks, boot_id = _read_report(said, asked_at)
+        except TimeoutError:
+            checks = [_no_report(f"no report in {duration(_RUN_S)}")]
+        except OSError as error:
+            checks = [_no_report(f"{command[0]}: {error.strerror}")]
+        except (ValueError, KeyError, TypeError):
+            checks = [_no_report(printable(errors.decode(errors="replace").strip()[-500:], 500))]
+    checks += lacking
+    return Preflight(name, "", _all_passed(checks), tuple(checks), boot_id=boot_id)
+
+
+async def _output(command: Sequence[str]) -> tuple[bytes, bytes]:
+    """Run a command, and return the last line of its stdout, and its stderr. End the command if this task is
+    cancelled.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd="/",
+    )
+    try:
+        out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return (out.splitlines() or [b""])[-1], err
+
+
+def _all_passed(checks: Sequence[Check]) -> bool:
+    return all(check.verdict in ("ok", "note") for check in checks)
 
 
 def _time(theirs: float, asked_at: float) -> Check:

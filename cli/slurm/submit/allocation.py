@@ -13,6 +13,7 @@ from types import TracebackType
 from cli.slurm.programs import SlurmError
 from cli.slurm.refusals import submit_refused
 from cli.slurm.submit.batch_job import BatchRequest, allocation
+from cli.slurm.submit.sbatch import require_reservations
 from wire.api.jobs import JobView, ShellRequest
 from wire.cluster.hostlist import fold_hostlist
 from wire.http.client import Client, Refused, Unreachable
@@ -75,12 +76,13 @@ class Allocation:
     def __enter__(self) -> Allocation:
         from cli.jobs.wait import changes
 
+        salloc = self._program == "salloc"
+        action = "Job submit/allocate failed" if salloc else "Unable to allocate resources"
+        require_reservations(self._made, action)
         try:
             with Client() as client:
                 self.job = client.submit(self._made.spec).ids[0]
         except Refused as refused:
-            salloc = self._program == "salloc"
-            action = "Job submit/allocate failed" if salloc else "Unable to allocate resources"
             raise submit_refused(refused, self._made.spec, action) from None
         waited = False
         try:

@@ -60,6 +60,8 @@ class BatchJob:
     """True if the job must wait for all jobs of the user that have its name."""
     flags: frozenset[str] = frozenset()
     """The options of sbatch itself, such as --parsable, that the user or the script has set."""
+    reservations: tuple[str, ...] = ()
+    """The reservations of --reservation. The job is refused if one of them does not exist."""
 
 
 def batch_job(request: BatchRequest) -> BatchJob:
@@ -108,7 +110,9 @@ def _job(command: tuple[str, ...], options: list[Option], corral: Layer, request
     if found:
         raise SlurmError(*map(_wrong_field, found), code=255)
     noted = (warning for warning in translated.warnings if not _SILENT & set(warning.split()))
-    return BatchJob(spec, tuple(noted), translated.wait, singleton, flags)
+    named = given["--reservation"].value if "--reservation" in given else ""
+    reservations = tuple(filter(None, (named or "").split(",")))
+    return BatchJob(spec, tuple(noted), translated.wait, singleton, flags, reservations)
 
 
 def check_script(text: str) -> None:

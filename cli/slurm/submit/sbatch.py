@@ -12,7 +12,7 @@ from typing import Any
 
 from cli.slurm.arguments import COMMON, Arguments, parse, prints_only_help
 from cli.slurm.programs import SlurmError
-from cli.slurm.refusals import submit_refused
+from cli.slurm.refusals import submit_refused, unknown_reservation
 from cli.slurm.show.controller import controller
 from cli.slurm.submit.batch_job import BatchJob, BatchRequest, batch_job
 from cli.spec.sbatch.options import BATCH_OPTIONS
@@ -38,9 +38,11 @@ def main(words: list[str]) -> int:
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     job = batch_job(_request(arguments))
-    for warning in job.warnings:
-        print(f"sbatch: warning: {warning}", file=sys.stderr)
     try:
+        test = "--test-only" in job.flags
+        require_reservations(job, "allocation failure" if test else "Batch job submission failed")
+        for warning in job.warnings:
+            print(f"sbatch: warning: {warning}", file=sys.stderr)
         return _submit(job)
     except Refused as refused:
         raise submit_refused(refused, job.spec) from None
@@ -49,6 +51,18 @@ def main(words: list[str]) -> int:
             "Batch job submission failed: Unable to contact slurm controller (connect failure)",
             f"{error} {error.hint}".splitlines()[0],
         ) from None
+
+
+def require_reservations(job: BatchJob, action: str) -> None:
+    """Raise SlurmError if the job names a reservation that does not exist. `action` begins the error."""
+    if not job.reservations:
+        return
+    from cli.slurm.nodes.reservations import reservations
+
+    with controller() as transport:
+        known = [view["spec"]["name"] for view in reservations(transport)]
+    if error := unknown_reservation(job.reservations, known, action):
+        raise error
 
 
 def _submit(job: BatchJob) -> int:

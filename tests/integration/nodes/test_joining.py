@@ -224,7 +224,28 @@ def test_configured_nodes_cannot_be_removed_by_command(cluster: System, corral: 
         done = corral("nodes", *words)
         assert done.returncode == 1
     assert "corral: node here is in scheduler.toml" in corral("nodes", "remove", "here").stderr
-    assert "on the controller's own machine" in corral("nodes", "check", "here").stdout
+
+
+def test_node_on_the_machine_of_the_controller_is_checked_without_ssh(corral: Corral) -> None:
+    done = corral("nodes", "check", "here", "-o", "json")
+    [result] = json.loads(done.stdout)
+    assert (done.returncode, result["ready"], result["address"]) == (0, True, "")
+    verdicts = {check["name"]: check["verdict"] for check in result["checks"]}
+    assert verdicts["GPUs"] == verdicts["spool"] == verdicts["time"] == "ok"
+    assert result["boot_id"]
+
+
+def test_failed_check_of_a_node_on_the_machine_of_the_controller_names_the_reason(
+    cluster: System, corral: Corral
+) -> None:
+    cluster.stop()
+    cluster.sections["nodes"]["here"]["python"] = "/bin/false"
+    cluster.launch()
+    cluster.await_answer()
+    done = corral("nodes", "check", "here")
+    assert done.returncode == 1
+    assert "here: not ready" in done.stdout
+    assert "name another Python with --python" in done.stdout
 
 
 def test_host_keys_survive_the_controller_and_old_key_files_are_imported(

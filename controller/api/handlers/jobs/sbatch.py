@@ -21,6 +21,7 @@ async def submit(call: Call, request: SbatchRequest) -> Submitted:
     # Translate in a thread, because a large script would delay other requests.
     made = await asyncio.to_thread(_translated, request)
     spec = made.spec
+    _require_reservations(call, made)
     if made.singleton:
         same = (
             job
@@ -30,6 +31,18 @@ async def submit(call: Call, request: SbatchRequest) -> Submitted:
         spec = replace(spec, after=(*spec.after, *(Dependency(Until.ENDED, job.label) for job in same)))
     answer = await jobs.submit(call, SubmitRequest(spec, request.key))
     return replace(answer, notes=(*made.warnings, *answer.notes))
+
+
+def _require_reservations(call: Call, made: BatchJob) -> None:
+    """Raise Rejected if the job names a reservation that does not exist."""
+    if not made.reservations:
+        return
+    from cli.slurm.refusals import unknown_reservation
+
+    error = unknown_reservation(made.reservations, call.daemon.state.reservations.by_name)
+    if error is not None:
+        reason, words = error.lines
+        raise rejected("invalid", words, "script", f"{reason}.")
 
 
 def _translated(request: SbatchRequest) -> BatchJob:

@@ -14,7 +14,13 @@ from wire.cluster.hosts import HostSpec, checked_node_name, host_problems
 
 
 async def preflight(call: Call, request: NodeRequest) -> Preflight:
-    """Check whether a host can become a node. The check writes only the agent's program files to the host."""
+    """Check whether a host can become a node. The check writes only the agent's program files to the host.
+
+    Without settings of a host, check the host of the node with this name."""
+    configured = call.daemon.config.nodes.get(request.name)
+    if request.host is None and configured is not None and configured.host is None:
+        # No SSH, because the agent of this node runs on the controller's own machine.
+        return await call.daemon.hosts.local_preflight(request.name)
     host = request.host or await _host_of(call, request.name)
     _check(request.name, host, request.host_key)
     _permit_host(call, request.name, host)

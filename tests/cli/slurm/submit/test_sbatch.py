@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.cli.slurm.submit.conftest import SlurmFace
+from wire.cluster.reservation import ReservationSpec
 from wire.names import JobState
 
 
@@ -92,6 +95,14 @@ def test_singleton_waits_for_jobs_of_the_same_name(slurm: SlurmFace) -> None:
             ["after: there is no job 99999", "Batch job submission failed: Job dependency problem"],
         ),
         (
+            ["--reservation=unknown", "--wrap", "true"],
+            1,
+            [
+                "there is no reservation 'unknown': scontrol show reservation lists them",
+                "Batch job submission failed: Requested reservation is invalid",
+            ],
+        ),
+        (
             ["--mem=x", "-t", "soon", "--input=f", "--wrap", "true"],
             255,
             [
@@ -109,6 +120,25 @@ def test_refusals(slurm: SlurmFace, words: list[str], code: int, lines: list[str
     assert sorted(said) == sorted(
         next(each for each in said if each.startswith(f"sbatch: error: {line}")) for line in lines
     ), done.stderr
+
+
+def test_known_reservation_is_accepted_with_a_warning(slurm: SlurmFace) -> None:
+    with slurm.cluster.client() as client:
+        client.reserve(ReservationSpec("course", time.time() + 86_400, 3_600.0, count=1, users=("ada",)))
+        done = slurm.run("sbatch", "--reservation=course", "--wrap", "true")
+        client.cancel_reservation("course")
+    assert done.returncode == 0, done.stderr
+    assert "--reservation has no effect: jobs of a reservation's users and projects" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [("salloc", "Job submit/allocate failed"), ("srun", "Unable to allocate resources")],
+)
+def test_allocation_in_an_unknown_reservation_is_refused(slurm: SlurmFace, program: str, words: str) -> None:
+    done = slurm.run(program, "--reservation=unknown", "true")
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"{program}: error: {words}: Requested reservation is invalid\n")
 
 
 def test_script_without_interpreter(slurm: SlurmFace) -> None:
@@ -135,6 +165,10 @@ def test_test_only_submits_nothing(slurm: SlurmFace) -> None:
         (
             ["-d", "afterok:99999"],
             ["after: there is no job 99999", "allocation failure: Job dependency problem"],
+        ),
+        (
+            ["--reservation=unknown"],
+            ["there is no reservation 'unknown'", "allocation failure: Requested reservation is invalid"],
         ),
         (["-t", "soon"], ["Invalid --time specification: 'soon'"]),
     ],

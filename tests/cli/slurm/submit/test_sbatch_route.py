@@ -54,3 +54,10 @@ def test_all_errors_are_in_the_refusal(slurm: SlurmFace) -> None:
     assert refused.value.problem.where == "script"
     assert "Write #CORRAL --scratch SIZE" in refused.value.problem.message
     assert "Invalid --time specification: 'soon'" in refused.value.problem.message
+
+
+def test_route_refuses_an_unknown_reservation(slurm: SlurmFace) -> None:
+    with slurm.cluster.client() as client, pytest.raises(Refused) as refused:
+        client.sbatch(SbatchRequest("#!/bin/sh\n#SBATCH --reservation=unknown\n"))
+    assert refused.value.problem.message == "Batch job submission failed: Requested reservation is invalid"
+    assert "there is no reservation 'unknown'" in refused.value.problem.hint

@@ -191,6 +191,10 @@ def test_sattach_shows_the_output_of_a_running_step(slurm: SlurmFace) -> None:
     done = slurm.run("sattach", f"{job}.0")
     assert done.stderr == "sattach: error: Job/step already completing or completed\n"
     assert slurm.run("sattach", f"{job}.7").returncode == 1
+    for option in ("--input-filter=0", "--output-filter=0", "--error-filter=0", "--label"):
+        refused = slurm.run("sattach", option, f"{job}.2")
+        name = option.partition("=")[0]
+        assert refused.stderr.startswith(f"sattach: error: Corral has no sattach {name}. Corral ")
     (slurm.place / "go").touch()
     slurm.cluster.await_jobs([job])
     assert slurm.run("sattach", f"{job}.2").stderr == done.stderr
