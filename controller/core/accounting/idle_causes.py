@@ -34,7 +34,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import ClassVar
 
 import numpy as np
@@ -171,9 +171,12 @@ class IdleSampler:
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
         placer = self._placer(cycle)
+        # Ask first whether the job comes next, because this takes less time than a search for nodes.
+        if not starts_next_pass(cycle, job, now, placer):
+            return None
         if placer.find(job.ask, state.barred_nodes(job, now)) is None:
             return None
-        if not starts_next_pass(cycle, job, now, placer) or deadline_blocker(state, placer, job, now):
+        if deadline_blocker(state, placer, job, now):
             return None
         return _limit_on(cycle, job, now) or IdleCause.ORDER
 
@@ -317,11 +320,14 @@ def _groups_that_fit(engine: Engine, free: dict[int, float]) -> tuple[list[_Equa
         ranking = placer.ranking(shape.part)
         if per_node > most or ranking.count < shape.nodes:
             continue
+        request = _EqualJobs([], ranking.fits, shape.nodes, per_node)
+        if not request.nodes_for(free):
+            continue
         found: defaultdict[tuple[object, ...], list[Job]] = defaultdict(list)
-        for job in (state.jobs[number] for _, number in islice(lane, JOBS)):
+        for _, number in islice(lane, JOBS):
+            job = state.jobs[number]
             found[job.user, job.spec.project, job.spec.queue, job.priority].append(job)
-        groups += [
-            _EqualJobs(sorted(jobs, key=lambda job: -job.limit), ranking.fits, shape.nodes, per_node)
-            for jobs in found.values()
-        ]
-    return [group for group in groups if group.nodes_for(free)], usable
+        for jobs in found.values():
+            jobs.sort(key=attrgetter("limit"), reverse=True)
+            groups.append(replace(request, jobs=jobs))
+    return groups, usable
