@@ -14,7 +14,8 @@ from cli.slurm.formats.states import ACTIVE, COMPACT, ENDED, ORDER, STATE_COLUMN
 from cli.slurm.openapi.documents import OPENAPI, print_document, wanted
 from cli.slurm.programs import SlurmError
 from cli.slurm.show.controller import Rows, controller, job_rows
-from cli.slurm.show.jobs import FIELDS, GROUP_COLUMNS, grouped
+from cli.slurm.show.jobs import GROUP_COLUMNS, grouped
+from cli.slurm.show.squeue_fields import FIELDS
 from wire.cluster.hostlist import expand_hostlist
 
 OPTIONS = (

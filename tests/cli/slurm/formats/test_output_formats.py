@@ -12,7 +12,8 @@ from cli.slurm.formats.output_formats import named_format, percent_format
 from cli.slurm.formats.resources import gpu_type, gres, rounded_memory, short_memory, tres_text
 from cli.slurm.formats.states import COMPACT, job_reason, job_state, node_state, read_states
 from cli.slurm.formats.times import long_span, moment, read_moment, span
-from cli.slurm.show.jobs import FIELDS, grouped
+from cli.slurm.show.jobs import grouped
+from cli.slurm.show.squeue_fields import FIELDS
 from wire.cluster.hostlist import expand_hostlist, fold_hostlist
 from wire.names import JobState, Reason
 

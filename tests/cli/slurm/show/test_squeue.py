@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.slurm.show.jobs import FIELDS
+from cli.slurm.show.squeue_fields import FIELDS
 from tests.cli.slurm.conftest import Slurm, masked
 
 TABLE = """\
