@@ -15,7 +15,7 @@ from agent.event_loop import EventLoop
 from agent.gpus.process_owners import GpuHolder
 from agent.gpus.usage_meter import UsageMeter
 from agent.isolation.attempt_cgroup import AttemptCgroup
-from agent.isolation.cgroup_detection import HostCgroups
+from agent.isolation.cgroup_limits import HostCgroups
 from agent.isolation.container_runtimes import ContainerRuntime
 from wire.agent.frames import AgentFrame
 from wire.agent.reports import AttemptStatus, AttemptUse, GpuProcess, GpuReport, GpuSample

@@ -2,7 +2,7 @@
 processes, and removes the cgroups.
 
 The fork server must stay small and imports this module, so this module imports only small modules. Paths and
-settings come from cgroup_detection.py.
+settings come from cgroup_limits.py.
 
 Moving a whole process into a cgroup delays every fork on the host by 8 ms or more. Two methods avoid this
 delay: with v1, a single thread can enter and leave cgroups; with v2, clone3 can start a process in a cgroup.

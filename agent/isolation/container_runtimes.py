@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Iterable, Optional, Sequence
 
 from agent.attempts.launch.launch_spec import LaunchSpec
-from agent.isolation.cgroup_detection import cpu_shares
+from agent.isolation.cgroup_limits import cpu_shares
 from agent.supervisor.fork_server_client import JOB_OPEN_FILES
 from wire.agent.job_policy import JobPolicy
 from wire.agent.orders import Start

@@ -14,7 +14,7 @@ from agent.attempts.launch import environment
 from agent.attempts.launch.cpu_allocation import CpuAllocator
 from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.attempts.spool import AttemptKey, format_key
-from agent.isolation.cgroup_detection import HostCgroups
+from agent.isolation.cgroup_limits import HostCgroups
 from agent.isolation.container_runtimes import CannotUseContainer, ContainerRuntime
 from agent.isolation.scratch import ScratchArea
 from agent.processes.process_marks import MARK_VARIABLE, mark_code
