@@ -12,7 +12,8 @@ from pathlib import Path
 import asyncssh
 
 from controller.nodes.reconnecting import CannotConnect
-from controller.nodes.ssh.errors import HostKeyRecorder, SshAttempt, is_dropped
+from controller.nodes.ssh.errors import SshAttempt, is_dropped
+from controller.nodes.ssh.host_key_check import HostKeyCheck
 from controller.nodes.ssh.known_hosts import KnownHosts
 from wire.cluster.hosts import SshAddress
 
@@ -59,7 +60,7 @@ class SshConnector:
         """Open an SSH connection to a node's host. Call this method inside a `turn` block. Raise
         CannotConnect if no connection can be opened."""
         pinned = (asyncssh.import_public_key(trusted),) if trusted else self.known.of(node)
-        attempt = SshAttempt(node, address, identity, pinned, self._config, HostKeyRecorder())
+        attempt = SshAttempt(address, identity, self._config, HostKeyCheck(node, pinned))
         options: dict[str, object] = {
             "keepalive_interval": KEEPALIVE_S,
             "keepalive_count_max": KEEPALIVES,
@@ -70,7 +71,7 @@ class SshConnector:
             "request_pty": False,
             # Skip key files with a passphrase, because ssh-agent may have the same keys without one.
             "ignore_encrypted": True,
-            "client_factory": lambda: attempt.recorder,
+            "client_factory": lambda: attempt.check,
             **attempt.files(),
         }
         if address.user:

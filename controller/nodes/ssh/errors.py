@@ -12,39 +12,11 @@ from typing import Any, Protocol
 import asyncssh
 
 from controller.nodes.reconnecting import CannotConnect
-from controller.nodes.ssh.known_hosts import fingerprint
+from controller.nodes.ssh.host_key_check import HostKeyCheck
 from wire.cluster.hosts import SshAddress
 from wire.text import printable
 
 _DEFAULT_KEYS = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
-_PORT = 22
-
-
-class HostKeyUnknown(CannotConnect):
-    """Raised if the host key is neither pinned nor in known_hosts. No data has been sent to the host."""
-
-    def __init__(self, node: str, key: asyncssh.SSHKey) -> None:
-        self.key = key
-        super().__init__(
-            f"the host key {fingerprint(key)} is not known; 'corral nodes trust {node}' shows and pins it"
-        )
-
-
-class HostKeyChanged(CannotConnect):
-    """Raised if the host key differs from the pinned key, or from the key in known_hosts. No data has been
-    sent to the host."""
-
-    def __init__(
-        self, record: str, known: Sequence[asyncssh.SSHKey], shown: asyncssh.SSHKey | None, remedy: str
-    ) -> None:
-        self.key = shown
-        now = f"it is now {fingerprint(shown)}" if shown is not None else "it now has another type"
-        before = " or ".join(map(fingerprint, known))
-        super().__init__(
-            f"ALERT: the host key has changed: {now}, but {before} {record}. "
-            "The connection may be intercepted. Nothing was sent to the host, and its jobs continue. "
-            f"If the host was reinstalled: {remedy}"
-        )
 
 
 class AuthenticationFailed(CannotConnect):
@@ -68,26 +40,6 @@ class AuthenticationFailed(CannotConnect):
         super().__init__(printable(why, 500))
 
 
-class HostKeyRecorder(asyncssh.SSHClient):
-    """Records the host key and the address of a host whose key asyncssh does not know, and refuses the
-    key."""
-
-    reached = False
-    shown: asyncssh.SSHKey | None = None
-    place: tuple[str, str, int]
-
-    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002
-        """Record that a connection to the host itself was opened, and not only to a jump host."""
-        self.reached = True
-
-    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """Record the host key and refuse the host key. asyncssh calls this method only for
-        unknown host keys.
-        """
-        self.shown, self.place = key, (host, addr, port)
-        return False
-
-
 class SshConfig(Protocol):
     """The options of ~/.ssh/config that apply to a host."""
 
@@ -97,14 +49,12 @@ class SshConfig(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SshAttempt:
-    """One attempt to connect to a host: the address, the keys, and a recorder of the host's answers."""
+    """One attempt to connect to a host: the address, the key file, and the check of the host key."""
 
-    node: str
     address: SshAddress
     identity: str
-    pinned: Sequence[asyncssh.SSHKey]
     config: Path | None
-    recorder: HostKeyRecorder
+    check: HostKeyCheck
 
     def files(self) -> dict[str, object]:
         """Return the options for asyncssh about host keys and key files. Files that do not exist are left
@@ -113,18 +63,13 @@ class SshAttempt:
         ours = [self.identity] if self.identity else _there(config, "IdentityFile")
         if ours is not None:
             options["client_keys"] = [str(Path(file).expanduser()) for file in ours]
-        known = _there(config, "UserKnownHostsFile")
-        if self.pinned:
-            options["known_hosts"] = (list(self.pinned), [], [])
-        elif known is not None:
-            options["known_hosts"] = known or ([], [], [])
-        return options
+        return options | self.check.options(_there(config, "UserKnownHostsFile"))
 
     def explain(self, error: Exception) -> CannotConnect:
         """Return an error whose message gives the reason why the attempt failed."""
         config = self._ssh_config()
         jumps = config.get("ProxyJump") if config is not None else None
-        if jumps and not self.recorder.reached:
+        if jumps and not self.check.reached:
             if isinstance(error, asyncssh.HostKeyNotVerifiable):
                 return CannotConnect(
                     f"the host key of a jump host is not in known_hosts (jump hosts: {jumps})"
@@ -138,9 +83,9 @@ class SshAttempt:
                 f"the connection through the jump hosts {jumps} failed: {_without_connection(error)}"
             )
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
-            return self._unverified(error, config)
-        if isinstance(error, asyncssh.KeyExchangeFailed) and self.pinned and "host key" in str(error):
-            return self._changed(None)
+            return self.check.refusal(error, _there(config, "UserKnownHostsFile"))
+        if isinstance(error, asyncssh.KeyExchangeFailed) and self.check.pinned and "host key" in str(error):
+            return self.check.changed(None)
         if isinstance(error, asyncssh.PermissionDenied):
             return AuthenticationFailed(self._locked(config), self.address)
         if isinstance(error, asyncssh.KeyImportError) and self.identity:
@@ -155,28 +100,6 @@ class SshAttempt:
             config: SshConfig = made.config
             return config
         return None
-
-    def _changed(self, shown: asyncssh.SSHKey | None) -> HostKeyChanged:
-        return HostKeyChanged("is pinned", self.pinned, shown, f"'corral nodes trust {self.node}'")
-
-    def _unverified(self, error: asyncssh.HostKeyNotVerifiable, config: SshConfig | None) -> CannotConnect:
-        """Return the error for a host key that is unknown, changed or revoked."""
-        shown = self.recorder.shown
-        if shown is None:
-            return CannotConnect(f"the host key is not trusted: {printable(error.reason, 200)}")
-        if self.pinned:
-            return self._changed(shown)
-        files = _there(config, "UserKnownHostsFile")
-        known: list[asyncssh.SSHKey] = []
-        for file in [str(Path("~/.ssh/known_hosts").expanduser())] if files is None else files:
-            with suppress(OSError, ValueError):
-                known += asyncssh.match_known_hosts(file, *self.recorder.place)[0]
-        if known:
-            host, _, port = self.recorder.place
-            named = host if port == _PORT else f"[{host}]:{port}"
-            remedy = f"\"ssh-keygen -R '{named}'\" as the controller's user"
-            return HostKeyChanged("is in known_hosts", [*dict.fromkeys(known)], shown, remedy)
-        return HostKeyUnknown(self.node, shown)
 
     def _locked(self, config: SshConfig | None) -> list[str]:
         """Return the key files that were skipped because of a passphrase."""
