@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Callable, Mapping, Optional
 
+from agent.adoption import adopt_attempts
 from agent.attempt_runner import AttemptRunner
 from agent.attempts import lease
 from agent.attempts.attempt_states import NODE_UNFIT, AttemptStates
@@ -22,7 +22,7 @@ from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.attempts.launch.start_order import CannotLaunch, LaunchBuilder, UnixAccounts
 from agent.attempts.log_retention import SettledLogs
 from agent.attempts.signal_receivers import receivers, tasks_of_step
-from agent.attempts.spool import AttemptKey, Spool, format_key, parse_key
+from agent.attempts.spool import AttemptKey, Spool, format_key
 from agent.attempts.usage_reporter import UsageReporter
 from agent.checkpoints.saver import CheckpointSaver
 from agent.checkpoints.watcher import CheckpointWatcher
@@ -35,7 +35,7 @@ from agent.interactive.health_checks import HealthChecks
 from agent.interactive.log_reader import POLL_S, LogReader, with_tail
 from agent.isolation import container_supervision
 from agent.isolation.attempt_cgroup import AttemptCgroup
-from agent.isolation.cgroup_detection import HostCgroups
+from agent.isolation.cgroup_limits import HostCgroups
 from agent.isolation.container_runtimes import ContainerRuntime
 from agent.isolation.scratch import ScratchArea
 from agent.processes import process_tree
@@ -81,8 +81,7 @@ class Agent:
     controller to the object that it concerns.
 
     Start
-    1. `adopt`: read the attempts that earlier agents left in the spool. If processes of an attempt run
-       without a record in the spool, write a record that says that the supervisor was lost.
+    1. `adopt`: take over the attempts that earlier agents left in the spool.
     2. `serve`: send the hello, the first message to the controller. The hello contains every attempt whose
        end the controller has not stored yet.
     3. Watch the supervisors that still run. Launch a supervisor for each attempt that has none.
@@ -213,24 +212,8 @@ class Agent:
     # --- start and loop ---
 
     def adopt(self) -> None:
-        """Take over the attempts of earlier agents. These are all attempts with a record in the spool, and
-        attempts without a record whose processes still run.
-        """
-        named = process_tree.attempts_with_processes(str(self.spool.root), self.spool.mark_key)
-        for lost in map(parse_key, named):
-            if lost is not None and not self.spool.has(lost):
-                self.spool.quarantine(lost, "its directory is gone")
-        for found in self.spool.settled():
-            self.attempts.adopt(found, settled=True)
-            self.runner.count_logs((found.status.job, found.status.attempt), found.status.ended_at or 0.0)
-        for found in self.spool.unsettled():
-            key = (found.status.job, found.status.attempt)
-            supervisor = self.spool.supervisor_pid(key)
-            self.attempts.adopt(self.runner.intact(key, found), supervisor)
-            self.steps.adopt(key)
-            if supervisor is not None:
-                with suppress(OSError):
-                    self.cpus.adopt(key, sorted(os.sched_getaffinity(supervisor)))
+        """Take over the attempts of earlier agents (agent/adoption.py)."""
+        adopt_attempts(self.spool, self.attempts, self.runner, self.steps, self.cpus)
 
     def unsettled(self) -> tuple[AttemptStatus, ...]:
         """Return the status and usage of each attempt whose end is not stored by the controller yet. The

@@ -1,7 +1,9 @@
-"""Renews leases with one file in the spool, which has the time of the last contact with the controller.
+"""Leases: a lease is the time for which a job may run without contact with the controller.
 
-A lease is the time for which a job may run without contact with the controller. The agent writes the file. A
-supervisor reads the file only when its lease would expire. Therefore a renewal costs one write for all jobs.
+One file in the spool has the time of the last contact, and the agent writes this file. Therefore a renewal
+costs one write for all jobs. A supervisor reads the file only when its lease would expire (`left_s`). It ends
+its job if the lease has expired (agent/supervisor/supervisor.py). The fork server kills a supervisor that is
+stuck at that time (agent/supervisor/fork_server.py).
 """
 
 from __future__ import annotations
@@ -44,3 +46,10 @@ def last_renewal(spool: str, boot_id: str) -> float:
         # Wait and read the file again, because the agent may be writing the file at this moment.
         time.sleep(0.01)
     return float("-inf")
+
+
+def left_s(spool: str, boot_id: str, lease_s: float) -> float:
+    """Return the seconds until a lease of `lease_s` seconds expires. The result is 0 or less if the lease has
+    expired.
+    """
+    return last_renewal(spool, boot_id) + lease_s - boot_time_s()

@@ -211,8 +211,8 @@ class ForkServer:
         """Return the seconds until the lease, the grace and LEASE_MARGIN_S have passed since the last renewal
         of the leases. The result is below 0 after that time.
         """
-        renewed = lease.last_renewal(os.environ["CORRAL_SPOOL"], self._boot)
-        return renewed + lease_s + grace_s + LEASE_MARGIN_S - lease.boot_time_s()
+        left = lease.left_s(os.environ["CORRAL_SPOOL"], self._boot, lease_s)
+        return left + grace_s + LEASE_MARGIN_S
 
     def _check_leases(self) -> None:
         now, due = time.monotonic(), []

@@ -370,7 +370,7 @@ class Supervisor:
         if self.launch.lease_s is None:
             return
         spool = os.path.dirname(os.path.dirname(self.launch.directory))
-        left = lease.last_renewal(spool, self.boot) + self.launch.lease_s - lease.boot_time_s()
+        left = lease.left_s(spool, self.boot, self.launch.lease_s)
         if left > 0:
             self.lease_at = time.monotonic() + left
             return
