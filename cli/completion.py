@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wire.text import printable
+
+
+def words(*known: str) -> Callable[[str], list[str]]:
+    """Return a function that completes a word of this list."""
+    return lambda incomplete: [word for word in known if word.startswith(incomplete)]
 
 
 def jobs(incomplete: str) -> list[tuple[str, str]]:

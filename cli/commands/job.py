@@ -53,7 +53,7 @@ def show(jobs: Jobs, output: Output = Format.TABLE) -> int:
     """Show all details of a job: its request, its nodes, and why it waits."""
     client = Client()
     found = select(client, jobs, mine=False, ended=True)
-    if len(found) == 1 and output in (Format.TABLE, Format.WIDE, Format.JSON, Format.YAML):
+    if len(found) == 1 and (output.is_data or output in (Format.TABLE, Format.WIDE)):
         detail = client.job(found[0].id)
         if output.is_data:
             write_data(output, detail)
@@ -119,7 +119,7 @@ class Chosen(FlagGroup):
             return exit_codes.FAILED
         answer = client.order(order)
         _print_refusals(answer.refused, options=action == "set")
-        if output is Format.TABLE and not self.dry_run:
+        if output == Format.TABLE and not self.dry_run:
             for job in answer.done:
                 print_note(job_details.line_of(job, limit=bool(more.get("extend_s"))))
         else:

@@ -9,6 +9,7 @@ from cli.commands.explain import Within
 from cli.exit_codes import CommandError
 from cli.flags import option
 from cli.output.formats import Column, Format, Output, Table
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.output.table_columns import clock
 from cli.registry import application, examples
@@ -44,6 +45,7 @@ Picture = Annotated[
         "corral plan", "corral plan --horizon 7d -o json", "corral plan --horizon 12h --picture plan.svg"
     )
 )
+@list_command
 def plan(
     horizon: Horizon = 86_400.0,
     within: Within = None,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -13,7 +11,8 @@ from typing import Annotated, Any
 from cli.exit_codes import CommandError
 from cli.flags import option, switch
 from cli.jobs.selection import ACTIVE, pages
-from cli.output.formats import Format, Output, Table, write
+from cli.output.formats import Format, Output
+from cli.output.listing import list_command
 from cli.output.table_columns import job_table
 from cli.registry import application, examples
 from wire.api.jobs import JobGroup, JobList, JobView, QueuePlace
@@ -21,7 +20,6 @@ from wire.http.client import Client
 from wire.names import SHOWN_STATES, JobState, Reason
 from wire.workload.bodies import progress_text
 
-CLEAR = "\x1b[H\x1b[2J"
 _STATES = ", ".join(state.value.lower() for state in SHOWN_STATES)
 
 SORTS: Mapping[str, Callable[[JobView], Any]] = {
@@ -54,6 +52,7 @@ app = application()
         "corral queue -o json | jq '.jobs[].label'",
     )
 )
+@list_command(sort=False)
 def queue(
     state: Annotated[
         list[str],
@@ -87,21 +86,6 @@ def queue(
             "start.",
         ),
     ] = "start",
-    columns: Annotated[
-        str,
-        option(
-            "--columns",
-            "NAMES",
-            "Show only these columns of -o wide, separated by commas (e.g. job,gpus); for tables and csv.",
-        ),
-    ] = "",
-    watch: Annotated[
-        bool, switch("--watch", "Print the list again every --interval seconds, until Ctrl-C.")
-    ] = False,
-    interval: Annotated[
-        float,
-        option("--interval", "SECONDS", "Seconds between two lists with --watch. Default: 2.", min=0.1),
-    ] = 2.0,
     output: Output = Format.TABLE,
 ) -> int:
     """List waiting and running jobs in the order of their starts.
@@ -118,29 +102,20 @@ def queue(
     wanted = _filter(project, of_queue, node, name)
     if sort.removeprefix("-") not in ("start", *SORTS):
         raise CommandError(f"--sort: {sort!r} is not a key", f"Keys are start, {', '.join(SORTS)}.")
-    while True:
-        body = listing(client, states, owner, profile, folded=folded)
-        groups = {group.id: group for group in body.groups if wanted(_row(group))}
-        body = replace(body, jobs=tuple(filter(wanted, body.jobs)), groups=tuple(groups.values()))
-        if watch and tables:
-            count = len(body.jobs) + sum(group.total for group in body.groups)
-            clear = CLEAR if sys.stdout.isatty() else ""
-            write(f"{clear}{time.strftime('%H:%M:%S')}  {count} jobs, every {interval:g} s\n\n")
-        places = {each.job: each for each in body.places}
-        places |= {
-            group.id: QueuePlace(group.id, group.place, group.starts_at)
-            for group in groups.values()
-            if group.place is not None
-        }
-        key = _sort_key(sort, places)
-        rows = sorted((*body.jobs, *map(_row, body.groups)), key=key, reverse=sort.startswith("-"))
-        body = replace(body, jobs=tuple(row for row in rows if row.id not in groups))
-        table = job_table(profiles=any(job.profile for job in body.jobs), places=places)
-        _chosen(table, columns).show(output, rows, body)
-        if not watch:
-            return 0
-        sys.stdout.flush()
-        time.sleep(interval)
+    body = listing(client, states, owner, profile, folded=folded)
+    groups = {group.id: group for group in body.groups if wanted(_row(group))}
+    body = replace(body, jobs=tuple(filter(wanted, body.jobs)), groups=tuple(groups.values()))
+    places = {each.job: each for each in body.places}
+    places |= {
+        group.id: QueuePlace(group.id, group.place, group.starts_at)
+        for group in groups.values()
+        if group.place is not None
+    }
+    key = _sort_key(sort, places)
+    rows = sorted((*body.jobs, *map(_row, body.groups)), key=key, reverse=sort.startswith("-"))
+    body = replace(body, jobs=tuple(row for row in rows if row.id not in groups))
+    job_table(profiles=any(job.profile for job in body.jobs), places=places).show(output, rows, body)
+    return 0
 
 
 def _filter(project: str, of_queue: str, node: str, name: str) -> Callable[[JobView], bool]:
@@ -172,18 +147,6 @@ def _sort_key(sort: str, places: Mapping[int, QueuePlace]) -> Callable[[JobView]
         return (2, 0.0, job.id) if place is None else (1, place.place, job.id)
 
     return start
-
-
-def _chosen(table: Table[JobView], columns: str) -> Table[JobView]:
-    if not columns:
-        return table
-    try:
-        return table.only([title.strip() for title in columns.split(",")])
-    except ValueError as unknown:
-        titles = ", ".join(column.title.lower() for column in table.columns)
-        raise CommandError(
-            f"--columns: there is no column {str(unknown)!r}", f"Columns are {titles}."
-        ) from None
 
 
 def listing(

@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 from cli.flags import option, switch, with_flag_groups
 from cli.jobs.wait import first_failure, wait_until_ended
 from cli.output.details import spec_details
+from cli.output.formats import WORDS as FORMAT_WORDS
 from cli.output.formats import Format, JobFormat, write, write_data, write_facts
 from cli.output.stderr import print_note
 from cli.registry import SETTINGS, application, examples
@@ -38,7 +39,7 @@ class JobCommand(TyperCommand):
             rest = super().parse_args(ctx, args)
         except typer.BadParameter as error:
             raise _output_hint(error) from None
-        if ctx.params.get("output") in list(Format):
+        if ctx.params.get("output") in FORMAT_WORDS:
             word = ctx.params["output"]
             print_note(
                 f"corral: --output {word} is a file for the job's output; for the answer's format, -o {word}"

@@ -13,6 +13,7 @@ from cli.exit_codes import CommandError
 from cli.flags import argument, option, switch
 from cli.jobs.wait import RetryLimit
 from cli.output.formats import Column, Format, Output, Table, show_one, write, write_data
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.output.table_columns import clock
 from cli.registry import application, examples
@@ -153,6 +154,7 @@ def _planned(job: PlannedJob) -> _Planned:
 
 
 @app.command(name="list", epilog=examples("corral workload list", "corral workload list --mine --all"))
+@list_command
 def list_all(
     mine: Annotated[bool, switch("--mine", "List only your workloads.")] = False,
     everything: Annotated[bool, switch("--all -a", "Also list workloads whose jobs have all ended.")] = False,

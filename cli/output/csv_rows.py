@@ -27,20 +27,21 @@ def headings(kind: type[Any]) -> list[str]:
     """Return the column headings for a dataclass of the API: the names of its fields. A heading such as
     `held.gpus` is the field `gpus` of the object in the field `held`.
     """
-    return [name for name, _ in _fields(kind)]
+    return [name for name, _ in getters(kind)]
 
 
 def values(kind: type[Any], row: Any) -> list[str]:
-    return [_text(name.rpartition(".")[2], get(row)) for name, get in _fields(kind)]
+    return [_text(name.rpartition(".")[2], get(row)) for name, get in getters(kind)]
 
 
-def _fields(kind: type[Any], above: str = "", get: Getter = lambda row: row) -> Iterator[tuple[str, Getter]]:
+def getters(kind: type[Any], above: str = "", get: Getter = lambda row: row) -> Iterator[tuple[str, Getter]]:
+    """Yield for each column its heading, and the function that returns the value of a row."""
     hints = typing.get_type_hints(kind)
     for each in dataclasses.fields(kind):
         inner = _without_none(hints[each.name])
         value = _reader(get, each.name)
         if dataclasses.is_dataclass(inner) and isinstance(inner, type):
-            yield from _fields(inner, f"{above}{each.name}.", value)
+            yield from getters(inner, f"{above}{each.name}.", value)
         else:
             yield f"{above}{each.name}", value
 

@@ -1,20 +1,21 @@
-"""Writes answers of the controller to stdout: as tables that fit the terminal, or as JSON, YAML, CSV or
-names.
+"""Writes answers of the controller to stdout: as tables that fit the terminal, JSON, YAML, CSV, names, or the
+values that a JSONPath selects.
 """
 
 from __future__ import annotations
 
 import csv
-import enum
 import json
 import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
+from cli import completion
+from cli.exit_codes import CommandError
 from cli.flags import option
 from cli.output import csv_rows
 from cli.output.stderr import coloured, print_note
@@ -22,42 +23,70 @@ from cli.output.yaml_lines import yaml_lines
 from wire.codec import encode
 from wire.text import printable
 
+# Import these modules only for type checks, because they would slow down each command.
+if TYPE_CHECKING:
+    from cli.output.jsonpath import JsonPath
+    from cli.output.listing import RowChoice
+
 Row = TypeVar("Row")
 GAP = "  "
 
 
-class Format(enum.StrEnum):
-    """The formats in which a command writes its answer to stdout."""
+@dataclass(frozen=True)
+class Format:
+    """A format in which a command writes its answer to stdout. Two formats are equal if they have the same
+    word.
+    """
 
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    CSV = "csv"
-    NAME = "name"
+    TABLE: ClassVar[Format]
+    WIDE: ClassVar[Format]
+    JSON: ClassVar[Format]
+    YAML: ClassVar[Format]
+    CSV: ClassVar[Format]
+    NAME: ClassVar[Format]
+
+    word: str
+    path: JsonPath | None = field(default=None, compare=False)
+    """The template of -o jsonpath=TEMPLATE."""
+    choice: RowChoice | None = field(default=None, compare=False)
+    """The order of the rows and the columns that the user has chosen."""
 
     @property
     def is_data(self) -> bool:
-        """Return True for JSON and YAML, which contain the whole answer of the API."""
-        return self in (Format.JSON, Format.YAML)
+        """Return True for JSON, YAML and JSONPath, which have the whole answer of the API."""
+        return self.word in ("json", "yaml", JSONPATH)
 
 
+JSONPATH = "jsonpath"
+WORDS = ("table", "wide", "json", "yaml", "csv", "name")
+for _word in WORDS:
+    setattr(Format, _word.upper(), Format(_word))
+
+
+def read_format(text: str) -> Format:
+    """Return the format of -o. Raise ValueError for a text that is not a format."""
+    word, equals, template = text.partition("=")
+    if word == JSONPATH and equals:
+        from cli.output.jsonpath import JsonPath
+
+        return Format(JSONPATH, JsonPath(template))
+    if text not in WORDS:
+        raise ValueError(f"{text!r} is none of {', '.join(WORDS)}, {JSONPATH}=TEMPLATE")
+    return Format(text)
+
+
+_HELP = (
+    "Format of what the command prints: table, wide, json, yaml, csv, name or jsonpath=TEMPLATE (e.g. "
+    "jsonpath={.nodes[*].name}). Default: table."
+)
 Output = Annotated[
     Format,
-    option(
-        "-o --output",
-        "FORMAT",
-        "Format of what the command prints: table, wide, json, yaml, csv or name. Default: table.",
-    ),
+    option("-o --output", "FORMAT", _HELP, parser=read_format, autocompletion=completion.words(*WORDS)),
 ]
 
 JobFormat = Annotated[
     Format,
-    option(
-        "-o --format",
-        "FORMAT",
-        "Format of what the command prints: table, wide, json, yaml, csv or name. Default: table.",
-    ),
+    option("-o --format", "FORMAT", _HELP, parser=read_format, autocompletion=completion.words(*WORDS)),
 ]
 """The option -o with the long name --format, for commands in which --output names the file for the job's
 output.
@@ -108,11 +137,14 @@ class Table(Generic[Row]):
         """Write the rows in the format `form`. JSON and YAML write `body`, the API's answer that contains all
         rows. `heading` is false if the heading was written before, as for new events.
         """
-        if form.is_data:
+        if form.choice is not None:
+            rows, body = form.choice.rows(self, rows, body)
+            form.choice.table(self).show(replace(form, choice=None), rows, body, heading=heading)
+        elif form.is_data:
             write_data(form, list(rows) if body is None else body)
-        elif form is Format.NAME:
+        elif form == Format.NAME:
             write("".join(f"{printable(self.name(row))}\n" for row in rows))
-        elif form is Format.CSV:
+        elif form == Format.CSV:
             out = csv.writer(sys.stdout, lineterminator="\n")
             kind = self.kind
             if kind is None:
@@ -122,12 +154,12 @@ class Table(Generic[Row]):
                 titles, lines = csv_rows.headings(kind), [csv_rows.values(kind, row) for row in rows]
             out.writerows([titles, *lines] if heading else lines)
         else:
-            shown = self.lines(rows, terminal_width(), wide=form is Format.WIDE, colour=coloured(sys.stdout))
+            shown = self.lines(rows, terminal_width(), wide=form == Format.WIDE, colour=coloured(sys.stdout))
             write("".join(line + "\n" for line in islice(shown, 0 if heading else 1, None)))
 
     def show_changed(self, form: Format, row: Row, sentence: str) -> None:
         """Write the object that a command has changed. For a table, write `sentence` to stderr instead."""
-        if form is Format.TABLE:
+        if form == Format.TABLE:
             print_note(sentence)
         else:
             self.show(form, [row], row)
@@ -162,11 +194,19 @@ def write(text: str) -> None:
 
 
 def write_data(form: Format, body: Any, *, indented: bool = True) -> None:
-    """Write a YAML or JSON document of printable ASCII characters. JSON is indented on a terminal. Otherwise,
-    or without `indented`, JSON is on one line.
+    """Write a YAML or JSON document of printable ASCII characters, or the text of a JSONPath template.
+
+    JSON is indented on a terminal. Otherwise, or without `indented`, JSON is on one line.
     """
     data = _data(body)
-    if form is Format.YAML:
+    if form.path is not None:
+        try:
+            text = form.path.text(data)
+        except ValueError as error:
+            raise CommandError(f"-o jsonpath: {error}", "-o json shows all fields.") from None
+        write(text if text.endswith("\n") else f"{text}\n")
+        return
+    if form == Format.YAML:
         write("".join(f"{line}\n" for line in ("---", *yaml_lines(data))))
         return
     indent = 2 if indented and sys.stdout.isatty() else None
@@ -189,9 +229,9 @@ def show_one(form: Format, body: Any, facts: Iterable[tuple[str, str]], name: st
     """
     if form.is_data:
         write_data(form, body)
-    elif form is Format.NAME:
+    elif form == Format.NAME:
         write(f"{printable(name)}\n")
-    elif form is Format.CSV:
+    elif form == Format.CSV:
         Table((), lambda _: name, kind=type(body)).show(form, [body])
     else:
         write_facts(facts)

@@ -9,6 +9,7 @@ from cli import completion
 from cli.exit_codes import NOT_FOUND, CommandError
 from cli.flags import argument, option, switch
 from cli.output.formats import Format, Output
+from cli.output.listing import list_command
 from cli.output.table_columns import gpu_table, process_table, processes_of
 from cli.registry import application, examples
 from wire import amounts
@@ -40,6 +41,7 @@ app = application()
         "corral gpus -o json | jq '.gpus[].health'",
     )
 )
+@list_command
 def gpus(
     names: Names = [],  # noqa: B006 - never changed
     sick: Annotated[bool, switch("--sick", "List only unhealthy GPUs, which get no jobs.")] = False,

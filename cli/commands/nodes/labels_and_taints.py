@@ -109,7 +109,7 @@ def _marked(names: list[str], marks: NodeMarks, output: Format, *, dry_run: bool
         edits = tuple(MarkEdit(name, marks.labels, marks.taints) for name in dict.fromkeys(names))
         return what_if_table.show(client.what_if(WhatIf(marks=edits)), output)
     done, refusals = for_each(dict.fromkeys(names), lambda name: client.mark(name, marks))
-    if output is not Format.TABLE:
+    if output != Format.TABLE:
         node_table().show(output, done)
     else:
         for node in done:

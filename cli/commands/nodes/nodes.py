@@ -17,6 +17,7 @@ from cli.jobs.for_each import for_each
 from cli.output.confirmation import confirmed
 from cli.output.details import node_details
 from cli.output.formats import Format, Output, write, write_data, write_facts
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.output.table_columns import gpu_table, node_table, process_table, processes_of
 from cli.registry import application, examples
@@ -56,12 +57,14 @@ app = application(invoke_without_command=True)
 @app.callback(
     epilog=examples("corral nodes", "corral nodes show gpu01", "corral nodes drain gpu01 --why 'new fan'")
 )
+@list_command
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
     """Show nodes and their GPUs; add, drain, label, taint and remove nodes. Without a command: list nodes."""
-    return listing(output) if context.invoked_subcommand is None else 0
+    return listing(output=output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral nodes list -o wide", "corral nodes list -o json"))
+@list_command
 def listing(output: Output = Format.TABLE) -> int:
     """List all nodes with their used resources and their total resources."""
     body = Client().nodes()
@@ -259,7 +262,7 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format, woul
     and print `would_be`, the state (such as "drained") that the command would set.
     """
     done, refusals = for_each(dict.fromkeys(names), lambda name: (name, act(name)))
-    if output is not Format.TABLE:
+    if output != Format.TABLE:
         node_table().show(output, [node for _, node in done])
     else:
         for name, node in done:

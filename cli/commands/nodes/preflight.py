@@ -130,7 +130,7 @@ def show(results: Sequence[Preflight], output: Format, *, ready: bool = True) ->
     """
     if output.is_data:
         write_data(output, list(results))
-    elif output is Format.NAME:
+    elif output == Format.NAME:
         write("".join(f"{result.name}\n" for result in results if result.ready))
     elif len(results) == 1:
         write(_checks_text(results[0], results[0].checks))

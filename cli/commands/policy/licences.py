@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cli.output.formats import Column, Format, Output, Table
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.output.table_columns import RED
 from cli.registry import application, examples
@@ -13,6 +14,7 @@ app = application()
 
 
 @app.command(epilog=examples("corral licences", "corral licences -o json"))
+@list_command
 def licences(output: Output = Format.TABLE) -> int:
     """Show the number of each licence, the jobs that hold it, and the number of jobs that wait for it.
 

@@ -9,6 +9,7 @@ import typer
 
 from cli.flags import argument
 from cli.output.formats import Column, Format, Output, Table, write_data, write_facts
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.registry import application, examples
 from wire.api.policy.profiles import ProfileView
@@ -28,12 +29,14 @@ app = application(invoke_without_command=True)
         "corral queue --profile inference",
     )
 )
+@list_command
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
     """Show scheduler profiles: their jobs, nodes and scheduling policy. Without a command: list profiles."""
-    return listing(output) if context.invoked_subcommand is None else 0
+    return listing(output=output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral profiles list", "corral profiles list -o json"))
+@list_command
 def listing(output: Output = Format.TABLE) -> int:
     """List all scheduler profiles. A job gets the profile of its option --profile. Without --profile, a job
     gets the first profile in the list that accepts its user, project or queue.
@@ -52,7 +55,7 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
     view = Client().profile(name)
     if output.is_data:
         write_data(output, view)
-    elif output is Format.TABLE:
+    elif output == Format.TABLE:
         write_facts(facts_of(view))
     else:
         profile_table().show(output, [view], view)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cli.output.formats import Column, Format, Output, Table
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.registry import application, examples
 from wire.api.policy.queues import QueueDay, QueueView
@@ -14,6 +15,7 @@ app = application()
 
 
 @app.command(epilog=examples("corral queues", "corral queues -o json"))
+@list_command
 def queues(output: Output = Format.TABLE) -> int:
     """Show queues: the policy of each, its waiting and running jobs, and the GPUs of these jobs.
 

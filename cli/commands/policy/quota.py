@@ -13,6 +13,7 @@ from cli.flags import argument
 from cli.output import what_if_table
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.hours_line import print_hours
+from cli.output.listing import list_command
 from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
 from wire.api.forecasts import QuotaEdit, WhatIf
@@ -56,12 +57,14 @@ app = application(invoke_without_command=True)
         "corral quota unset user ada",
     )
 )
+@list_command
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
     """Show, set and unset the quotas of users, projects and queues. Without a command: list quotas."""
-    return listing(output) if context.invoked_subcommand is None else 0
+    return listing(output=output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral quota list", "corral quota list -o json"))
+@list_command
 def listing(output: Output = Format.TABLE) -> int:
     """List the users, projects and queues that have a quota or jobs, with their usage and limits."""
     body = Client().quotas()

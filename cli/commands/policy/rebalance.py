@@ -10,6 +10,7 @@ import typer
 from cli.exit_codes import CommandError
 from cli.flags import argument, switch
 from cli.output.formats import Column, Format, Output, Table
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.output.table_columns import GREEN, RED, YELLOW, clock
 from cli.registry import application, examples
@@ -46,20 +47,22 @@ app = application(invoke_without_command=True)
         "corral rebalance history",
     )
 )
+@list_command
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
     """Show which running jobs could move to other nodes, with the cost and the benefit of each move. Only
     'corral rebalance run' moves jobs.
     """
-    return listing(output) if context.invoked_subcommand is None else 0
+    return listing(output=output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral rebalance list", "corral rebalance list -o json"))
+@list_command
 def listing(output: Output = Format.TABLE) -> int:
     """List the moves of jobs that are proposed now. 'corral rebalance run' checks each proposed move again
     before it moves jobs.
     """
     body = Client().rebalance()
-    if body.proposals or output is not Format.TABLE:
+    if body.proposals or output != Format.TABLE:
         proposal_table().show(output, body.proposals, body)
     if output in (Format.TABLE, Format.WIDE):
         _print_counts(body.mode, body.proposals, body.moves)
@@ -89,7 +92,7 @@ def run(which: Which, dry_run: DryRun = False, output: Output = Format.TABLE) ->
     if dry_run:
         return _would(client, which, output)
     done = client.run_rebalance("" if which == ALL else which)
-    if output is Format.TABLE:
+    if output == Format.TABLE:
         for move in done.moves:
             print_note(f"job {move.label}: moves from {','.join(move.origin)} to {','.join(move.to)}")
         if not done.moves:
@@ -113,6 +116,7 @@ def _would(client: Client, which: str, output: Format) -> int:
 
 
 @app.command(epilog=examples("corral rebalance history", "corral rebalance history -o json"))
+@list_command
 def history(output: Output = Format.TABLE) -> int:
     """List the latest moves, with the purpose and the result of each."""
     moves = Client().rebalance().moves

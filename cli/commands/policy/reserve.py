@@ -11,6 +11,7 @@ from cli.exit_codes import CommandError
 from cli.flags import FlagGroup, argument, option, switch, with_flag_groups
 from cli.output import what_if_table
 from cli.output.formats import Column, Format, Output, Table, write_data, write_facts
+from cli.output.listing import list_command
 from cli.output.table_columns import GREEN, clock
 from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
@@ -123,12 +124,14 @@ app = application(invoke_without_command=True)
         "corral reserve cancel fans",
     )
 )
+@list_command
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
     """Reserve nodes for users, projects or maintenance. Without a command: list reservations."""
-    return listing(output) if context.invoked_subcommand is None else 0
+    return listing(output=output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral reserve list", "corral reserve list -o json"))
+@list_command
 def listing(output: Output = Format.TABLE) -> int:
     """List current and future reservations."""
     body = Client().reservations()
@@ -196,7 +199,7 @@ _FLAGS = {
 def _print_view(view: ReservationView, output: Format) -> int:
     if output.is_data:
         write_data(output, view)
-    elif output is Format.TABLE:
+    elif output == Format.TABLE:
         write_facts(
             [
                 ("reservation", view.spec.name),

@@ -11,6 +11,7 @@ import typer
 from cli.exit_codes import CommandError
 from cli.flags import argument, switch
 from cli.output.formats import Column, Format, Output, Table, write_data, write_facts
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.output.table_columns import GREEN, RED, YELLOW
 from cli.registry import application, examples
@@ -31,14 +32,16 @@ app = application(invoke_without_command=True)
         "corral service scale web 4",
     )
 )
+@list_command
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
     """Show services, restart services, and change their number of replicas. Without a command:
     list services.
     """
-    return listing(output) if context.invoked_subcommand is None else 0
+    return listing(output=output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral service list", "corral service list -o json"))
+@list_command
 def listing(output: Output = Format.TABLE) -> int:
     """List all services, with the number of replicas that are ready."""
     body = Client().services()
@@ -54,7 +57,7 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
     view = Client().service(name)
     if output.is_data:
         write_data(output, view)
-    elif output is Format.TABLE:
+    elif output == Format.TABLE:
         write_facts(
             [
                 ("service", view.name),

@@ -12,6 +12,7 @@ from cli.flags import FlagGroup, argument, option, with_flag_groups
 from cli.output import what_if_table
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.hours_line import print_hours
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.output.table_columns import FAINT, RED
 from cli.output.what_if_table import DryRun
@@ -72,12 +73,14 @@ class ShareFlags(FlagGroup):
 
 
 @app.callback(epilog=examples("corral shares", "corral shares -o json", "corral shares set vision 3"))
+@list_command
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
     """Show fair shares and past usage; change weights and limits. Without a command: list shares."""
-    return listing(output) if context.invoked_subcommand is None else 0
+    return listing(output=output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral shares list", "corral shares list -o csv"))
+@list_command
 def listing(output: Output = Format.TABLE) -> int:
     """Show the fair-share tree: organisations, projects and users, with the usage of each."""
     return _show(Client().shares(), output)

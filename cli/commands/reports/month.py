@@ -11,6 +11,7 @@ from cli.commands.reports.period import Since
 from cli.exit_codes import CommandError
 from cli.flags import option, switch
 from cli.output.formats import Column, Format, Output, Table
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.registry import examples
 from wire.api.service.reports import MonthReport, MonthRow, SlaRow, UsageView
@@ -33,6 +34,7 @@ MONTH_EXAMPLES = examples(
 )
 
 
+@list_command
 def month(
     month_: Annotated[
         str, option("--month", "YYYY-MM", "Month of the report. Default: the present month.")
@@ -133,6 +135,7 @@ def month_page(report: MonthReport) -> str:
 SLA_EXAMPLES = examples("corral report sla", "corral report sla --since 30d -o json")
 
 
+@list_command
 def sla(since: Since = 7 * 86_400.0, output: Output = Format.TABLE) -> int:
     """Show, for each queue with a wait target, the part of its jobs that started within the target.
 
@@ -167,6 +170,7 @@ def sla_table() -> Table[SlaRow]:
 EFFICIENCY_EXAMPLES = examples("corral report efficiency", "corral report efficiency --since 30d -o csv")
 
 
+@list_command
 def efficiency(since: Since = 7 * 86_400.0, output: Output = Format.TABLE) -> int:
     """Show the GPUs, CPUs and memory that the jobs of each user requested and used.
 

@@ -21,6 +21,7 @@ from cli.commands.reports.month import (
 from cli.commands.reports.period import Since
 from cli.flags import switch
 from cli.output.formats import Column, Format, Output, Table, write, write_data
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.registry import application, examples
 from wire.api.service.reports import EstimateReport, RunEstimate, StartEstimates
@@ -65,6 +66,7 @@ def front() -> None:
         "corral report fairness -o json",
     )
 )
+@list_command
 def fairness(
     since: Since = 7 * 86_400.0,
     by: Annotated[
@@ -95,6 +97,7 @@ app.command("sla", epilog=SLA_EXAMPLES)(sla)
 
 
 @app.command(epilog=examples("corral report budget", "corral report budget -o json"))
+@list_command
 def budget(output: Output = Format.TABLE) -> int:
     """Show how much of its budget each project has used in this calendar month, in GPU-hours and in money.
 
@@ -138,6 +141,7 @@ def estimates(output: Output = Format.TABLE) -> int:
 
 
 @app.command(epilog=examples("corral report starts", "corral report starts -o csv"))
+@list_command
 def starts(output: Output = Format.TABLE) -> int:
     """Show by how much estimated start times differed from the real start times, for three kinds of
     estimates: reservations of backfill, forecasts from time limits, and forecasts from predicted run times.

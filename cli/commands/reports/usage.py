@@ -9,6 +9,7 @@ from typing import Annotated
 from cli.commands.reports.period import Since
 from cli.flags import option, switch
 from cli.output.formats import Column, Format, Output, Table
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.output.table_columns import clock
 from cli.registry import application, examples
@@ -38,6 +39,7 @@ app = application()
         "corral usage --off-queue --since 1d  GPU use outside of jobs",
     )
 )
+@list_command
 def usage(
     by: Annotated[
         By, switch("--by", "Show one line for each user, project, queue or job. Default: user.")

@@ -12,6 +12,7 @@ import typer
 from cli.exit_codes import NOT_FOUND, CommandError
 from cli.flags import argument, option
 from cli.output.formats import Column, Format, Output, Table
+from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.registry import examples
 from wire.http import contexts, discovery
@@ -80,6 +81,7 @@ def remove(name: Name) -> int:
     return 0
 
 
+@list_command
 def listing(output: Output = Format.TABLE) -> int:
     """List the named controllers, and show which one is used now."""
     known = _load()

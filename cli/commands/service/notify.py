@@ -10,6 +10,7 @@ import typer
 from cli.exit_codes import FAILED, CommandError
 from cli.flags import argument, option, switch
 from cli.output.formats import Column, Format, Output, Table, write_data, write_facts
+from cli.output.listing import list_command
 from cli.output.stderr import print_error, print_note
 from cli.output.table_columns import RED, YELLOW, clock
 from cli.registry import application, examples
@@ -52,6 +53,7 @@ app = application(
         "corral notify outbox",
     )
 )
+@list_command
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
     """Show notifications, try sinks, and choose which notices about your jobs are sent to you. Without a
     command: list sinks and rules.
@@ -62,6 +64,7 @@ def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
 @app.command(
     "list", epilog=examples("corral notify list", "corral notify list --kinds", "corral notify list -o json")
 )
+@list_command
 def listing(
     kinds: Annotated[
         bool,
@@ -84,7 +87,7 @@ def listing(
             print_note("This cluster has no sinks. Declare them in [notify.sinks.NAME] of scheduler.toml.")
         elif body.rules:
             print()
-            rule_table().show(output, body.rules)
+            rule_table().show(Format.TABLE, body.rules)
         else:
             print_note("There are no rules. Declare them in [notify.rules.NAME] of scheduler.toml.")
     return 0
@@ -226,6 +229,7 @@ def send_test(
 
 
 @app.command(epilog=examples("corral notify outbox", "corral notify outbox --dead -o json"))
+@list_command
 def outbox(
     dead: Annotated[
         bool,
@@ -275,7 +279,7 @@ def _show(view: NotifySettingsView, output: Format) -> int:
         write_data(output, view)
         return 0
     own = view.settings
-    if output is not Format.TABLE:
+    if output != Format.TABLE:
         print("\n".join(own.when))
         return 0
     if not own.when:

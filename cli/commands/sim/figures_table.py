@@ -22,9 +22,9 @@ def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
     """
     if form.is_data:
         write_data(form, bodies[0] if alone else list(bodies))
-    elif form is Format.CSV:
+    elif form == Format.CSV:
         write_csv(bodies)
-    elif form is Format.TABLE and alone:
+    elif form == Format.TABLE and alone:
         write_facts(_facts(bodies[0]))
     else:
         table().show(form, bodies)
@@ -34,7 +34,7 @@ def shows_gpu_hours(form: Format, *, alone: bool) -> bool:
     """Return whether `show` prints the reports on fairness and idle GPU-hours. It prints them as data, and in
     the table of a single run.
     """
-    return form.is_data or (form is Format.TABLE and alone)
+    return form.is_data or (form == Format.TABLE and alone)
 
 
 def table(*more: Column[Body]) -> Table[Body]:

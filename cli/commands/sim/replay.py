@@ -130,7 +130,7 @@ def _summary(events: Sequence[Event], history: History) -> str:
 def _show(output: Format, side: Side, outcomes: Sequence[ReplayResult], history: History, top: int) -> None:
     before = {"policy": "recorded", **_figures(side)}
     bodies = [{**_run(each), **_figures(each.column)} for each in outcomes]
-    if output is Format.CSV:
+    if output == Format.CSV:
         figures_table.write_csv(
             [{"policy": body["policy"], **_only_figures(body)} for body in [before, *bodies]]
         )
@@ -147,7 +147,7 @@ def _show(output: Format, side: Side, outcomes: Sequence[ReplayResult], history:
         Column("RUNNING", lambda run: f"{run['running']:,}", rank=9, right=True),
         Column("WAITING", lambda run: f"{run['waiting']:,}", rank=9, right=True),
     ).show(output, [before, *bodies])
-    if output is Format.NAME:
+    if output == Format.NAME:
         return
     for each, (gain, lose) in zip(outcomes, extremes, strict=True):
         _print_notes(each)

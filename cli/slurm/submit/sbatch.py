@@ -38,12 +38,16 @@ def main(words: list[str]) -> int:
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
     job = batch_job(_request(arguments))
+    test = "--test-only" in job.flags
     try:
-        test = "--test-only" in job.flags
         require_reservations(job, "allocation failure" if test else "Batch job submission failed")
         for warning in job.warnings:
             print(f"sbatch: warning: {warning}", file=sys.stderr)
         return _submit(job)
+    except SlurmError as error:
+        if not test:
+            raise
+        return _refuse_test(error)
     except Refused as refused:
         raise submit_refused(refused, job.spec) from None
     except Unreachable as error:
@@ -153,10 +157,15 @@ def _test(spec: JobSpec) -> int:
     try:
         print(f"sbatch: {_forecast(spec)}", file=sys.stderr)
     except Refused as refused:
-        *reasons, words = submit_refused(refused, spec, "allocation failure").lines
-        print(*(f"sbatch: error: {reason}" for reason in reasons), words, sep="\n", file=sys.stderr)
-        return 1
+        return _refuse_test(submit_refused(refused, spec, "allocation failure"))
     return 0
+
+
+def _refuse_test(error: SlurmError) -> int:
+    """Print the error of sbatch --test-only, and return the exit code."""
+    *reasons, words = error.lines
+    print(*(f"sbatch: error: {reason}" for reason in reasons), words, sep="\n", file=sys.stderr)
+    return 1
 
 
 def _forecast(spec: JobSpec) -> str:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
 
 from cli.registry import COMMANDS
+from tests.limits import PATIENCE_S
 from tests.systems import System, system
 from wire.names import JobState
 
@@ -60,6 +64,26 @@ SHOWN = (
 """Commands that show something and change nothing."""
 
 
+NOT_SORTED = (
+    "job show 1",
+    "job show 1 2",
+    "explain 2",
+    "nodes show gpu01",
+    "profiles show default",
+    "queue",
+    "queue --all",
+    "reserve show fans",
+    "report estimates",
+    "report waste",
+    "events",
+    "what-if drain gpu01",
+    "config show",
+    "config diff",
+    "version",
+)
+"""Commands that show one thing, and lists with an order of their own."""
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[System]:
     """Jobs that wait, run and ended, an array, a reservation, a quota, a share, a licence."""
@@ -84,6 +108,70 @@ def test_json_output_is_valid(cluster: System, command: str) -> None:
     text = cluster.corral(*command.split(), "-o", "json")
     json.loads(text)
     assert text.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_jsonpath_of_the_whole_answer_is_the_json_output(cluster: System, command: str) -> None:
+    whole = json.loads(cluster.corral(*command.split(), "-o", "jsonpath={$}"))
+    # The values may have changed since the other answer, but not the fields.
+    assert type(whole) is type(json.loads(cluster.corral(*command.split(), "-o", "json")))
+
+
+@pytest.mark.parametrize("command", [each for each in SHOWN if each not in NOT_SORTED])
+def test_every_list_can_be_sorted_and_its_columns_chosen(cluster: System, command: str) -> None:
+    words = command.split()
+    rows = [*csv.reader(io.StringIO(cluster.corral(*words, "-o", "csv")))]
+    if rows:
+        # Lists, which are joined by ';', are sorted by their lengths.
+        place = next(n for n in range(len(rows[0])) if all(";" not in row[n] for row in rows))
+        key = rows[0][place]
+        order = [
+            [*csv.reader(io.StringIO(cluster.corral(*words, "-o", "csv", "--sort", sort)))]
+            for sort in (key, f"-{key}")
+        ]
+        assert [row[place] for row in order[0]][1:] == [row[place] for row in order[1]][:0:-1]
+    heading = cluster.corral(*words).splitlines()[:1]
+    if heading and rows:
+        first = heading[0].split("  ")[0]
+        assert cluster.corral(*words, "--columns", first.lower()).splitlines()[0] == first
+
+
+@pytest.mark.parametrize("command", ["nodes", "nodes list", "queue", "reserve"])
+def test_watched_list_is_printed_again_without_terminal_sequences_in_a_pipe(
+    cluster: System, command: str
+) -> None:
+    words = [sys.executable, "-m", "cli", *command.split(), "--watch", "--interval", "0.1"]
+    environment = {**os.environ, "CORRAL_URL": f"unix://{cluster.socket}", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        said = [watching.stdout.readline() for _ in range(12)]
+        watching.send_signal(signal.SIGINT)
+        watching.communicate(timeout=PATIENCE_S)
+    assert watching.returncode == 130
+    headings = [line for line in said if line.endswith("  every 0.1 s\n")]
+    assert len(headings) >= 2
+    assert "\x1b" not in "".join(said)
+
+
+def test_watched_list_survives_a_restart_of_the_controller() -> None:
+    with system("gpu01") as made:
+        made.start()
+        words = [sys.executable, "-m", "cli", "nodes", "--watch", "--interval", "0.1", "-o", "name"]
+        environment = {**os.environ, "CORRAL_URL": f"unix://{made.socket}", "PYTHONUNBUFFERED": "1"}
+        with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as watching:
+            assert watching.stdout is not None
+            assert watching.stdout.readline() == "gpu01\n"
+            made.stop()
+            assert any("; trying again" in line for line in watching.stdout)
+            made.start()
+            assert any(line == "gpu01\n" for line in watching.stdout)
+            watching.terminate()
+            watching.communicate(timeout=PATIENCE_S)
+
+
+def test_sorted_list_is_sorted_in_json_too(cluster: System) -> None:
+    assert cluster.corral("nodes", "--sort", "-name", "-o", "jsonpath={.nodes[*].name}") == "gpu02 gpu01\n"
+    assert cluster.corral("nodes", "list", "--sort", "name", "-o", "name") == "gpu01\ngpu02\n"
 
 
 @pytest.mark.parametrize("command", SHOWN)
@@ -188,6 +276,11 @@ def test_taint_is_removed_by_its_key(cluster: System) -> None:
     [
         ("reserve create x --node gpu01", "--for is missing"),
         ("submit --nodes 3 --domains rack=2 -- true", "--domains: 3 nodes"),
+        ("nodes --sort gpuz", "--sort: 'gpuz' is not a key\n  Keys are name, state, "),
+        ("nodes --columns node,gpuz", "--columns: there is no column 'gpuz'\n  Columns are node, state, "),
+        ("nodes -o jsonpath={.node[*].name}", "-o jsonpath: at character 3: there is no field 'node'"),
+        ("nodes -o jsonpath={.nodes[*}", "at character 10: expected ']', found '}'"),
+        ("nodes -o tables", "'tables' is none of table, wide, json, yaml, csv, name, jsonpath=TEMPLATE"),
         ("nodes add gpu01 10.0.0.7 10.0.0.8", "'10.0.0.8' is an address without a name"),
     ],
 )
