@@ -20,6 +20,7 @@ from controller.core.model.job import NEVER
 from controller.core.rebalance.proposals import free_gpu_layout
 from controller.core.state.state import State
 from controller.store.errors import StoreUnavailable
+from controller.watchers.gpu_loads import GpuLoads
 from wire.agent.reports import GpuSample
 from wire.api.service.cluster import PulseSample
 from wire.names import WHOLE_GPU, JobState
@@ -58,7 +59,8 @@ class Pulse:
     2. Every second, `sample` reads the other figures from the state. The sample is added to the ring of
        seconds, and passed to `publish`.
     3. When a minute ends, the means of its samples are added to the ring of minutes.
-    4. While the store cannot be written, no samples are taken, because the engine's state is then not on
+    4. Every 10 seconds, the load of each GPU is added to `gpu_loads`.
+    5. While the store cannot be written, no samples are taken, because the engine's state is then not on
        disk.
 
     The rings are not stored. After a restart, the rings are empty, so graphs show a gap.
@@ -66,7 +68,7 @@ class Pulse:
     Invariant: the figures never influence a decision. Cost: O(GPUs) for a sample. Counting the GPU-hours of
     the waiting jobs costs O(waiting jobs), so the count is repeated at intervals and takes at most the
     fraction QUEUE_PART of the time. Memory: at most SECONDS_KEPT + MINUTES_KEPT samples of about 200 bytes,
-    and 60 histograms.
+    60 histograms, and the rings of GpuLoads.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Pulse:
     ) -> None:
         self.seconds: deque[PulseSample] = deque(maxlen=SECONDS_KEPT)
         self.minutes: deque[PulseSample] = deque(maxlen=MINUTES_KEPT)
+        self.gpu_loads = GpuLoads()
         self._engine = engine
         self._readings = readings
         self._clock = clock
@@ -153,6 +156,7 @@ class Pulse:
             try:
                 await self._settled()
                 sample = self.sample(self._clock())
+                self.gpu_loads.add(sample.at, self._engine().state, self._readings())
             except StoreUnavailable:
                 continue
             except Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tui.data.cluster_feed import Changes, ConnectionStatus, PendingChanges
@@ -27,7 +27,7 @@ from wire.api.policy.reservations import ReservationList, ReservationView
 from wire.api.policy.shares import ShareList, ShareView, ShareWeight
 from wire.api.problem import Problem
 from wire.api.reasons import FilterLoss, Why
-from wire.api.service.cluster import ClusterView, EventView
+from wire.api.service.cluster import ClusterView, EventView, GpuLoadView
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.http.client import Client, Refused
@@ -449,6 +449,22 @@ class RecordedClient(Client):
         )
         entries = (*running, *entries)
         return Plan(NOW, horizon_s, entries, (), (PlanPoint(NOW, 9.5),), 32, 20, 15)
+
+    def gpu_loads(
+        self, *, nodes: Iterable[str] = (), jobs: Iterable[int] = (), points: int = 8
+    ) -> GpuLoadView:
+        """The loads of each GPU fall and rise to its present load; the first values are unknown."""
+
+        def loads(last: int) -> tuple[int | None, ...]:
+            return (None, *(last * (100 - at * (points - 1 - at)) // 100 for at in range(1, points)))
+
+        there = {view.name: view for view in everything().nodes}
+        return GpuLoadView(
+            {name: {gpu.uuid: loads(gpu.utilisation) for gpu in there[name].gpus} for name in nodes},
+            {str(job): loads(90 if job % 4 else 0) for job in jobs},
+            600 / points,
+            NOW,
+        )
 
     def explain(self, job: str | int, *, within_s: float | None = None) -> Explanation:
         detail = self.job(job)

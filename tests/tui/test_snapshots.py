@@ -34,6 +34,8 @@ def after(*keys: str, sign: str = "", first: str = "") -> Callable[[Pilot[Any]],
         await until(pilot, lambda: first in screen.text())
         await press(pilot, *keys[1:])
         await until(pilot, lambda: sign in screen.text())
+        loads = getattr(screen.view, "_loads", None)
+        await until(pilot, lambda: loads is None or not loads.missing)
         await until(pilot, lambda: not any(peek.display and peek.asks for peek in screen.query(JobPeek)))
         for field in screen.screen.query(Input):
             # Because a blinking cursor is in the picture at some times only.

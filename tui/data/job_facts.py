@@ -29,6 +29,9 @@ def job_facts(
     """
     lines = [_head(job), _times(job, model.now(), width), _wants(job, detail.spec if detail else None)]
     lines += [_held(held, model) for held in job.held]
+    loads = model.loads.jobs.get(job.id)
+    if loads is not None and job.state is JobState.RUNNING and job.gpus:
+        lines.append(cells.fact("load", *cells.load_graph(loads), ("  last 10 minutes", "muted")))
     if job.state.terminal or job.state is JobState.RUNNING:
         if job.detail:
             lines.append(

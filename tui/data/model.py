@@ -14,6 +14,7 @@ from tui.data.lists.job_listing import JobListing
 from tui.data.lists.listing import Listing
 from tui.data.lists.move_lists import move_listing
 from tui.data.lists.tenant_lists import quota_listing, reservation_listing, share_listing
+from tui.data.load_history import LoadHistory
 from tui.pulse.alarms import FAILED_FOR_S, Alarm, alarms
 from tui.pulse.history import PulseHistory
 from wire.api.jobs import JobView, QueuePlace
@@ -55,6 +56,7 @@ class ClusterModel:
         self.gpus = 0
         self.gpus_used = 0.0
         self.history = PulseHistory()
+        self.loads = LoadHistory()
         self.alarms: list[Alarm] = []
         self.running: dict[int, JobView] = {}
         """The jobs that hold nodes, by number."""

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from tui.data.model import job_location
 from tui.look import glyphs
-from tui.look.graphs import heat
+from tui.look.graphs import Values, heat
 from tui.look.paint import Piece, level
 from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView
@@ -110,6 +110,24 @@ def gpu_map(node: NodeView) -> Sequence[Piece]:
             idle = away or not gpu.utilisation
             loads.append(("·", "faint") if idle else (level(gpu.utilisation), heat(gpu.utilisation)))
     return [*kinds, ("  ", "text"), *loads] if kinds else [("none", "faint")]
+
+
+SPARKS = 8
+"""The width of a small graph of the last 10 minutes, in terminal cells."""
+
+
+def load_graph(loads: Values, held: bool = True) -> list[Piece]:
+    """Return a small graph of the load over the last 10 minutes: one symbol for each value, whose height and
+    colour show the load. If a job holds the GPUs but they had no load at all, the graph is an amber line. A
+    time without a reading is empty.
+    """
+    known = [value for value in loads if value is not None]
+    idle = "warn" if held and known and not any(known) else "faint"
+    pieces: list[Piece] = [(" " * (SPARKS - len(loads)), "text")] if len(loads) < SPARKS else []
+    for style, values in groupby(loads, lambda value: idle if not value else heat(value)):
+        text = "".join(" " if value is None else level(value) for value in values)
+        pieces.append((text, style))
+    return pieces
 
 
 def by_numa(node: NodeView) -> list[GpuView]:

@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from tui import actions
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
+from tui.data.load_history import LoadRequests, ShownRows
 from tui.look.paint import Piece
 from tui.views.view import View, bindings
 from tui.widgets.node_card import NodeCard
@@ -29,6 +30,7 @@ class NodeDetailsView(View):
         self._node = name
         self.card = NodeCard(lambda: name)
         self.card.selects_gpus = True
+        self._loads = LoadRequests(lambda: app_of(self), lambda: ShownRows(nodes=(name,)), self.card.update)
 
     def compose(self) -> ComposeResult:
         yield self.card
@@ -85,6 +87,9 @@ class NodeDetailsView(View):
     def changed(self, changes: Changes) -> None:
         if changes.nodes or changes.jobs or changes.fresh:
             self.card.update()
+        if changes.fresh:
+            self.call_after_refresh(self._loads.tick)
 
     def tick(self) -> None:
+        self._loads.tick()
         self.card.update()

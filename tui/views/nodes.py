@@ -12,6 +12,7 @@ from tui import actions
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
 from tui.data.lists.listing import Listing
+from tui.data.load_history import LoadRequests, ShownRows
 from tui.look import cells, glyphs
 from tui.look.columns import ListColumn
 from tui.look.paint import Piece, bar
@@ -34,6 +35,7 @@ class NodesView(ListView[str, NodeView]):
         super().__init__(listing)
         self.card = NodeCard(lambda: listing.cursor)
         self.card.can_focus = False
+        self._loads = LoadRequests(lambda: app_of(self), self._shown_rows, self._show_loads)
 
     def compose(self) -> ComposeResult:
         yield self.table
@@ -46,6 +48,7 @@ class NodesView(ListView[str, NodeView]):
             ),
             ListColumn("state", "STATE", 2, 10, lambda node: [cells.node_state(node)], 10),
             ListColumn("map", "GPUS BY NUMA", 3, 21, cells.gpu_map, 20, grow=1, most=40),
+            ListColumn("load", "LOAD 10M", 6, cells.SPARKS, self._load),
             ListColumn("gpus", "USED", 4, 7, lambda node: [(_used(node), "text")], 5, right=True),
             ListColumn("jobs", "JOBS", 5, 4, lambda node: [_jobs(node)], 4, right=True),
             ListColumn("cpus", "CPU", 6, 11, lambda node: _share(node.cpu_milli, node.cpu_free_milli)),
@@ -55,6 +58,20 @@ class NodesView(ListView[str, NodeView]):
             ListColumn("ram", "RAM", 10, 6, lambda node: [(memory(node.memory_mib), "muted")], right=True),
             ListColumn("version", "AGENT", 11, 8, lambda node: [(printable(node.version), "faint")]),
         )
+
+    def _load(self, node: NodeView) -> Sequence[Piece]:
+        """Return the graph of the mean load of a node's GPUs."""
+        return cells.load_graph(app_of(self).model.loads.of_node(node.name), bool(node.jobs))
+
+    def _shown_rows(self) -> ShownRows:
+        return ShownRows(nodes=tuple(self.table.visible_keys()))
+
+    def _show_loads(self) -> None:
+        self.table.refresh_changed()
+        self.card.update()
+
+    def tick(self) -> None:
+        self._loads.tick()
 
     def nodes(self) -> list[NodeView]:
         return self.listing.chosen()
@@ -82,6 +99,8 @@ class NodesView(ListView[str, NodeView]):
             self._share_height()
             self.table.sync()
             self.card.update()
+            if changes.fresh:
+                self.call_after_refresh(self._loads.tick)
         elif changes.jobs:
             self.card.update()
 

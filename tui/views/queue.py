@@ -14,6 +14,7 @@ from tui import actions
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
 from tui.data.lists.job_listing import JobListing
+from tui.data.load_history import LoadRequests, ShownRows
 from tui.data.request_workers import Failure
 from tui.look import cells
 from tui.look.columns import ListColumn
@@ -31,6 +32,7 @@ The controller makes a new forecast after the same time.
 """
 PEEK_WIDTH: Final = 160
 """The least width of the screen at which the job under the cursor is shown beside the list."""
+LOAD_WIDTH: Final = 11
 ACTIVE: Final = tuple(state for state in JobState if not state.terminal)
 
 
@@ -46,6 +48,7 @@ class QueueView(ListView[int, JobView]):
         """Whether the user wants to see the job beside the list; None until the user has said so."""
         super().__init__(listing)
         self.peek = JobPeek(self._here)
+        self._loads = LoadRequests(lambda: app_of(self), self._shown_rows, self._show_loads)
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.QUEUE)
 
@@ -86,7 +89,7 @@ class QueueView(ListView[int, JobView]):
             ListColumn("state", "STATE", 1, 11, lambda job: [cells.job_state(job)], 9),
             ListColumn("why", "WHERE/WHY", 6, 13, self._where, 9, grow=2, most=30),
             ListColumn("place", "#", 7, 5, self._place, right=True),
-            ListColumn("starts", "STARTS", 7, 7, self._starts, right=True),
+            ListColumn("starts", "LOAD/STARTS", 7, LOAD_WIDTH, self._load, right=True),
             ListColumn("time", "TIME", 5, 7, lambda job: [cells.job_time(job, self._now())], 6, right=True),
             ListColumn("priority", "PRIORITY", 7, 9, lambda job: [cells.priority(job)]),
             ListColumn("nodes", "NODES", 12, 5, lambda job: [(str(job.nodes), "muted")], right=True),
@@ -107,7 +110,7 @@ class QueueView(ListView[int, JobView]):
             ),
             ListColumn("submitted", "SUBMITTED", 13, 12, self._submitted),
             ListColumn(
-                "detail", "DETAIL", 15, 24, lambda job: [(printable(job.detail), "faint")], grow=6, most=90
+                "detail", "DETAIL", 15, 20, lambda job: [(printable(job.detail), "faint")], grow=6, most=90
             ),
         )
 
@@ -138,6 +141,24 @@ class QueueView(ListView[int, JobView]):
         if place is None or place.starts_at is None or job.state is not JobState.QUEUED:
             return [("", "muted")]
         return [(duration(max(0.0, place.starts_at - self._now())), "muted")]
+
+    def _load(self, job: JobView) -> Sequence[Piece]:
+        """Return a graph of the load of a running job's GPUs; for a waiting job, the time until its expected
+        start.
+        """
+        if job.state is not JobState.RUNNING or not job.gpus:
+            return self._starts(job)
+        loads = app_of(self).model.loads.jobs.get(job.id, ())
+        return [(" " * (LOAD_WIDTH - cells.SPARKS), "text"), *cells.load_graph(loads)]
+
+    def _shown_rows(self) -> ShownRows:
+        """Return the visible running jobs with GPUs."""
+        rows = (self.listing.rows[key] for key in self.table.visible_keys())
+        return ShownRows(jobs=tuple(job.id for job in rows if job.state is JobState.RUNNING and job.gpus))
+
+    def _show_loads(self) -> None:
+        self.table.refresh_changed()
+        self.peek.update()
 
     def _now(self) -> float:
         return app_of(self).model.now()
@@ -184,12 +205,14 @@ class QueueView(ListView[int, JobView]):
             self.peek.update()
         if changes.fresh:
             self._ask_places()
+            self.call_after_refresh(self._loads.tick)
 
     def tick(self) -> None:
         """Show the times again. At intervals, request the places of waiting jobs and the ends of groups."""
         self._ticks += 1
         if self._ticks % PLACES_EVERY_S == 0:
             self._ask_places()
+        self._loads.tick()
         self.table.refresh_changed()
         self.peek.update()
 

@@ -126,12 +126,19 @@ class NodeCard(Pane):
         wide = width >= 74
         here = self.gpu
         selected = here is not None and here.index == gpu.index and here.uuid == gpu.uuid
+        loads = app_of(self).model.loads.nodes.get(self._name_of() or "", {}).get(gpu.uuid)
+        size = 16 if wide else 8
+        kind_of_bar = kind if kind != "free" else "faint"
+        load = bar(gpu.utilisation / 100, size, kind_of_bar)
+        if loads is not None:
+            small = bar(gpu.utilisation / 100, size - cells.SPARKS - 1, kind_of_bar) if wide else []
+            load = [*small, (" " if wide else "", "text"), *cells.load_graph(loads, bool(gpu.jobs))]
         pieces: list[Piece] = [
             (glyphs.CURSOR if selected else " ", "edge"),
             (f"{glyphs.GPU[kind]} ", kind),
             (f"{gpu.number:<3}", "strong" if selected else "text"),
             (fit(glyphs.GPU_WORD[kind], 6), kind),
-            *bar(gpu.utilisation / 100, 16 if wide else 8, kind if kind != "free" else "faint"),
+            *load,
             (f"{gpu.utilisation:>4}%", "text" if gpu.utilisation else "faint"),
             (f"{memory(gpu.memory_used_mib):>7}" + (f"/{memory(gpu.memory_mib)}" if wide else ""), "muted"),
         ]

@@ -50,6 +50,10 @@ class ListTable(Pane, Generic[Key, Row]):
     def total(self) -> int:
         return len(self.listing)
 
+    def visible_keys(self) -> list[Key]:
+        """Return the keys of the rows that are visible now."""
+        return [self.listing.key_at(at) for at in range(self.top, min(self.top + self.page, self.total))]
+
     # -- movement -------------------------------------------------------------------------
 
     def step(self, by: int) -> None:

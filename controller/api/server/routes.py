@@ -159,6 +159,11 @@ PULSE = (
     ),
     integer("after", "Only samples after this time, in seconds since 1970.", 0, MOST),
 )
+GPU_LOADS = (
+    strings("node", "The GPUs of these nodes."),
+    replace(integer("job", "The mean over the GPUs of these jobs, by id.", 1, MOST), many=True),
+    integer("points", "The number of parts into which the 10 minutes are divided.", 1, 60, 8),
+)
 EVENTS = (AFTER, LIMIT, integer("job", "Only events of this job.", 1, MOST))
 GPU_READINGS = flag("gpus", "1: also the measurements of each GPU.")
 
@@ -224,6 +229,7 @@ ROUTES = (
     Route("GET", "/v1/queues", ANYONE, queues.listing),
     Route("GET", "/v1/plan", ANYONE, forecasts.plan, query=(HORIZON, WITHIN), slow=True),
     Route("GET", "/v1/pulse", ANYONE, pulse.show, query=PULSE),
+    Route("GET", "/v1/pulse/gpus", ANYONE, pulse.gpu_loads, query=GPU_LOADS),
     Route("GET", "/v1/scheduler", ANYONE, scheduler.show),
     Route(
         "POST",

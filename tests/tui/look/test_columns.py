@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.data.model import job_listing
-from tui.look import theme
+from tui.look import cells, theme
 from tui.look.columns import GUTTER, fit_columns
 from tui.look.paint import Paint, bar, both_ends, fit, length, span
 from tui.views.queue import QueueView
@@ -65,3 +65,10 @@ def test_bar_length_matches_its_share(share: float, width: int) -> None:
     pieces = bar(share, width)
     assert length(pieces) == width
     assert abs(pieces[0][0].count("━") + pieces[0][0].count("╸") / 2 - max(0, min(1, share)) * width) <= 0.5
+
+
+def test_graph_of_loads_is_amber_for_held_gpus_without_load() -> None:
+    assert cells.load_graph((0,) * 8) == [("▁" * 8, "warn")]
+    assert cells.load_graph((0,) * 8, held=False) == [("▁" * 8, "faint")]
+    assert cells.load_graph((None, 0, 100)) == [("     ", "text"), (" ▁", "faint"), ("█", "heat-15")]
+    assert length(cells.load_graph(())) == cells.SPARKS

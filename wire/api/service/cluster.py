@@ -105,6 +105,21 @@ class PulseView:
 
 
 @dataclass(frozen=True)
+class GpuLoadView:
+    """The loads (utilisation in percent) of GPUs over the last 10 minutes, in parts of `step_s` seconds,
+    oldest first. A load is the mean over its part, and None if no reading is known.
+
+    `nodes` has the loads of each GPU, by the name of the node and the UUID of the GPU. `jobs` has the mean
+    over the GPUs of a job, by the id of the job; the loads before the start of the last attempt are None.
+    """
+
+    nodes: Mapping[str, Mapping[str, tuple[Optional[int], ...]]]
+    jobs: Mapping[str, tuple[Optional[int], ...]]
+    step_s: float
+    now: float
+
+
+@dataclass(frozen=True)
 class StreamBatch:
     """A message of the event stream: the events of one commit to the journal, and the new state of each job
     and node that these events change.

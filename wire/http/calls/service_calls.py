@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Optional
+from typing import Iterable, Iterator, Mapping, Optional
 
-from wire.api.service.cluster import ClusterView, EventList, Health, PulseView, StreamBatch
+from wire.api.service.cluster import ClusterView, EventList, GpuLoadView, Health, PulseView, StreamBatch
 from wire.api.service.config import ConfigAnswer, ConfigRequest, ConfigView
 from wire.api.service.reports import (
     BudgetReport,
@@ -50,6 +50,16 @@ class ServiceCalls(ApiCalls):
         otherwise for each minute of the last day.
         """
         return self._get(PulseView, "/v1/pulse", [("ring", ring), ("after", after)])
+
+    def gpu_loads(
+        self, *, nodes: Iterable[str] = (), jobs: Iterable[int] = (), points: int = 8
+    ) -> GpuLoadView:
+        """Return the loads of the GPUs of these nodes, and the mean loads of these jobs, over the last 10
+        minutes.
+        """
+        query: Query = [("node", node) for node in nodes]
+        query += [("job", job) for job in jobs]
+        return self._get(GpuLoadView, "/v1/pulse/gpus", [*query, ("points", points)])
 
     def notify(self) -> NotifyView:
         """Return the sinks (services that deliver messages) and the rules of notifications."""

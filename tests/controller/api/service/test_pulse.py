@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller.watchers.gpu_loads import GpuLoads
 from tests.controller.api.running_controller import RunningController
 from tests.controller.api.server.test_stream import listening
 from tests.limits import PATIENCE_S
@@ -78,3 +79,45 @@ async def test_stream_has_samples_only_on_request(api: RunningController, rows: 
                     break
     assert samples == sorted(samples)
     assert samples[0] in [each.at for each in api.daemon.pulse.seconds]
+
+
+async def test_loads_of_gpus_and_jobs_over_ten_minutes(api: RunningController) -> None:
+    await api.join("gpu01", gpus=2)
+    await api.join("gpu02", gpus=1)
+    job = await api.submit(gpus=2, time_limit_s=3_600.0)
+    await api.started(job)
+    state, loads = api.daemon.state, GpuLoads()
+    api.daemon.pulse.close()
+    api.daemon.pulse.gpu_loads = loads
+    one, other = (gpu.uuid for gpu in state.nodes.by_name["gpu01"].facts.gpus)
+    began = state.jobs[job].members["gpu01"].started_at
+    # The first sample lies a part of an answer before the start of the job.
+    begin = (began // 600 + 1) * 600
+    state.jobs[job].members["gpu01"].started_at = begin + 75
+    for second in range(600):
+        readings = {"gpu01": {one: GpuSample(one, utilisation=second // 75 * 10), other: GpuSample(other)}}
+        loads.add(begin + second, state, readings)
+    status, body = await api.get("/v1/pulse/gpus", node=["gpu01", "gpu02", "none"], job=[job, 999])
+    assert (status, body["step_s"]) == (200, 75)
+    (only,) = body["nodes"]["gpu02"].values()
+    assert body["nodes"] == {
+        "gpu01": {one: [0, 10, 20, 30, 40, 50, 60, 70], other: [0] * 8},
+        "gpu02": {next(iter(body["nodes"]["gpu02"])): [None] * 8},
+        "none": {},
+    }
+    assert only == [None] * 8
+    assert body["jobs"] == {str(job): [None, 5, 10, 15, 20, 25, 30, 35]}
+
+
+async def test_loads_have_gaps_and_are_bounded(api: RunningController) -> None:
+    await api.join("gpu01", gpus=1)
+    state, loads = api.daemon.state, GpuLoads()
+    uuid = state.nodes.by_name["gpu01"].facts.gpus[0].uuid
+    busy = {"gpu01": {uuid: GpuSample(uuid, utilisation=80)}}
+    for second in (0, 1, 599, 1_200, 1_210, 1_790):
+        loads.add(6_000_000.0 + second, state, busy)
+    found = loads.of_node("gpu01", 60)[uuid]
+    assert [place for place, load in enumerate(found) if load is not None] == [0, 1, 59]
+    assert loads._rings["gpu01"][uuid].count(80) == 3, "samples older than 10 minutes were replaced"
+    loads.add(6_000_000.0, state, {})
+    assert loads.of_node("gpu01", 1)[uuid] == (None,), "after the clock was set back, the old loads are wrong"
