@@ -1,4 +1,6 @@
-"""Completes names of jobs and nodes in the shell. If no controller answers, the shell gets no suggestions."""
+"""Completes names of jobs, nodes and projects in the shell. If no controller answers, the shell gets no
+suggestions.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +28,17 @@ def jobs(incomplete: str) -> list[tuple[str, str]]:
     except (Refused, Unreachable):
         pass
     return [word for word in words if word[0].startswith(incomplete)]
+
+
+def projects(incomplete: str) -> list[str]:
+    """Return the projects whose names begin with the characters typed so far."""
+    from wire.http.client import Client, Refused, Unreachable
+
+    try:
+        known = Client(timeout_s=1.0).projects().projects
+    except (Refused, Unreachable):
+        return []
+    return [printable(each.name) for each in known if each.name.startswith(incomplete)]
 
 
 def nodes(incomplete: str) -> list[tuple[str, str]]:

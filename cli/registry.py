@@ -39,6 +39,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Show scheduler profiles: the jobs, nodes and scheduling policy of each.",
     ),
     "queues": ("cli.commands.policy.queues", "Show queues: the policy and the use of each."),
+    "projects": (
+        "cli.commands.policy.projects",
+        "Show projects: members, weight, share, quota and budget of each.",
+    ),
     "quota": ("cli.commands.policy.quota", "Show, set and unset quotas of users, projects and queues."),
     "shares": (
         "cli.commands.policy.shares",

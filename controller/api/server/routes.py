@@ -20,6 +20,7 @@ from controller.api.handlers.nodes import hosts, nodes
 from controller.api.handlers.policy import (
     licences,
     profiles,
+    projects,
     queues,
     quotas,
     rebalance,
@@ -259,6 +260,8 @@ ROUTES = (
     ),
     Route("GET", "/v1/profiles", ANYONE, profiles.listing),
     Route("GET", "/v1/profiles/{profile}", ANYONE, profiles.show),
+    Route("GET", "/v1/projects", ANYONE, projects.listing),
+    Route("GET", "/v1/projects/{project}", ANYONE, projects.show),
     Route("GET", "/v1/shares", ANYONE, shares.listing),
     Route("POST", "/v1/shares", operator("change shares"), shares.weigh, refuses=(404, 507)),
     Route(

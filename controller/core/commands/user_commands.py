@@ -39,7 +39,6 @@ from controller.core.model.start_estimates import should_record
 from controller.core.placement.placer import Placer
 from controller.core.quota.projects import project_notes
 from controller.core.quota.usage_counters import TenantKey
-from wire.cluster.quota import ANY_NAME
 from wire.job.arrays import array_indices
 from wire.job.spec import JobSpec, is_storable, spec_problems
 from wire.names import JobState, Reason
@@ -292,9 +291,7 @@ class UserCommands:
 
     def _projects_set_live(self) -> set[str]:
         """Return the projects for which operators have set a quota, weight or limit."""
-        edits = self._state.quotas.edits
-        of_quotas = {name for scope, name in edits if scope == "project" and name != ANY_NAME}
-        return of_quotas | self._state.shares.projects_set_live()
+        return self._state.quotas.projects_set_live() | self._state.shares.projects_set_live()
 
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None

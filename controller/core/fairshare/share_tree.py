@@ -152,13 +152,14 @@ class ShareTree:
         """Add the tenant with this path, and all tenants above it in the tree, if they are new."""
         for depth in range(1, len(path) + 1):
             if path[:depth] not in self.accounts:
-                account = FairShareTenant(path[:depth], self.sharing.usage(), self._weight(path[:depth]))
+                account = FairShareTenant(path[:depth], self.sharing.usage(), self.weight(path[:depth]))
                 self.accounts[path[:depth]] = account
                 self.accounts[path[: depth - 1]].below[account.weight] += 1
                 self.without_row.append(path[:depth])
                 self.several_projects |= depth == 1 and sum(self.accounts[()].below.values()) > 1
 
-    def _weight(self, path: SharePath) -> float:
+    def weight(self, path: SharePath) -> float:
+        """Return the weight that is now in force for a tenant, which may have had no job yet."""
         name = self.name(path)
         configured = self.hour_weights.get(name, self.sharing.weights.get(name, 1.0))
         return self.set_weights.get(name, configured)
@@ -225,7 +226,7 @@ class ShareTree:
         """Give all tenants with these names the weight that is now in force for them."""
         for path, account in self.accounts.items():
             if path and self.name(path) in names:
-                above, weight = self.accounts[path[:-1]], self._weight(path)
+                above, weight = self.accounts[path[:-1]], self.weight(path)
                 for each in (above.below, above.active) if account.jobs else (above.below,):
                     each[account.weight] -= 1
                     each[weight] += 1

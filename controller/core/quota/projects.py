@@ -93,18 +93,19 @@ class ProjectRules:
                 if self.unknown is UnknownProjects.REFUSE:
                     return self._not_declared(asker, spec.project, live)
                 spec = replace(spec, project=DEFAULT_PROJECT)
-        return spec if self._may_use(asker, spec.project) else self._not_a_member(asker, spec.project)
+        return spec if self.may_use(asker, spec.project) else self._not_a_member(asker, spec.project)
 
     def _is_named(self, project: str) -> bool:
         return project == DEFAULT_PROJECT or project in self.declared
 
-    def _may_use(self, asker: Requester, project: str) -> bool:
+    def may_use(self, asker: Requester, project: str) -> bool:
+        """Return whether the user may submit to a declared project."""
         members = self.members.get(project)
         return not members or asker.operator or asker.user in members
 
     def _not_declared(self, asker: Requester, project: str, set_live: frozenset[str]) -> Refusal:
         usable = sorted(
-            name for name in {DEFAULT_PROJECT, *self.declared, *set_live} if self._may_use(asker, name)
+            name for name in {DEFAULT_PROJECT, *self.declared, *set_live} if self.may_use(asker, name)
         )
         close = difflib.get_close_matches(project.casefold(), usable, n=1, cutoff=0.6)
         guess = f"Did you mean {printable(close[0])!r}? " if close else ""

@@ -230,6 +230,10 @@ class Quotas:
                 found[kinds[model.casefold()]] = f"{each.percent:g} % of {self.gpus.of_model(model)}"
         return found
 
+    def projects_set_live(self) -> set[str]:
+        """Return the projects whose quotas operators have set."""
+        return {name for scope, name in self.edits if scope == "project" and name != ANY_NAME}
+
     def names(self) -> list[TenantKey]:
         """Return (scope, name) of every tenant with its own quota. A default quota, which is for all users,
         all projects or all queues, has the name "*".

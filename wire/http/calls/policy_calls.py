@@ -7,6 +7,7 @@ from typing import Optional
 from wire.api.forecasts import Plan
 from wire.api.policy.licences import LicenceList
 from wire.api.policy.profiles import ProfileList, ProfileView
+from wire.api.policy.projects import ProjectList, ProjectView
 from wire.api.policy.queues import QueueList
 from wire.api.policy.quotas import QuotaChange, QuotaList, QuotaView
 from wire.api.policy.rebalance import Rebalanced, RebalanceRequest, RebalanceView
@@ -115,6 +116,14 @@ class PolicyCalls(ApiCalls):
     def queues(self) -> QueueList:
         """Return all queues, with their policies and the resources that their jobs use."""
         return self._get(QueueList, "/v1/queues")
+
+    def projects(self) -> ProjectList:
+        """Return all declared projects, and all other projects that have had jobs."""
+        return self._get(ProjectList, "/v1/projects")
+
+    def project(self, name: str) -> ProjectView:
+        """Return one project with its members, share, quota and budget."""
+        return self._get(ProjectView, f"/v1/projects/{quoted(name)}")
 
     def licences(self) -> LicenceList:
         """Return all licences, with the jobs that hold each licence."""

@@ -3,7 +3,7 @@ set."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from controller.api.handlers.policy.queues import phrases_by_queue
 from controller.api.handlers.service.known_names import need_tenant
@@ -44,11 +44,8 @@ async def listing(call: Call) -> QuotaList:
     ]
     named = state.quotas.names()
     keys = [*named, *sorted(set(used) - set(named))]
-    policies = phrases_by_queue(call)
-    unused = _unused_gpu_time(call)
-    views = tuple(_view(call, key, policies, unused) for key in keys)
     hours = hours_in_force(state, call.daemon.now())
-    return QuotaList(views, state.accounts.window_s, call.daemon.seq, hours)
+    return QuotaList(quota_views(call, keys), state.accounts.window_s, call.daemon.seq, hours)
 
 
 async def change(call: Call, request: QuotaChange) -> QuotaView:
@@ -57,7 +54,7 @@ async def change(call: Call, request: QuotaChange) -> QuotaView:
     await call.daemon.settled()
     await need_tenant(call, scope, name)
     await call.ask(inputs.SetQuota(scope, name, request.quota, call.caller.user))
-    return _view(call, (scope, name), phrases_by_queue(call), _unused_gpu_time(call))
+    return _one(call, (scope, name))
 
 
 async def show(call: Call) -> QuotaView:
@@ -67,7 +64,7 @@ async def show(call: Call) -> QuotaView:
         raise rejected("invalid", f"must be one of {', '.join(SCOPES)}", "scope")
     await call.daemon.settled()
     await need_tenant(call, scope, name)
-    return _view(call, (scope, name), phrases_by_queue(call), _unused_gpu_time(call))
+    return _one(call, (scope, name))
 
 
 async def edit(call: Call, request: QuotaChange) -> QuotaView:
@@ -100,7 +97,18 @@ async def unset(call: Call) -> QuotaView:
     """Remove the limits that operators have set. The limits in scheduler.toml apply again."""
     scope, name = call.path["scope"], call.path["name"]
     await call.ask(inputs.UnsetQuota(scope, name, call.caller.user))
-    return _view(call, (scope, name), phrases_by_queue(call), _unused_gpu_time(call))
+    return _one(call, (scope, name))
+
+
+def quota_views(call: Call, keys: Iterable[TenantKey]) -> tuple[QuotaView, ...]:
+    """Return the limits and the use of these users, projects and queues."""
+    policies, unused = phrases_by_queue(call), _unused_gpu_time(call)
+    return tuple(_view(call, key, policies, unused) for key in keys)
+
+
+def _one(call: Call, key: TenantKey) -> QuotaView:
+    (view,) = quota_views(call, [key])
+    return view
 
 
 def _unused_gpu_time(call: Call) -> dict[TenantKey, int]:

@@ -40,7 +40,7 @@ async def need_user(call: Call, user: str, where: str) -> None:
 async def need_share(call: Call, share: str) -> None:
     """Raise Rejected if the organisation, project or user of a tenant is not known."""
     project, bar, user = share.partition("/")
-    known = {*_projects(call), *call.daemon.config.organisations}
+    known = {*known_projects(call), *call.daemon.config.organisations}
     if project not in known:
         message = (
             f"there is no organisation or project {printable(project)!r}: "
@@ -64,7 +64,7 @@ async def need_tenant(call: Call, scope: str, name: str) -> None:
     elif scope == "queue" and config.queues:
         _need(name, {*config.queues, DEFAULT_QUEUE}, "queue")
     elif scope == "project" and config.projects:
-        _need(name, _projects(call), "project")
+        _need(name, known_projects(call), "project")
 
 
 def need_node(call: Call, name: str) -> None:
@@ -113,7 +113,7 @@ def _users(call: Call) -> set[str]:
     }
 
 
-def _projects(call: Call) -> set[str]:
+def known_projects(call: Call) -> set[str]:
     """Return the projects in scheduler.toml, and all projects with a job."""
     config = call.daemon.config
     return {

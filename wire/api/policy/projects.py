@@ -1,0 +1,47 @@
+"""API bodies for projects: their members, weights, shares, quotas and budgets."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from wire.api.policy.quotas import QuotaView
+from wire.api.service.reports import BudgetView
+from wire.dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class ProjectView:
+    """A project. If `members` is empty, all users may submit to it. `default_for` has the users whose jobs
+    without --project go to it. `may_submit` says whether the user that asks may submit to it.
+    """
+
+    name: str
+    declared: bool
+    """True if the configuration names the project, or an operator has set its quota, weight or limits."""
+    members: tuple[str, ...]
+    may_submit: bool
+    weight: float
+    quota: QuotaView
+    """The limits of the project, and what its jobs use."""
+    default_for: tuple[str, ...] = ()
+    organisation: str = ""
+    share: Optional[float] = None
+    """The part of the cluster to which the project is entitled while all declared projects have waiting jobs,
+    from 0 to 1. None for a project that is not declared, and if the order of jobs ignores weights.
+    """
+    factor: float = 1.0
+    """The fair-share factor, as in ShareView."""
+    budget: Optional[BudgetView] = None
+    queues: tuple[str, ...] = ()
+    """The queues that admit only some projects, and this one among them."""
+
+
+@dataclass(frozen=True)
+class ProjectList:
+    """All declared projects, and all other projects that have had jobs, ordered by name. `unknown` is what
+    happens to a job in a project that is not declared: open, default or refuse.
+    """
+
+    projects: tuple[ProjectView, ...]
+    unknown: str
+    seq: int
