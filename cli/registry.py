@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "cli.commands.policy.profiles",
         "Show scheduler profiles: the jobs, nodes and scheduling policy of each.",
     ),
-    "queues": ("cli.commands.policy.queues", "Show queues: the policy and the use of each."),
+    "queues": ("cli.commands.policy.queues", "Show queues: the policy and the usage of each."),
     "projects": (
         "cli.commands.policy.projects",
         "Show projects: members, weight, share, quota and budget of each.",

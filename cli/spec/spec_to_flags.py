@@ -14,9 +14,10 @@ from wire.job.spec import JobSpec
 
 def flags_of(changes: Mapping[str, Any]) -> list[str]:
     """Return the words of the command line that set these JobSpec fields. A field whose new value is the
-    default is reset with --clear, because no flag sets the default.
+    default is reset with --clear and the name of its flag, because no flag sets the default.
 
-    Example: {"gpus": 4, "topology": None} gives --gpus 4 --clear same.
+    Example: {"gpus": 4, "topology": None} gives --gpus 4 --clear same, because
+    --same sets the field topology.
     """
     spec = decode(JobSpec, {"command": ["true"], **changes})
     words: list[str] = []

@@ -107,7 +107,7 @@ def make_plugin(
         ]
         raise ConfigRefused(found) from None
     except Exception as error:
-        raise refuse(f"the {kind} {name!r} fails when made ({type(error).__name__}: {error})") from None
+        raise refuse(f"the {kind} {name!r} cannot be created ({type(error).__name__}: {error})") from None
 
 
 @functools.lru_cache(maxsize=256)

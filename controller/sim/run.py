@@ -102,7 +102,7 @@ def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config
             # In the literature, a gang does not come before earlier jobs after a long wait.
             changes["gang_after_s"] = 0.0
     if backfill:
-        # Let backfill consider all waiting jobs, as the policies with these names in the literature do.
+        # Let backfill consider all waiting jobs, as EASY and conservative backfill do in the literature.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
     if changes:
         # Remove the scheduler profiles, because the order and backfill must apply to all jobs.

@@ -160,7 +160,7 @@ FROZEN = (
             FROZEN + " name: ClassVar[str] = 'it'\n def keep(self): ...\n"
             " def concerns(self): ...\n def explain(self): ...\n"
             " def __post_init__(self): 1 / 0\n",
-            "fails when made (ZeroDivisionError: division by zero)",
+            "cannot be created (ZeroDivisionError: division by zero)",
         ),
     ],
 )

@@ -66,7 +66,7 @@ class PulseView(View):
         return [("⏎ ", "key"), (f"opens {words[jump.kind]} {jump.name}", "muted")]
 
     def changed(self, changes: Changes) -> None:
-        """Draw the panels again. Request the plan and the shares after the state was loaded."""
+        """Draw the panels again. If the state has just been loaded, also request the plan and the shares."""
         if changes.fresh:
             self._ask_plan()
             self._ask_shares()

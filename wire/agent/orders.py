@@ -75,7 +75,7 @@ class Start:
 
     @property
     def most_cpu_milli(self) -> Optional[int]:
-        """Return the limit on the CPU use of the attempt, in thousandths of a core; None means no limit."""
+        """Return the limit on the CPU usage of the attempt, in thousandths of a core; None means no limit."""
         return None if self.best_effort else self.cpu_limit_milli or self.cpu_milli
 
     @property

@@ -36,7 +36,7 @@ app = application()
         "corral usage                        GPU-hours of the last week, by user",
         "corral usage --by project --since 30d",
         "corral usage --by job --since 1d -o csv",
-        "corral usage --off-queue --since 1d  GPU use outside of jobs",
+        "corral usage --off-queue --since 1d  GPU usage outside of jobs",
     )
 )
 @list_command
@@ -56,7 +56,9 @@ def usage(
     ] = None,
     off_queue: Annotated[
         bool,
-        switch("--off-queue", "Show GPU use by processes that no job has started, instead of usage by jobs."),
+        switch(
+            "--off-queue", "Show GPU usage by processes that no job has started, instead of usage by jobs."
+        ),
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:

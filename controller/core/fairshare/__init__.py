@@ -1,1 +1,1 @@
-"""Fair share: the fair-share tree, use that counts less with age, and GPU use outside of jobs."""
+"""Fair share: the fair-share tree, usage that counts less with age, and GPU usage outside of jobs."""

@@ -50,7 +50,7 @@ class FairshareConfig:
     hard: Mapping[str, float] = field(default_factory=dict)
     """Hard limits in units. When a tenant has used this much, none of its jobs starts."""
     off_queue: str = ""
-    """The project that is charged for GPU use outside of jobs, through the tenants of its users. Empty: no
+    """The project that is charged for GPU usage outside of jobs, through the tenants of its users. Empty: no
     charge.
     """
 

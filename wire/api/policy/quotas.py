@@ -20,7 +20,7 @@ class QuotaChange:
 @dataclass(frozen=True)
 class QuotaView:
     """Limits and usage of a user, project or queue. `edited` is True if a command has set the limits, and
-    False if the limits come from the configuration. `budget` is the use of a project's budget as text, such
+    False if the limits come from the configuration. `budget` is the usage of a project's budget as text, such
     as `80 % of 2026-11: 4,000 of 5,000 GPU-hours`; empty if there is no budget.
     """
 
@@ -44,7 +44,7 @@ class QuotaView:
         return used + self.gpu_hours_planned if field == "gpu_hours" else used
 
     def use_text(self, amount: Amount) -> str:
-        """Return the use of one resource and its hard limit as text, such as 12/16, or 12 without a limit.
+        """Return the usage of one resource and its hard limit as text, such as 12/16, or 12 without a limit.
         GPU-hours with a limit also show the GPU-hours that running jobs may still use, such as 12+30/100.
         """
         used, hard = getattr(self.used, amount.field) or 0, getattr(self.quota.hard, amount.field)
@@ -62,7 +62,7 @@ def _hours(hours: float) -> str:
 
 
 def model_use_text(view: QuotaView) -> str:
-    """Return the use and the hard limit of each GPU model with a limit, such as `H100 12/16, A100 4/8`."""
+    """Return the usage and the hard limit of each GPU model with a limit, such as `H100 12/16, A100 4/8`."""
     limits, used = view.quota.hard.gpus_per_model, view.used.gpus_per_model
     found = []
     for model in sorted({*limits, *used}):

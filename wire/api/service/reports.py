@@ -46,7 +46,7 @@ class UsageList:
 
 @dataclass(frozen=True)
 class BudgetView:
-    """The use of a project in one calendar month, compared with its budget. `gpu_hours_limit` and
+    """The usage of a project in one calendar month, compared with its budget. `gpu_hours_limit` and
     `money_limit` include the amount that was carried over from the last month; None means no limit.
 
     `percent` is the used part of the budget in percent. When the budget is used up, `then` decides about the
@@ -133,8 +133,8 @@ class EstimateReport:
 
 @dataclass(frozen=True)
 class StintView:
-    """GPU use by a process that no job started. `until` is None while the process still uses the GPU. `units`
-    is the cost in billing units.
+    """GPU usage by a process that no job started. `until` is None while the process still uses the GPU.
+    `units` is the cost in billing units.
     """
 
     user: str
@@ -153,7 +153,7 @@ class StintView:
 
 @dataclass(frozen=True)
 class StintList:
-    """GPU use by processes that no job started, between `since` and `until`, the newest first. A GPU in use
+    """GPU usage by processes that no job started, between `since` and `until`, the newest first. A GPU in use
     counts as one whole GPU.
     """
 
@@ -169,7 +169,7 @@ class FairnessRow:
 
     All amounts are GPU-hours. `points` is `got` minus `entitled`, in percent of the capacity. Waits are
     seconds from the time when a job may start to its first start; `wait_max_s` also counts jobs that still
-    wait. `scavenged` is the use of jobs with the priority SCAVENGER; no other field includes these jobs.
+    wait. `scavenged` is the usage of jobs with the priority SCAVENGER; no other field includes these jobs.
     """
 
     name: str
@@ -259,7 +259,7 @@ class ModelUse:
 
 @dataclass(frozen=True)
 class MonthRow:
-    """The use of a user, a project or a queue in one month."""
+    """What a user, a project or a queue used in one month."""
 
     name: str
     jobs: int
@@ -296,7 +296,7 @@ class MonthRow:
 
 @dataclass(frozen=True)
 class MonthReport:
-    """The use of one calendar month. The rows are ordered by GPU time. The integers `gpu_ms`, `cpu_ms` and
+    """The usage of one calendar month. The rows are ordered by GPU time. The integers `gpu_ms`, `cpu_ms` and
     `memory_mib_s` are the sums of all rows, and of all usage records of the month. `money` is the exact sum,
     rounded once, so `money` is the same by project, user and queue.
     """

@@ -96,7 +96,7 @@ class ServiceCalls(ApiCalls):
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
 
     def budgets(self) -> BudgetReport:
-        """Return the use of each project with a budget in the present month."""
+        """Return the usage of each project with a budget in the present month."""
         return self._get(BudgetReport, "/v1/reports/budgets")
 
     def verify(self) -> Iterator[VerifyLine]:
@@ -106,8 +106,8 @@ class ServiceCalls(ApiCalls):
         return self._post(Compacted, "/v1/store/compact", request)
 
     def stints(self, since: int, until: Optional[int] = None) -> StintList:
-        """Return the GPU use by processes that no job started, between `since` and `until`, in seconds since
-        1970.
+        """Return the GPU usage by processes that no job started, between `since` and `until`, in seconds
+        since 1970.
         """
         window = [("since", since)] + ([("until", until)] if until is not None else [])
         return self._get(StintList, "/v1/usage/off-queue", window)
@@ -122,8 +122,8 @@ class ServiceCalls(ApiCalls):
         return self._get(FairnessReport, "/v1/reports/fairness", [("by", by), ("since", since)])
 
     def month(self, month: str = "", by: str = "project", only: Mapping[str, str] = {}) -> MonthReport:
-        """Return the use of one month by project, user or queue. `only` restricts the report to one project,
-        one user or one queue.
+        """Return the usage of one month by project, user or queue. `only` restricts the report to one
+        project, one user or one queue.
         """
         return self._get(MonthReport, "/v1/reports/month", [("month", month), ("by", by), *only.items()])
 

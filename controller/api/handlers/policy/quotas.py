@@ -34,7 +34,7 @@ CHECK = "'corral config check' lists all mistakes."
 
 
 async def listing(call: Call) -> QuotaList:
-    """List the limits and the use of every user, project and queue with a quota or with jobs."""
+    """List the limits and the usage of every user, project and queue with a quota or with jobs."""
     await call.daemon.settled()
     state = call.daemon.state
     used = [
@@ -58,7 +58,7 @@ async def change(call: Call, request: QuotaChange) -> QuotaView:
 
 
 async def show(call: Call) -> QuotaView:
-    """Show the limits and the use of one user, project or queue."""
+    """Show the limits and the usage of one user, project or queue."""
     scope, name = call.path["scope"], call.path["name"]
     if scope not in SCOPES:
         raise rejected("invalid", f"must be one of {', '.join(SCOPES)}", "scope")

@@ -24,7 +24,7 @@ BY = ("project", "user", "queue")
 
 
 async def show(call: Call) -> MonthReport:
-    """Show the use, the money, the waits and the idle GPUs of one month by project, user or queue."""
+    """Show the usage, the money, the waits and the idle GPUs of one month by project, user or queue."""
     daemon = call.daemon
     month, since, until = _month(call.query["month"], daemon.config.scheduler.time_zone, daemon.now())
     by = call.query["by"][0] if call.query["by"] else BY[0]

@@ -74,7 +74,7 @@ async def waste_report(call: Call) -> WasteReport:
 
 
 async def budgets_report(call: Call) -> BudgetReport:
-    """Show the use of each project with a budget in the present month."""
+    """Show the usage of each project with a budget in the present month."""
     await call.daemon.settled()
     return BudgetReport(tuple(budget_views(call.daemon.state, call.daemon.now())))
 

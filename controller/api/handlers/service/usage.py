@@ -1,4 +1,4 @@
-"""Routes of usage: GPU-hours and utilisation by user, project, queue or job, and GPU use outside of jobs."""
+"""Routes of usage: GPU-hours and load by user, project, queue or job, and GPUs used outside of jobs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _window(call: Call) -> tuple[float, float]:
 
 
 async def off_queue(call: Call) -> StintList:
-    """List the use of GPUs by processes outside of jobs: user, GPU, begin and end."""
+    """List the usage of GPUs by processes outside of jobs: user, GPU, begin and end."""
     since, until = _window(call)
     await call.daemon.settled()
     state = call.daemon.state
