@@ -1,10 +1,11 @@
-"""Completes names of jobs, nodes and projects in the shell. If no controller answers, the shell gets no
-suggestions.
+"""Completes names of jobs, nodes, queues and projects in the shell. If no controller answers, the shell gets
+no suggestions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from wire.text import printable
 
@@ -28,6 +29,24 @@ def jobs(incomplete: str) -> list[tuple[str, str]]:
     except (Refused, Unreachable):
         pass
     return [word for word in words if word[0].startswith(incomplete)]
+
+
+def tenants(ctx: Any, incomplete: str) -> list[str]:
+    """Return the users, projects or queues whose names begin with the characters typed so far. The word
+    before, such as `project`, chooses the kind.
+    """
+    from wire.http.client import Client, Refused, Unreachable
+
+    scope = ctx.params.get("scope")
+    if scope == "project":
+        return projects(incomplete)
+    try:
+        client = Client(timeout_s=1.0)
+        names = [each.name for each in client.queues().queues] if scope == "queue" else []
+        names += [each.name for each in client.quotas().quotas if each.scope == scope]
+    except (Refused, Unreachable):
+        return []
+    return [printable(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
 
 
 def projects(incomplete: str) -> list[str]:

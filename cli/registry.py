@@ -97,7 +97,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "controller": ("cli.commands.service.controller", "Run the controller in the foreground."),
     "config": (
         "cli.commands.service.config",
-        "Check, compare and apply configuration files; save addresses of controllers.",
+        "Check, show, explain, compare and apply configurations; save addresses of controllers.",
     ),
     "version": ("cli.commands.service.version", "Show the version of this program and of the controller."),
 }

@@ -5,6 +5,7 @@ from controller.config.differences import differences, digest, in_effect, policy
 from controller.config.errors import ConfigProblem, ConfigRefused, names_beside, nearest
 from controller.config.key_positions import Key, Source
 from controller.config.load import load, load_text, load_with_problems, problem_at, problem_of, render
+from controller.config.settings import settings
 from controller.config.tables.fields import Plugin, WeightedPlugin
 from controller.config.tables.limits import LimitSection
 from controller.config.tables.nodes import NodeSection
@@ -41,4 +42,5 @@ __all__ = [
     "problem_at",
     "problem_of",
     "render",
+    "settings",
 ]

@@ -87,10 +87,15 @@ def _differing(before: Any, after: Any, key: Key = ()) -> Iterator[tuple[Key, An
 
 def _change(key: Key, before: Any, after: Any) -> ConfigChange:
     fixed = any(key[: len(each)] == each for each in NEEDS_RESTART)
+    shown = [None if each is None else shown_value(key, each) for each in (before, after)]
+    return ConfigChange(dotted(key), shown[0], shown[1], not fixed)
+
+
+def shown_value(key: Key, value: Any, longest: int | None = _LONGEST) -> str:
+    """Return a value as JSON of at most `longest` characters, without secrets."""
     whole = (key[0] == "services" and len(key) < 3) or (key[:2] == ("notify", "sinks") and len(key) < 4)
     secret = whole or any(map(partial(_is_below, key), SECRET))
-    shown = [None if each is None else HIDDEN if secret else _shown(each) for each in (before, after)]
-    return ConfigChange(dotted(key), shown[0], shown[1], not fixed)
+    return HIDDEN if secret else _shown(value)[:longest]
 
 
 def _is_below(key: Key, secret: Key) -> bool:
@@ -104,7 +109,7 @@ def _is_below(key: Key, secret: Key) -> bool:
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         value = {name: each for name, each in value.items() if each not in (None, "", [], {})}
-    return json.dumps(value, ensure_ascii=False)[:_LONGEST]
+    return json.dumps(value, ensure_ascii=False)
 
 
 def in_effect(running: Config, new: Config) -> Config:

@@ -16,6 +16,7 @@ from wire.api.nodes import GpuList, NodeList, NodeView
 from wire.api.problem import Problem
 from wire.api.reasons import Why
 from wire.api.service.cluster import EventList, EventView, Health
+from wire.api.service.config import ConfigView
 from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState, Reason
 
@@ -113,6 +114,8 @@ class FakeController:
                 spec = JobSpec(command=("python", "train.py"), name=found.name, gpus=found.gpus)
                 why = Why(found.reason, "needs 1 GPU; 0 of 4 nodes can give that now", position=3)
                 return (found if action else JobDetail(found, spec, why)), 200
+            case ["config"]:
+                return ConfigView("/etc/corral/scheduler.toml", "0123456789ab", T0, "ops"), 200
             case ["gpus"]:
                 return GpuList(tuple(gpu for node in self.nodes.values() for gpu in node.gpus), 9), 200
             case ["nodes"]:

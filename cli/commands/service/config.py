@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cli.commands.service import contexts
+from cli.commands.service import config_migrate, config_show, contexts
 from cli.exit_codes import FAILED, USAGE, CommandError
 from cli.flags import argument, switch
 from cli.output import what_if_table
 from cli.output.confirmation import confirmed
 from cli.output.formats import Column, Format, Output, Table, write, write_data
 from cli.output.stderr import print_error, print_note
-from cli.output.table_columns import YELLOW, clock
+from cli.output.table_columns import YELLOW
 from cli.registry import application, examples
 from wire.api.forecasts import ConfigFile, WhatIf
-from wire.api.service.config import ConfigAnswer, ConfigChange, ConfigRequest, ConfigView
+from wire.api.service.config import ConfigAnswer, ConfigChange, ConfigRequest
 from wire.cluster.quota import ANY_NAME
 from wire.codec import encode
 from wire.http import addresses
@@ -52,7 +52,7 @@ DryRun = Annotated[bool, switch("--dry-run", "Change nothing. Only show what wou
 
 @app.callback()
 def config() -> None:
-    """Check, compare and apply configuration files; save the addresses of controllers."""
+    """Check, show, explain, compare and apply configurations; save the addresses of controllers."""
 
 
 @app.command(
@@ -359,19 +359,29 @@ def table() -> Table[ConfigChange]:
     )
 
 
-@app.command(epilog=examples("corral config show", "corral config show -o json"))
-def show(output: Output = Format.TABLE) -> int:
-    """Show the configuration in effect, the time of its application, and the user that applied it."""
-    view = Client().config()
-    columns: list[Column[ConfigView]] = [
-        Column("FILE", lambda each: each.file or "none: all defaults", narrow=12),
-        Column("DIGEST", lambda each: each.digest),
-        Column("SINCE", lambda each: clock(each.since)),
-        Column("BY", lambda each: each.by or "-", narrow=6),
-        Column("PREVIOUS KEPT", lambda each: "yes" if each.previous else "no"),
-    ]
-    Table(columns, lambda each: each.digest, kind=ConfigView).show(output, [view], view)
-    return 0
-
-
+app.command(
+    "show",
+    epilog=examples(
+        "corral config show                    keys that are set, and where",
+        "corral config show --all              all keys",
+        "corral config show scheduler",
+        "corral config show -o json",
+    ),
+)(config_show.show)
+app.command(
+    "explain",
+    epilog=examples(
+        "corral config explain",
+        "corral config explain project vision",
+        "corral config explain user ada",
+        "corral config explain queue short --file new.toml",
+    ),
+)(config_show.explain)
+app.command(
+    "migrate",
+    epilog=examples(
+        "corral config migrate                 the file that the controller would read",
+        "corral config migrate lab.toml --dry-run",
+    ),
+)(config_migrate.migrate)
 contexts.register(app)

@@ -19,6 +19,7 @@ from controller.api.handlers.jobs import (
 from controller.api.handlers.nodes import hosts, nodes
 from controller.api.handlers.policy import (
     licences,
+    policy,
     profiles,
     projects,
     queues,
@@ -64,6 +65,7 @@ from controller.api.server.access import (
 from controller.api.server.errors import rejected
 from controller.api.server.request import Route, choice, flag, integer, seconds, string, strings
 from wire.api.job_table import JOB_COLUMNS
+from wire.cluster.quota import SCOPES
 from wire.names import JobState
 
 MOST = (1 << 62) - 1
@@ -164,6 +166,10 @@ GPU_LOADS = (
     strings("node", "The GPUs of these nodes."),
     replace(integer("job", "The mean over the GPUs of these jobs, by id.", 1, MOST), many=True),
     integer("points", "The number of parts into which the 10 minutes are divided.", 1, 60, 8),
+)
+POLICY = (
+    choice("scope", "The kind of `name`; default: the whole cluster.", ("cluster", *SCOPES), "cluster"),
+    string("name", "The name of the user, project or queue."),
 )
 EVENTS = (AFTER, LIMIT, integer("job", "Only events of this job.", 1, MOST))
 GPU_READINGS = flag("gpus", "1: also the measurements of each GPU.")
@@ -268,6 +274,8 @@ ROUTES = (
         "POST", "/v1/nodes/{node}/marks", operator("label and taint nodes"), nodes.mark, refuses=(422, 507)
     ),
     Route("GET", "/v1/config", ANYONE, config.show),
+    Route("GET", "/v1/config/explain", ANYONE, policy.explain, query=POLICY),
+    Route("GET", "/v1/config/keys", operator("read the configuration"), config.keys),
     Route("POST", "/v1/config", operator("apply a configuration"), config.apply, refuses=(404, 409, 507)),
     Route("GET", "/v1/rebalance", ANYONE, rebalance.show),
     Route("POST", "/v1/rebalance/run", operator("move jobs"), rebalance.run, refuses=(404, 409, 507)),

@@ -19,7 +19,7 @@ prod with HIGH is accepted in the default queue. In queue "scavenge" this job is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import inf
 
 from controller.core.model.decision.decision import Refusal
@@ -86,6 +86,17 @@ class Ceilings:
                         key = "max_priority"
                     return _refusal(asker, path, where, key, asked, allowed)
         return None
+
+    def in_force(self, asker: Requester, queue: str, project: str) -> Ceiling:
+        """Return the ceilings of the jobs of a user in a queue and a project."""
+        spec = JobSpec(("true",), queue=queue, project=project)
+        tables = [table for _, table in self._tables(asker, spec)]
+        return Ceiling(
+            **{
+                each.name: next((v for table in tables if (v := getattr(table, each.name)) is not None), None)
+                for each in fields(Ceiling)
+            }
+        )
 
     def _tables(self, asker: Requester, spec: JobSpec) -> Iterator[tuple[str, Ceiling]]:
         """Yield (path in scheduler.toml, table) for each table that applies to the job. If several tables

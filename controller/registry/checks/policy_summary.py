@@ -31,6 +31,8 @@ from wire.cluster.quota import AMOUNTS, ANY_NAME, NO_LIMITS, Limits, Quota
 from wire.gpudescription import parse_simulated
 from wire.text import counted, duration
 
+ALL_USERS = "all users"
+"""The phrase about a queue to which all users may submit."""
 _WITHOUT_SHARES = (AgingOrder, DeadlineOrder, FifoOrder, PriorityOrder, ShortestFirstOrder)
 _UNITS = {
     "gpus": "GPU",
@@ -68,10 +70,10 @@ class ProjectPolicy:
             parts.append(f"{100 * self.share:.1f} % of the cluster{of_gpus}")
         elif self.weight is not None:
             parts.append(f"weight {self.weight:g} each")
-        limits = _limits_text(self.quota.hard)
+        limits = limits_text(self.quota.hard)
         parts.append(f"at most {limits}" if limits else "no quota")
         if limits:
-            loan = _limits_text(self.quota.borrow)
+            loan = limits_text(self.quota.borrow)
             parts.append(f"may borrow {loan}" if loan else "may not borrow")
         return "; ".join(parts)
 
@@ -107,11 +109,11 @@ class QueuePolicy:
     @property
     def phrases(self) -> tuple[str, ...]:
         """Return phrases for operators with the policy of the queue, without its priority."""
-        limits = _limits_text(self.quota.hard)
+        limits = limits_text(self.quota.hard)
         parts = [
             self._time_limits,
             f"at most {limits}" if limits else "",
-            f"users {', '.join(self.users)}" if self.users else "all users",
+            f"users {', '.join(self.users)}" if self.users else ALL_USERS,
             f"only projects {', '.join(self.projects)}" if self.projects else "",
             f"only nodes with {', '.join(self.select)}" if self.select else "",
             *self.rules,
@@ -303,7 +305,7 @@ def _highest_priority(config: Config, queues: Sequence[str]) -> int:
     return max(usual if each is None else each for each in of_queues)
 
 
-def _limits_text(limits: Limits) -> str:
+def limits_text(limits: Limits) -> str:
     """Return limits such as `8 GPUs, 512G of memory, 20 running jobs`; empty if there are no limits."""
     parts = []
     for each in AMOUNTS:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import stat
 import subprocess
@@ -202,3 +203,21 @@ def test_closed_terminal_ends_a_foreground_controller(build: Callable[..., Syste
         if controller.poll() is None:
             controller.kill()
             controller.wait()
+
+
+def test_configuration_in_effect_is_shown_with_the_source_of_each_key(build: Callable[..., System]) -> None:
+    system = build("gpu01").start()
+    system.sections["scheduler"] = {"order": "fifo"}
+    system.sections["api"] = {"max_body": 2048}
+    system.config.write_text(tomli_w.dumps(system.sections))
+    corral(system, "config", "apply", "--yes")
+    out, note = corral(system, "config", "show")
+    line = system.config.read_text().splitlines().index('order = "fifo"') + 1
+    assert re.search(rf'scheduler\.order +"fifo" +{re.escape(str(system.config))}:{line}\n', out)
+    assert "(after a restart: 2048)" in out
+    assert "keys with default values not shown" in note
+    out, _ = corral(system, "config", "show", "-o", "jsonpath={.settings[?(@.key=='scheduler.order')].value}")
+    assert out == '"fifo"\n'
+    _, error = corral(system, "config", "show", "scheduller", code=3)
+    assert "there is no key 'scheduller' with a value" in error
+    assert "Did you mean 'scheduler'?" in error

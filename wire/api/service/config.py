@@ -22,6 +22,46 @@ class ConfigChange:
     """
 
 
+DEFAULT_SOURCE = "default"
+"""The source of a key that is not set."""
+
+
+@dataclass(frozen=True)
+class ConfigSetting:
+    """A key of the configuration in effect. `value` is JSON; secrets are not shown. `source` is the place
+    where the key was set: `file:line`, an environment variable, or "default".
+    """
+
+    key: str
+    value: str
+    source: str
+    after_restart: Optional[str] = None
+    """The value in the file, if it takes effect only after a restart of the controller."""
+
+
+@dataclass(frozen=True)
+class ConfigSettings:
+    """All keys of the configuration in effect, in the order of the tables."""
+
+    settings: tuple[ConfigSetting, ...]
+    digest: str
+
+
+@dataclass(frozen=True)
+class PolicyText:
+    """Sentences about the policy for one subject, such as `project vision` or `cluster`."""
+
+    about: str
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PolicyExplanation:
+    """What the scheduling policy means, in sentences."""
+
+    texts: tuple[PolicyText, ...]
+
+
 @dataclass(frozen=True)
 class ConfigView:
     """The configuration in effect: the path of its file, the time of its application, and the user that

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterable, Iterator, Mapping, Optional
 
 from wire.api.service.cluster import ClusterView, EventList, GpuLoadView, Health, PulseView, StreamBatch
-from wire.api.service.config import ConfigAnswer, ConfigRequest, ConfigView
+from wire.api.service.config import ConfigAnswer, ConfigRequest, ConfigSettings, ConfigView, PolicyExplanation
 from wire.api.service.reports import (
     BudgetReport,
     EstimateReport,
@@ -36,6 +36,18 @@ arrived.
 
 
 class ServiceCalls(ApiCalls):
+    def config_keys(self) -> ConfigSettings:
+        """Return all keys of the configuration in effect, each with the place where it was set."""
+        return self._get(ConfigSettings, "/v1/config/keys")
+
+    def explain_policy(self, scope: str = "", name: str = "") -> PolicyExplanation:
+        """Return what the policy means for a user, a project or a queue. If `scope` is empty, return what it
+        means for the cluster and for all projects and queues.
+        """
+        return self._get(
+            PolicyExplanation, "/v1/config/explain", [("scope", scope), ("name", name)] if scope else []
+        )
+
     def config(self) -> ConfigView:
         return self._get(ConfigView, "/v1/config")
 

@@ -21,7 +21,7 @@ async def listing(call: Call) -> ProjectList:
     """List all declared projects, and all other projects that have had jobs."""
     await call.daemon.settled()
     rules = call.daemon.engine.pipeline.rules.projects
-    names = {*known_projects(call), *_set_live(call)}
+    names = {*known_projects(call), *declared_projects(call)}
     return ProjectList(_views(call, sorted(names)), rules.unknown.value, call.daemon.seq)
 
 
@@ -29,7 +29,7 @@ async def show(call: Call) -> ProjectView:
     """Show one project."""
     name = call.path["project"]
     await call.daemon.settled()
-    known = {*known_projects(call), *_set_live(call)}
+    known = {*known_projects(call), *declared_projects(call)}
     if name not in known:
         message = f"there is no project {printable(name)!r}: nothing declares it, and it has had no job"
         raise rejected(
@@ -44,7 +44,7 @@ def _views(call: Call, names: list[str]) -> tuple[ProjectView, ...]:
     daemon = call.daemon
     state, config, pipeline, now = daemon.state, daemon.config, daemon.engine.pipeline, daemon.now()
     rules, tree = pipeline.rules.projects, state.shares
-    declared = {*rules.declared, *_set_live(call)}
+    declared = declared_projects(call)
     compared = any(uses_shares(each.order) for each in policies(pipeline))
     shares = entitlements(tree, declared) if compared else {}
     budgets = {each.project: each for each in budget_views(state, now)}
@@ -72,10 +72,11 @@ def _views(call: Call, names: list[str]) -> tuple[ProjectView, ...]:
     return tuple(views)
 
 
-def _set_live(call: Call) -> set[str]:
-    """Return the projects for which operators have set a quota, a weight or a limit."""
-    state = call.daemon.state
-    return state.quotas.projects_set_live() | state.shares.projects_set_live()
+def declared_projects(call: Call) -> set[str]:
+    """Return the projects of scheduler.toml, and those for which operators have set a quota, a weight or a
+    limit."""
+    state, rules = call.daemon.state, call.daemon.engine.pipeline.rules.projects
+    return {*rules.declared} | state.quotas.projects_set_live() | state.shares.projects_set_live()
 
 
 def entitlements(tree: ShareTree, projects: set[str]) -> Mapping[str, float]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from controller.api.server.access import Need, Role, admin, refusal
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
-from controller.config import ConfigRefused, digest
+from controller.config import ConfigRefused, digest, settings
 from controller.reload import ConfigNotWritable, ReloadPlan
-from wire.api.service.config import ConfigAnswer, ConfigRequest, ConfigView
+from wire.api.service.config import ConfigAnswer, ConfigRequest, ConfigSettings, ConfigView
 from wire.text import printable
 
 SEND = admin("send a configuration, because it may name a prolog, which runs as root on every node")
@@ -27,6 +27,14 @@ async def show(call: Call) -> ConfigView:
     if applied is None or applied.digest != named:
         return view
     return replace(view, since=applied.at, by=applied.by)
+
+
+async def keys(call: Call) -> ConfigSettings:
+    """List all keys of the configuration in effect, with the source of each.
+
+    The source is a line of the file, an environment variable, or default. Secrets are not shown."""
+    config = call.daemon.config
+    return ConfigSettings(settings(config), digest(config))
 
 
 async def apply(call: Call, request: ConfigRequest) -> ConfigAnswer:
