@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from cli import completion, exit_codes
-from cli.commands.nodes import join, labels_and_taints
+from cli.commands.nodes import join, labels_and_taints, smoke_test
 from cli.exit_codes import CommandError
 from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
@@ -238,6 +238,7 @@ def node_and_gpu(name: str) -> tuple[str, str | None]:
 
 app.command("add", epilog=join.ADD_EXAMPLES)(join.add)
 app.command("check", epilog=examples("corral nodes check gpu01"))(join.check)
+app.command("test", epilog=smoke_test.EXAMPLES)(smoke_test.run_test)
 app.command("trust", epilog=examples("corral nodes trust gpu01 --fingerprint SHA256:…"))(join.trust)
 app.command("lost", epilog=examples("corral nodes lost gpu01"))(join.lost)
 app.command("remove", epilog=examples("corral nodes remove gpu01 gpu02"))(join.remove)
