@@ -99,13 +99,17 @@ def _function(program: str) -> Callable[[list[str]], int]:
 
 def _explain(program: str, error: Exception) -> int:
     """Print an error of the controller or of the system in the form of Slurm's errors."""
+    from cli.exit_codes import CommandError
+    from cli.slurm.refusals import unreachable
     from wire.http.transport import Refused, Unreachable
 
     if isinstance(error, Unreachable):
         return _fail(
             f"{program}: error: Unable to contact slurm controller (connect failure)",
-            f"{program}: error: {error} {error.hint}".rstrip(),
+            f"{program}: error: {unreachable(error)}",
         )
+    if isinstance(error, CommandError):
+        return _fail(f"{program}: error: {error.message}", *_hint(program, error.hint))
     if isinstance(error, Refused):
         return _fail(f"{program}: error: {error.problem.message}", *_hint(program, error.problem.hint))
     if isinstance(error, OSError):

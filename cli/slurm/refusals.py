@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from cli.slurm.programs import SlurmError
-from wire.http.transport import Refused
+from wire.http.transport import Refused, Unreachable
 from wire.job.spec import JobSpec
 from wire.text import printable
 
@@ -26,6 +26,11 @@ _BY_CODE = {
     "not_allowed": "Access/permission denied",
     "too_large": "Pathname of a file, directory or other parameter too long",
 }
+
+
+def unreachable(error: Unreachable) -> str:
+    """Return on one line why no controller answers, and what the user can do."""
+    return ". ".join(filter(None, (str(error), error.hint))).replace("\n", " ")
 
 
 def unknown_reservation(

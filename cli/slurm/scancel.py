@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from cli.slurm.arguments import COMMON, Arguments, Option, parse, prints_only_help, switch
 from cli.slurm.programs import SlurmError
+from cli.slurm.selections import hosts, require_own_cluster
 from wire.agent.orders import SignalTo
 from wire.api.jobs import JobRefused, JobsOrder, JobView
-from wire.cluster.hostlist import expand_hostlist
 from wire.http.client import Client, Refused
+from wire.job.arrays import array_indices
 from wire.names import SHOWN_STATES, SLURM_QOS, JobState
 
 OPTIONS = (
@@ -55,7 +56,7 @@ _FILTERS = (
     *("account", "jobname", "me", "name", "nodelist", "partition", "qos"),
     *("reservation", "state", "user", "wckey"),
 )
-_JOB = re.compile(r"(\d+(?:_(?:\d+|\[[\d,:-]+\]|\*))?)(?:\.(\w+))?(?:\+\d+)?")
+_JOB = re.compile(r"(\d+(?:_(?:\d+|\[[\d,:-]+\]|\*))?)(?:\.(\d+|batch))?(?:\+\d+)?", re.ASCII)
 _ENDED = "Job/step already completing or completed"
 _UNKNOWN = "Invalid job id specified"
 _DENIED = "Access/permission denied"
@@ -76,6 +77,7 @@ def main(words: list[str]) -> int:
     if not ids and not filtered:
         raise SlurmError("No job identification provided")
     with Client() as client:
+        require_own_cluster(arguments, lambda: client.cluster().name)
         steps = [(job, int(step)) for job, step in ids if step.isdigit()]
         code = max([_step(client, job, step, number, arguments) for job, step in steps], default=0)
         ids = [(job, step) for job, step in ids if not step.isdigit()]
@@ -114,8 +116,13 @@ def _commas(text: str) -> Iterator[str]:
 
 def _job_id(text: str) -> tuple[str, str]:
     match = _JOB.fullmatch(text)
-    if match is None:
+    if match is None or not int(match[1].partition("_")[0]):
         raise SlurmError(f"Invalid job id {text}")
+    if "[" in match[1]:
+        try:
+            array_indices(match[1].partition("[")[2][:-1])
+        except ValueError as error:
+            raise SlurmError(f"Invalid job id {text}: {error}") from None
     return match[1].removesuffix("_*"), match[2] or ""
 
 
@@ -162,7 +169,7 @@ def _chosen(client: Client, arguments: Arguments, user: str, states: set[JobStat
     from cli.jobs.selection import pages
 
     name = arguments.last("name") or arguments.last("jobname")
-    nodes = set(expand_hostlist(arguments.last("nodelist"))) if arguments.has("nodelist") else set()
+    nodes = set(hosts(arguments.last("nodelist"))) if arguments.has("nodelist") else set()
     # Select no job, because Corral has no counterpart of these filters.
     if arguments.last("wckey") or arguments.last("reservation"):
         return
@@ -195,8 +202,6 @@ def _among(chosen: list[JobView], ids: list[str]) -> tuple[list[str], list[str]]
             if text in (job.label, str(job.id)) or (not indices and array == str(job.array or ""))
         ]
         if indices.startswith("["):
-            from wire.job.arrays import array_indices
-
             wanted = set(array_indices(indices[1:-1]))
             found = [job.label for job in chosen if str(job.array) == array and job.index in wanted]
         labels += found

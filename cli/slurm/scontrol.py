@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from cli.slurm.arguments import VERSION, Arguments, Option, help_text, parse, switch
 from cli.slurm.programs import SlurmError
+from cli.slurm.selections import require_own_cluster
 
 OPTIONS = (
     switch("all", "a"),
@@ -34,14 +35,36 @@ VERBS: Mapping[str, tuple[str, str]] = {
     "requeue": ("cli.slurm.scontrol_jobs:requeue", "Queue running jobs again."),
     "requeuehold": ("cli.slurm.scontrol_jobs:requeue_hold", "Queue running jobs again, and hold them."),
     "uhold": ("cli.slurm.scontrol_jobs:hold", "Hold jobs, so that they do not start."),
-    "update": ("cli.slurm.scontrol_jobs:update", "Change jobs: update JobId=7 TimeLimit=30."),
+    "update": ("cli.slurm.scontrol_jobs:update", "Change jobs or nodes: update JobId=7 TimeLimit=30."),
     "show": ("cli.slurm.nodes.scontrol_show:show", "Show jobs, nodes, partitions and other objects."),
     "ping": ("cli.slurm.nodes.scontrol_show:ping", "Show whether the controller answers."),
     "version": ("cli.slurm.nodes.scontrol_show:version", "Show the version."),
+    "write": ("cli.slurm.scontrol_jobs:write", "Write the script of a job: write batch_script 7 [FILE]."),
 }
 """For each verb: its function `verb(words, arguments) -> exit code`, and its summary. `words` are the words
 after the verb.
 """
+
+_ELSEWHERE: Mapping[str, str] = {
+    "abort": "Stop the controller as your system stops services.",
+    "completing": "'squeue -t CG' lists jobs that end, with their nodes.",
+    "create": "Write: corral reserve --help.",
+    "delete": "Write: corral reserve --help.",
+    "listpids": "Write: corral exec JOB -- ps -ef.",
+    "notify": "Corral sends messages by mail or chat: corral notify --help.",
+    "pidinfo": "'corral gpus' shows the processes on GPUs with their jobs.",
+    "reboot": "Write: corral nodes drain NODE. Then reboot the host, and write: corral nodes resume NODE.",
+    "reconfigure": "Write: corral config apply FILE.",
+    "resume": "Corral does not suspend jobs. For a drained node: scontrol update NodeName=NODE State=RESUME.",
+    "setdebug": "Set the log level of the controller in its configuration.",
+    "shutdown": "Stop the controller as your system stops services. Jobs continue.",
+    "suspend": "Corral does not suspend jobs. 'scontrol requeuehold' ends a job and holds it.",
+    "takeover": "Start the other controller; it takes the store over when this one has ended.",
+    "token": "Operators make tokens; docs/users.md describes how.",
+    "top": "Write: corral job set JOB --priority HIGH.",
+    "wait_job": "A job starts when its nodes are ready. Write: corral job wait JOB, for its end.",
+}
+"""The verbs of Slurm's scontrol that Corral does not have, each with its counterpart."""
 
 
 def main(words: list[str]) -> int:
@@ -56,10 +79,18 @@ def main(words: list[str]) -> int:
         return 0
     if not arguments.words:
         raise SlurmError("No command is given. Corral has no interactive mode of scontrol.")
-    verb = _verb(arguments.words[0].lower())
+    word = arguments.words[0].lower()
+    verb = _verb(word)
+    if not verb and word in _ELSEWHERE:
+        raise SlurmError(f"Corral has no 'scontrol {word}'. {_ELSEWHERE[word]}")
     if not verb:
         print(f"invalid keyword: {arguments.words[0]}", file=sys.stderr)
         return 1
+    if arguments.has("clusters") or arguments.has("cluster"):
+        from cli.slurm.show.controller import cluster_name, controller
+
+        with controller() as transport:
+            require_own_cluster(arguments, lambda: cluster_name(transport))
     return run_verb(verb, arguments)
 
 

@@ -1,4 +1,4 @@
-"""The verbs of scontrol that change jobs: hold, release, requeue, update."""
+"""The verbs of scontrol about single jobs: hold, release, requeue, update, write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from cli.slurm.arguments import Arguments
 from cli.slurm.programs import SlurmError
 from wire.api.jobs import JobsOrder
-from wire.http.client import Client
+from wire.http.client import Client, Refused
 
 _OPTION_OF_KEY = {
     "account": "--account",
@@ -98,20 +98,73 @@ def _reason(code: str, message: str) -> str:
 
 
 def update(words: list[str], _arguments: Arguments) -> int:
-    """Change jobs: `update JobId=7 TimeLimit=30`."""
+    """Change jobs or nodes: `update JobId=7 TimeLimit=30`, `update NodeName=n1 State=RESUME`."""
+    if not words:
+        raise _short("too few arguments for update keyword")
+    if any(word.lower().startswith("nodename=") for word in words):
+        from cli.slurm.nodes.node_changes import update_nodes
+
+        return update_nodes(words)
     pairs = _pairs(words)
     jobs = pairs.pop("jobid", pairs.pop("job", ""))
     if not jobs:
-        raise _short("Corral changes jobs: write JobId=NUMBER.", "No valid entity in update command")
+        raise _short(
+            "Corral changes jobs and the states of nodes: write JobId=NUMBER, or NodeName=NAME.",
+            "No valid entity in update command",
+        )
+    selectors = tuple(map(_selector, _IDS.split(jobs)))
+    extension_s = _extension_s(pairs.get("timelimit", ""))
+    if extension_s:
+        del pairs["timelimit"]
     changes = _changes(pairs)
     with Client() as client:
-        order = JobsOrder("set", tuple(map(_selector, _IDS.split(jobs))), changes=changes)
+        order = JobsOrder("set", selectors, changes=changes, extend_s=extension_s)
         refused = client.order(order).refused
     for each in refused:
         field = each.problem.where.removeprefix("spec.").partition(".")[0]
         reason = _BY_FIELD.get(field) or _reason(each.problem.code, each.problem.message)
         print(f"{reason} for job {each.job}", file=sys.stderr)
     return int(bool(refused))
+
+
+def _extension_s(text: str) -> float:
+    """Return the seconds that a change of TimeLimit such as +30 or -1:00:00 adds; 0 for another text."""
+    if text[:1] not in ("+", "-"):
+        return 0.0
+    pairs = _changes({"timelimit": text[1:]})
+    seconds = pairs.get("time_limit_s")
+    if not isinstance(seconds, (int, float)):
+        raise _short(f"Invalid TimeLimit: {text}; write +30 for 30 minutes more", "Request aborted")
+    return seconds if text[0] == "+" else -seconds
+
+
+def write(words: list[str], _arguments: Arguments) -> int:
+    """Write the script of a job: `write batch_script 7 FILE`. Without FILE: to slurm-7.sh. - is stdout."""
+    if not words or words[0].lower() != "batch_script":
+        raise _short("invalid entity for keyword:write; write: scontrol write batch_script JOB [FILE]")
+    if len(words) not in (2, 3):
+        raise _short("Write: scontrol write batch_script JOB [FILE]; - is stdout")
+    job = _selector(words[1])
+    with Client() as client:
+        try:
+            spec = client.job(job).spec
+        except Refused as refused:
+            raise _short(
+                f"job script retrieval failed: {_reason(refused.problem.code, refused.problem.message)}"
+            ) from None
+    script = next((word for word in spec.command if word.startswith("#!")), "")
+    if not spec.batch or not script:
+        raise _short(
+            "job script retrieval failed: Invalid job id specified", f"job {job} has no batch script"
+        )
+    name = words[2] if len(words) == 3 else f"slurm-{job}.sh"
+    if name == "-":
+        print(script, end="")
+        return 0
+    with open(name, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(script)
+    print(f"batch script for job {job} written to {name}")
+    return 0
 
 
 def _pairs(words: list[str]) -> dict[str, str]:

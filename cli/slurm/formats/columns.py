@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cli.slurm.arguments import Arguments
+from cli.slurm.formats.output_formats import safe, width_of
 from cli.slurm.programs import SlurmError
 
 Row = Mapping[str, Any]
 
-_FIELD = re.compile(r"(\w[\w /-]*?)(?:%(-?\d+))?", re.ASCII)
+_FIELD = re.compile(r"(\w[\w /-]*?)(?:%(-?)(\d+))?", re.ASCII)
 
 
 class Column(NamedTuple):
@@ -58,7 +59,8 @@ def choose(text: str, known: Sequence[Column]) -> tuple[list[Column], list[str]]
         if not begins or match is None:
             unknown += [word.strip()] if word.strip() else []
             continue
-        found.append(begins[0]._replace(width=int(match[2])) if match[2] else begins[0])
+        size = width_of(match[3] or "")
+        found.append(begins[0]._replace(width=-size if match[2] else size) if match[3] else begins[0])
     return found, unknown
 
 
@@ -79,11 +81,13 @@ def lines(columns: Sequence[Column], rows: Iterable[Row], shape: Shape) -> list[
         end = shape.separator if shape.last else ""
         if shape.header:
             found.append(shape.separator.join(each.name for each in columns) + end)
-        return found + [shape.separator.join([each.value(row) for each in columns]) + end for row in rows]
+        return found + [
+            shape.separator.join([safe(each.value(row)) for each in columns]) + end for row in rows
+        ]
     if shape.header:
         found.append("".join(_sized(each.name[: abs(each.width)], each.width) for each in columns))
         found.append("".join("-" * abs(each.width) + " " for each in columns))
-    return found + ["".join([_sized(each.value(row), each.width) for each in columns]) for row in rows]
+    return found + ["".join([_sized(safe(each.value(row)), each.width) for each in columns]) for row in rows]
 
 
 def _sized(text: str, width: int) -> str:

@@ -6,12 +6,28 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from wire.text import printable
+
 Row = Mapping[str, Any]
 
 _SPEC = re.compile(r"%(\.?)(\d*)(.)", re.DOTALL)
 _NAMED = re.compile(r"([^:]+)(?::(\.?)(\d*)(.*))?", re.DOTALL)
 DEFAULT_WIDTH = 20
 """The width of a field of -O without a width."""
+WIDEST = 65_536
+"""The greatest width of a field. A greater number counts as this width."""
+
+
+def safe(text: str) -> str:
+    """Return the text without control and escape characters, because users name their jobs, and a name must
+    neither act on the terminal of another user nor look like a second line.
+    """
+    return text if text.isprintable() else printable(text, len(text))
+
+
+def width_of(digits: str) -> int:
+    """Return the width that a format names, at most WIDEST."""
+    return min(int(digits[:9] or 0), WIDEST)
 
 
 class Field(NamedTuple):
@@ -59,7 +75,7 @@ class Format(NamedTuple):
     def line(self, row: Row) -> str:
         text = ""
         for prefix, field, width, right in self.parts:
-            value = field.value(row) if field is not None else ""
+            value = safe(field.value(row)) if field is not None else ""
             if width:
                 value = value[:width].rjust(width) if right else value[:width].ljust(width)
             text += prefix + value
@@ -100,7 +116,7 @@ def percent_format(text: str, fields: Iterable[Field]) -> Format:
             unknown.append(letter)
             literal += match[0]
             continue
-        found.append(Part(literal, known[letter], int(width or 0), bool(dot)))
+        found.append(Part(literal, known[letter], width_of(width), bool(dot)))
         literal = ""
     return Format(tuple(found), literal + text[position:], tuple(unknown))
 
@@ -119,7 +135,7 @@ def named_format(text: str, fields: Iterable[Field]) -> Format:
         if match is None or field is None:
             unknown.append(word.strip())
             continue
-        parts.append(Part(suffix, field, int(match[3] or DEFAULT_WIDTH), bool(match[2])))
+        parts.append(Part(suffix, field, width_of(match[3] or str(DEFAULT_WIDTH)), bool(match[2])))
         suffix = match[4] or ""
     return Format(tuple(parts), suffix, tuple(unknown))
 

@@ -32,7 +32,7 @@ JOB_COLUMNS = tuple(
             *("submitted_at", "eligible_at", "time_min_s", "deadline_at", "exit_code", "restarts", "requeue"),
             *(
                 "batch",
-                "program",
+                "script",
                 "tasks_per_node",
                 "comment",
                 "licences",

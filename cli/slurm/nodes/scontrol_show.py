@@ -9,9 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.slurm.arguments import VERSION, Arguments
+from cli.slurm.formats.output_formats import safe
 from cli.slurm.programs import SlurmError
-from wire.cluster.hostlist import expand_hostlist, fold_hostlist
+from cli.slurm.selections import hosts
+from wire.cluster.hostlist import fold_hostlist
 
+MOST_CHARACTERS = 1_000_000
+"""The most characters of a file with a host list."""
 Show = Callable[[str, Arguments], int]
 
 
@@ -43,7 +47,11 @@ def show(words: Sequence[str], arguments: Arguments) -> int:
     if not words:
         print("too few arguments for keyword:show", file=sys.stderr)
         return 1
-    text = words[0].lower()
+    text, equals, named = words[0].partition("=")
+    if equals:
+        # Read `show jobid=7` as `show jobid 7`.
+        words = [text, named, *words[1:]]
+    text = text.lower()
     entity = text if text in _ENTITIES else _beginning(text)
     if not entity:
         print(f"invalid entity:{words[0]} for keyword:show ", file=sys.stderr)
@@ -58,6 +66,7 @@ def _beginning(text: str) -> str:
 def _print_objects(objects: Sequence[list[str]], arguments: Arguments, end: str = "") -> None:
     """Print each object: its lines below each other, or with --oneliner on one line."""
     for lines in objects:
+        lines = [safe(line) for line in lines]
         if arguments.has("oneliner"):
             print(" ".join([*lines, ""]) if end else " ".join(lines))
         else:
@@ -77,6 +86,9 @@ def _jobs(text: str, arguments: Arguments) -> int:
         wanted = [ids[1]] if ids else []
         since = None if ids else time.time() - MIN_JOB_AGE_S
         jobs = job_rows(transport, JOB_COLUMNS, jobs=wanted, since=since)
+    if ids and not jobs and "_" in ids[1]:
+        print(f"Job {ids[1]} not found")
+        return 1
     if ids and not jobs:
         raise _Unknown("slurm_load_jobs error: Invalid job id specified")
     if not jobs:
@@ -98,7 +110,7 @@ def _nodes(text: str, arguments: Arguments) -> int:
         queues = partitions(transport, known)
     details = arguments.has("details")
     if text:
-        wanted = _hosts(text)
+        wanted = hosts(text)
         names = {node.name for node in known}
         missing = [name for name in wanted if name not in names]
         known = [node for node in known if node.name in wanted]
@@ -119,7 +131,7 @@ def _partitions(text: str, arguments: Arguments) -> int:
         found = partitions(transport, nodes(transport))
     chosen = [each for each in found if not text or each.name in text.split(",")]
     if text and not chosen:
-        print(f"Partition {text} not found")
+        print(f"Partition {safe(text)} not found")
         return 1
     _print_objects([partition_lines(each) for each in chosen], arguments)
     return 0
@@ -132,7 +144,7 @@ def _reservations(text: str, arguments: Arguments) -> int:
     with controller() as transport:
         found = [view for view in reservations(transport) if not text or view["spec"]["name"] == text]
     if not found:
-        print(f"Reservation {text} not found" if text else "No reservations in the system")
+        print(f"Reservation {safe(text)} not found" if text else "No reservations in the system")
         return 1 if text else 0
     _print_objects([reservation_pairs(view) for view in found], arguments)
     return 0
@@ -211,17 +223,10 @@ def _expanded(text: str) -> list[str]:
     text = text or os.environ.get("SLURM_JOB_NODELIST", "") or os.environ.get("SLURM_NODELIST", "")
     if text.startswith("/"):
         with open(text, encoding="utf-8") as file:
-            text = ",".join(file.read().split())
+            text = ",".join(file.read(MOST_CHARACTERS).split())
     if not text:
         raise SlurmError("host list is empty", code=0)
-    return _hosts(text)
-
-
-def _hosts(text: str) -> list[str]:
-    try:
-        return expand_hostlist(text)
-    except ValueError as error:
-        raise SlurmError(str(error)) from None
+    return hosts(text)
 
 
 def _daemons(_text: str, _arguments: Arguments) -> int:

@@ -14,8 +14,8 @@ from cli.slurm.nodes.partitions import Node, Partition, nodes, partitions
 from cli.slurm.nodes.sinfo_fields import FIELDS, Row, groups
 from cli.slurm.openapi.documents import OPENAPI, print_document, wanted
 from cli.slurm.programs import SlurmError
-from cli.slurm.show.controller import controller
-from wire.cluster.hostlist import expand_hostlist
+from cli.slurm.selections import hosts, pause_s, require_own_cluster
+from cli.slurm.show.controller import cluster_name, controller
 
 OPTIONS = (
     switch("all", "a"),
@@ -83,9 +83,7 @@ def main(words: list[str]) -> int:
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
-    if arguments.has("iterate") and not arguments.last("iterate").isdigit():
-        raise SlurmError(f"--iterate={arguments.last('iterate')}")
-    every = int(arguments.last("iterate") or 0)
+    every = pause_s(arguments, "Error: invalid entry for ")
     _once(arguments)
     while every:
         sys.stdout.flush()
@@ -98,6 +96,7 @@ def main(words: list[str]) -> int:
 def _once(arguments: Arguments) -> None:
     states = _states(arguments.last("states"))
     with controller() as transport:
+        require_own_cluster(arguments, lambda: cluster_name(transport))
         if arguments.has("reservation"):
             from cli.slurm.nodes.reservations import print_reservation_table
 
@@ -126,7 +125,7 @@ def _once(arguments: Arguments) -> None:
 
 def _filter(arguments: Arguments, states: frozenset[str] | None, known: Iterable[Node]) -> frozenset[str]:
     """Return the names of the nodes that the options select."""
-    names = set(expand_hostlist(arguments.last("nodes"))) if arguments.last("nodes") else None
+    names = set(hosts(arguments.last("nodes"))) if arguments.last("nodes") else None
     reasons = arguments.has("list-reasons")
     return frozenset(
         node.name

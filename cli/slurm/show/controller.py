@@ -38,6 +38,12 @@ def ask(transport: Transport, path: str, query: Iterable[tuple[str, Any]] = ()) 
     return json.loads(transport.ask("GET", target, None, (0.0,), question=True))
 
 
+def cluster_name(transport: Transport) -> str:
+    """Return the name of the controller's cluster."""
+    name: str = ask(transport, "/v1/cluster")["name"]
+    return name
+
+
 def job_rows(
     transport: Transport,
     columns: Sequence[str],

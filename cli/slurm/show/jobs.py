@@ -114,9 +114,13 @@ def priority(job: Row) -> int:
     return 0 if job["hold"] else int(job["priority"])
 
 
+_NO_FILES = ("", "wrap", "sbatch")
+"""The names of scripts that sbatch has read from --wrap or from stdin."""
+
+
 def command(job: Row) -> str:
-    text: str = job["program"]
-    return text if text.startswith("/") and job["batch"] else NULL
+    script: str = job["script"]
+    return NULL if script in _NO_FILES else script
 
 
 def task_cpus(job: Row) -> int:

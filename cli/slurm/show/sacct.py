@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import re
@@ -12,15 +13,15 @@ from collections.abc import Iterable
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, parse, prints_only_help, switch
 from cli.slurm.formats.columns import columns_of, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
-from cli.slurm.formats.resources import cpus
+from cli.slurm.formats.resources import cpus, gid_of
 from cli.slurm.formats.states import STATE_COLUMNS, read_states
 from cli.slurm.formats.times import moment, read_moment
 from cli.slurm.openapi.documents import OPENAPI_DB, print_document, wanted
 from cli.slurm.programs import SlurmError
+from cli.slurm.selections import hosts
 from cli.slurm.show.accounting_fields import BRIEF, COLUMNS, DEFAULT, LONG, state, with_steps
 from cli.slurm.show.controller import Rows, controller, job_rows
 from cli.slurm.show.jobs import GROUP_COLUMNS, grouped
-from wire.cluster.hostlist import expand_hostlist
 
 OPTIONS = (
     switch("allusers", "a", "Jobs of all users. root always sees the jobs of all users."),
@@ -33,7 +34,7 @@ OPTIONS = (
     Option("endtime", "E", help="Only jobs that were submitted before this time."),
     switch("federation"),
     Option("file", "f"),
-    Option("gid", "g"),
+    Option("gid", "g", help="Only jobs of users in these groups, names or numbers."),
     Option("group"),
     Option("nnodes", "i", help="Only jobs with this number of nodes, such as 2 or 2-4."),
     Option("ncpus", "I", help="Only jobs with this number of CPUs, such as 2 or 2-4."),
@@ -79,6 +80,8 @@ def main(words: list[str]) -> int:
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
+    if arguments.words:
+        raise SlurmError(f"Unrecognized word: {arguments.words[0]}; write -j {arguments.words[0]} for a job")
     if arguments.has("helpformat"):
         _print_fields()
         return 0
@@ -158,9 +161,10 @@ def _jobs(arguments: Arguments, needs: list[str], steps: list[tuple[str, str]]) 
         start, end = moment(since, ""), moment(now if until is None else until, "")
         raise SlurmError(f"Start time ({start}) requested is after end time ({end}).")
     columns = (*needs, *GROUP_COLUMNS, *STATE_COLUMNS, "started_at", "ended_at", "held", "nodes", "cpu_milli")
-    columns += ("name", "limit_s", "detail", "signal", *(("qos",) if arguments.has("qos") else ()))
+    columns += ("name", "limit_s", "detail", "signal", *(("qos",) if arguments.has("qos") else ()), "user")
     if not arguments.has("allocations") or "DerivedExitCode" in _fields(arguments):
         columns += ("steps", "gpus")
+    groups = _groups(arguments)
     with controller() as transport:
         jobs = job_rows(
             transport,
@@ -174,7 +178,7 @@ def _jobs(arguments: Arguments, needs: list[str], steps: list[tuple[str, str]]) 
         )
     if arguments.has("starttime") and steps:
         jobs = [job for job in jobs if job["ended_at"] is None or job["ended_at"] >= since]
-    names, nodes = _words(arguments.last("name")), set(expand_hostlist(arguments.last("nodelist") or "any"))
+    names, nodes = _words(arguments.last("name")), set(hosts(arguments.last("nodelist") or "any"))
     chosen = [
         job
         for job in jobs
@@ -186,6 +190,7 @@ def _jobs(arguments: Arguments, needs: list[str], steps: list[tuple[str, str]]) 
         and (not arguments.has("ncpus") or _between(cpus(job), arguments.last("ncpus")))
         and (not arguments.has("timelimit-min") or _limited(job, arguments))
         and not arguments.has("wckeys")
+        and (groups is None or gid_of(str(job["user"])) in groups)
     ]
     chosen = [job for job in chosen if _of_cluster(arguments, str(job["cluster"]))]
     return sorted(
@@ -253,6 +258,20 @@ def _users(arguments: Arguments, named: bool) -> list[str]:
     if arguments.has("allusers") or named or text or os.geteuid() == 0:
         return []
     return [_user(str(os.geteuid()))]
+
+
+def _groups(arguments: Arguments) -> set[int] | None:
+    """Return the numbers of the groups that --gid names; None without the option."""
+    text = arguments.last("gid") or arguments.last("group")
+    if not text:
+        return None
+    try:
+        return {
+            grp.getgrgid(int(word)).gr_gid if word.isdigit() else grp.getgrnam(word).gr_gid
+            for word in _words(text)
+        }
+    except (KeyError, OverflowError, ValueError):
+        raise SlurmError(f"Invalid group id: {text}") from None
 
 
 def _user(word: str) -> str:

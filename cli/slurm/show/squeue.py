@@ -13,10 +13,11 @@ from cli.slurm.formats.resources import natural
 from cli.slurm.formats.states import ACTIVE, COMPACT, ENDED, ORDER, STATE_COLUMNS, job_state, read_states
 from cli.slurm.openapi.documents import OPENAPI, print_document, wanted
 from cli.slurm.programs import SlurmError
-from cli.slurm.show.controller import Rows, controller, job_rows
+from cli.slurm.selections import hosts, pause_s, require_own_cluster
+from cli.slurm.show.controller import Rows, ask, cluster_name, controller, job_rows
 from cli.slurm.show.jobs import GROUP_COLUMNS, grouped
 from cli.slurm.show.squeue_fields import FIELDS
-from wire.cluster.hostlist import expand_hostlist
+from wire.http.transport import Transport
 
 OPTIONS = (
     Option("account", "A", help="Only jobs of these accounts (projects)."),
@@ -74,9 +75,7 @@ def main(words: list[str]) -> int:
         return 0
     if arguments.has("format") and arguments.has("Format"):
         raise SlurmError("-O (--Format) is incompatible with -o (--format)")
-    every = int(arguments.last("iterate", "0") or 0) if arguments.last("iterate", "0").isdigit() else 0
-    if arguments.has("iterate") and every <= 0:
-        raise SlurmError(f"--iterate={arguments.last('iterate')}")
+    every = pause_s(arguments)
     code = _once(arguments)
     while every and code == 0:
         sys.stdout.flush()
@@ -133,6 +132,7 @@ def _once(arguments: Arguments) -> int:
         return print_document("jobs", [job_object(job) for job in shown], OPENAPI, arguments)
     form = _format(arguments)
     sort = arguments.last("sort", "S" if arguments.has("start") else DEFAULT_SORT)
+    _check_sort(sort)
     jobs = _jobs(arguments, form.columns, sort)
     if jobs is None:
         print("slurm_load_jobs error: Invalid job id specified", file=sys.stderr)
@@ -190,11 +190,13 @@ def job_words(text: str) -> list[str]:
     import re
 
     found = []
-    for word in re.split(r",(?![^\[]*\])", text):
+    for word in filter(None, re.split(r",(?![^\[]*\])", text)):
         match = re.fullmatch(r"(\d+(?:_(?:\d+|\[[\d,:-]+\]))?)(?:[.+].*)?", word.strip())
         if match is None:
             raise SlurmError(f"Invalid job id: {word}")
         found.append(match[1])
+    if not found:
+        raise SlurmError(f"Invalid job id: {text}")
     return found
 
 
@@ -225,7 +227,11 @@ def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | Non
     more = {"name": "name", "licenses": "licences", "qos": "qos"}
     columns += tuple(column for name, column in more.items() if lists[name])
     columns += ("held",) if arguments.has("nodelist") else ()
+    nodes = set(hosts(arguments.last("nodelist"))) if arguments.has("nodelist") else set()
     with controller() as transport:
+        require_own_cluster(arguments, lambda: cluster_name(transport))
+        if nodes:
+            _require_nodes(nodes, transport)
         now = time.time()
         jobs = job_rows(
             transport,
@@ -242,7 +248,6 @@ def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | Non
     # A list of users that has only unknown users selects no job.
     if users and not names:
         return []
-    nodes = set(expand_hostlist(arguments.last("nodelist"))) if arguments.has("nodelist") else set()
     chosen = [
         job
         for job in young
@@ -254,6 +259,13 @@ def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | Non
         and not arguments.last("reservation")
     ]
     return chosen if arguments.has("array") else grouped(chosen)
+
+
+def _require_nodes(names: set[str], transport: Transport) -> None:
+    """Raise SlurmError for a name that no node has."""
+    known = {node["name"] for node in ask(transport, "/v1/nodes")["nodes"]}
+    for name in sorted(names - known):
+        raise SlurmError("'sinfo -N' lists the nodes", f"Invalid node name {name}")
 
 
 def _list(text: str) -> list[str]:
@@ -279,6 +291,16 @@ _SORT_COLUMNS = {
     "p": ("priority", "id"),
     "Q": ("priority", "id"),
 }
+
+
+def _check_sort(sort: str) -> None:
+    """Raise SlurmError for a word that is not one letter of a field, with a sign or without."""
+    letters = {field.letter for field in FIELDS} | {"p", "Q"}
+    for word in sort.split(","):
+        if word.strip() and word.strip().removeprefix("-").removeprefix("+") not in letters:
+            raise SlurmError(
+                f"Invalid sort specification: {word.strip()}; write letters of --format, as P,-i"
+            )
 
 
 def sort_columns(sort: str) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ FIELDS = (
     Field("l", "TimeLimit", "TIME_LIMIT", ("limit_s",), limit),
     Field("m", "MinMemory", "MIN_MEMORY", ("memory_mib",), lambda job: res.short_memory(job["memory_mib"])),
     Field("n", "ReqNodes", "REQ_NODES", ("node_list",), lambda job: fold_hostlist(job["node_list"] or ())),
-    Field("o", "Command", "COMMAND", ("program", "batch"), command),
+    Field("o", "Command", "COMMAND", ("script",), command),
     Field(
         "p", "Priority", "PRIORITY", ("priority", "hold"), lambda job: f"{priority(job) / 4294967295:.14f}"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -30,6 +31,8 @@ _RUN_FILE = (
 """The command that runs a script for another interpreter than a shell or Python. It first writes the script
 to a file.
 """
+_NOT_UTF_8 = re.compile("[\ud800-\udfff]")
+"""Bytes of a script that are not UTF-8 are read as these characters."""
 _CONTROLLER_VARIABLES = ("CORRAL_URL", "CORRAL_CONTEXT", "CORRAL_CA")
 
 
@@ -126,6 +129,17 @@ def check_script(text: str) -> None:
             "This does not look like a batch script.  The first",
             "line must start with #! followed by the path to an interpreter.",
             "For instance: #!/bin/sh",
+        )
+    if len(text.encode("utf-8", "surrogatepass")) > job_script.MAX_ARGUMENT_BYTES:
+        raise SlurmError(
+            f"Batch script has more than {job_script.MAX_ARGUMENT_BYTES:,} bytes",
+            "Put the large part on a shared file system, and call it from a short script.",
+        )
+    wrong = next((n for n, line in enumerate(text.split("\n"), 1) if _NOT_UTF_8.search(line)), 0)
+    if wrong:
+        raise SlurmError(
+            f"Batch script is not UTF-8 text in line {wrong}",
+            "Convert it, for example: iconv -f LATIN1 -t UTF-8 script > new_script",
         )
     if "\0" in text:
         raise SlurmError(

@@ -7,14 +7,14 @@ import os
 import socket
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from cli.slurm.arguments import COMMON, Arguments, parse, prints_only_help
 from cli.slurm.programs import SlurmError
-from cli.slurm.refusals import submit_refused, unknown_reservation
+from cli.slurm.refusals import submit_refused, unknown_reservation, unreachable
 from cli.slurm.show.controller import controller
 from cli.slurm.submit.batch_job import BatchJob, BatchRequest, batch_job
+from cli.spec.job_script import MAX_ARGUMENT_BYTES
 from cli.spec.sbatch.options import BATCH_OPTIONS
 from wire.codec import dumps, encode_once
 from wire.http.transport import Refused, Unreachable
@@ -53,7 +53,7 @@ def main(words: list[str]) -> int:
     except Unreachable as error:
         raise SlurmError(
             "Batch job submission failed: Unable to contact slurm controller (connect failure)",
-            f"{error} {error.hint}".splitlines()[0],
+            unreachable(error),
         ) from None
 
 
@@ -111,7 +111,7 @@ def _request(arguments: Arguments) -> BatchRequest:
     elif words:
         text, name = _read(words[0]), os.path.basename(words[0])
     else:
-        text, name = sys.stdin.read(), "sbatch"
+        text, name = _text(sys.stdin.buffer), "sbatch"
     umask = os.umask(0o077)
     os.umask(umask)
     return BatchRequest(
@@ -135,9 +135,17 @@ def _directory() -> str:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_bytes().decode("utf-8", "surrogateescape")
-    except OSError:
-        raise SlurmError(f"Unable to open file {path}") from None
+        with open(path, "rb") as file:
+            return _text(file)
+    except OSError as error:
+        raise SlurmError(f"{path}: {error.strerror}", f"Unable to open file {path}") from None
+
+
+def _text(file: BinaryIO) -> str:
+    """Return the script in a file, at most a little more than a script may have, because a device such as
+    /dev/zero has no end.
+    """
+    return file.read(MAX_ARGUMENT_BYTES + 1).decode("utf-8", "surrogateescape")
 
 
 def with_singleton(spec: JobSpec) -> JobSpec:

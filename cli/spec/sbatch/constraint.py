@@ -8,6 +8,9 @@ _MODEL = re.compile(r"[abhlv]\d{2,3}s?|gh200|gb200|rtx\w+|t4|p100", re.IGNORECAS
 _TOKEN = re.compile(r"[()\[\]|&,]|[^()\[\]|&,\s]+")
 _ANY_NODE = frozenset(("gpu", "gpus"))
 """Features that every node with GPUs has."""
+MOST_WORDS = 200
+MOST_SETS = 1_000
+"""The most sets of features that an expression may give."""
 _CLOSING = {"(": ")", "[": "]"}
 Sets = list[frozenset[str]]
 
@@ -26,6 +29,8 @@ def gpu_models(text: str) -> list[str]:
     Example: '[a100|h100]&gpu' gives a100 and h100.
     """
     tokens = _TOKEN.findall(text)
+    if len(tokens) > MOST_WORDS:
+        raise ValueError(f"has {len(tokens)} names and operators, and may have {MOST_WORDS}; write a100|h100")
     enough = _either(tokens)
     if tokens:
         raise ValueError(f"{text!r} has {tokens[0]!r} in a wrong place; write a100, or a100|h100")
@@ -53,6 +58,8 @@ def _both(tokens: list[str]) -> Sets:
     while tokens and tokens[0] in ("&", ","):
         tokens.pop(0)
         more = _one(tokens)
+        if len(found) * len(more) > MOST_SETS:
+            raise ValueError("combines too many features; write a100|h100")
         found = [left | right for left in found for right in more]
     return found
 

@@ -14,6 +14,13 @@ from wire.cluster.hostlist import expand_hostlist
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _FROM_NOW = re.compile(r"now\+(\d{1,9})(?:(second|minute|hour|day|week)s?)?")
+_TIMES_OF_DAY = {
+    "midnight": "00:00",
+    "tomorrow": "00:00",
+    "noon": "12:00",
+    "fika": "15:00",
+    "teatime": "16:00",
+}
 _SIGNAL = re.compile(r"(?:[RB]{1,2}:)?(\w+)(?:@(\d+))?")
 Pairs = list[tuple[str, str]]
 
@@ -158,11 +165,11 @@ def _export(text: str) -> Pairs:
 
 def _begin(text: str) -> Pairs:
     """Convert a start time. In Slurm's now+N, a number without a unit is seconds; units are words such as
-    hours.
+    hours. A word such as noon means the next noon.
     """
     match = _FROM_NOW.fullmatch(text)
     if match is None:
-        return [] if text == "now" else [("begin", text)]
+        return [] if text in ("now", "today") else [("begin", _TIMES_OF_DAY.get(text.lower(), text))]
     number, unit = match.groups()
     weeks = 7 if unit == "week" else 1
     return [("begin", f"+{int(number) * weeks}{'d' if unit == 'week' else (unit or 'second')[0]}")]
@@ -200,7 +207,13 @@ def _signal(text: str) -> Pairs:
     match = _SIGNAL.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a signal; write USR1@120")
-    return [("warn_signal", match[1]), ("warn_time", f"{match[2] or 60}s")]
+    name = match[1]
+    if name.isdigit():
+        import signal
+
+        # The import is late, because few scripts write a signal as a number.
+        name = next((each.name for each in signal.Signals if each.value == int(name)), name)
+    return [("warn_signal", name), ("warn_time", f"{match[2] or 60}s")]
 
 
 def _kill_on_invalid_dep(text: str) -> Pairs:
@@ -317,6 +330,7 @@ _IGNORED = {
     "--switches": "--same LABEL takes only nodes with the same value of a node label",
     "--thread-spec": "a job gets whole CPUs, and the system keeps its own",
     "--threads-per-core": _TASKS,
+    "--wait-all-nodes": "a job starts when all of its nodes are ready",
     "--use-min-nodes": "a job gets as many of its nodes as are free",
     "--verbose": "'corral explain' shows why a job waits",
     "--wckey": "use --label to mark the job",

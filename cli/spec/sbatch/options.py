@@ -115,6 +115,7 @@ BATCH_OPTIONS = (
     switch("quiet", "Q", "Print only errors."),
     switch("test-only", "", "Check the job, and do not submit it."),
     switch("verbose", "v"),
+    Option("wait-all-nodes"),
     switch("wait", "W", "Wait for the end of the job, and exit with its exit code."),
     Option("wrap", help="Run this command line with /bin/sh."),
 )

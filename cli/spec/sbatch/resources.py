@@ -19,6 +19,8 @@ _VARIABLES = {
     "--gpus-per-task": "SLURM_GPUS_PER_TASK",
 }
 _MEMORY_VARIABLES = {"--mem-per-cpu": "SLURM_MEM_PER_CPU", "--mem-per-gpu": "SLURM_MEM_PER_GPU"}
+_MEMORY_INPUTS = ("_MEM_PER_NODE", "_MEM_PER_CPU", "_MEM_PER_GPU")
+"""The ends of the names of variables that set an amount of memory."""
 _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 
 
@@ -60,6 +62,12 @@ class Sizes:
         each = self._number("--ntasks-per-node")
         if nodes is None and tasks and each:
             nodes = -(-tasks // each)
+        elif nodes and tasks and each and tasks > nodes * each:
+            self._wrong(
+                self._options["--ntasks"],
+                f"{nodes} nodes with --ntasks-per-node={each} hold {nodes * each} of the {tasks} tasks; "
+                f"write --nodes={-(-tasks // each)}",
+            )
         per_node = each or (-(-tasks // (nodes or 1)) if tasks else 1)
         gpus = self._gpus(nodes or 1, per_node)
         of_gpu = self._number("--ntasks-per-gpu")
@@ -106,6 +114,9 @@ class Sizes:
         if not low.isdigit() or (dash and not high.isdigit()):
             self._wrong(option, f"{option.value!r} is not a number of nodes")
             return None, None
+        if high and int(low) > int(high):
+            self._wrong(option, f"{option.value!r} has a least number of nodes above the greatest")
+            return None, None
         return int(high or low), int(low) if dash and int(low) < int(high) else None
 
     def _cpus(self, tasks: int, gpus: int) -> int | None:
@@ -151,9 +162,17 @@ class Sizes:
         return 0
 
     def _memory(self, cpus: int, gpus: int) -> None:
+        flags = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
+        given = [self._options[flag] for flag in flags if flag in self._options]
+        # An option of the script or of the command line overrides a variable such as SBATCH_MEM_PER_CPU.
+        strong = [option for option in given if not option.where.endswith(_MEMORY_INPUTS)] or given
+        if len(strong) > 1:
+            names = " and ".join(option.flag for option in strong)
+            self._wrong(strong[-1], f"{names} exclude each other; remove all but one of them")
+            return
         for flag, times in (("--mem", 1), ("--mem-per-cpu", cpus), ("--mem-per-gpu", gpus)):
             option = self._options.get(flag)
-            if option is None:
+            if option is None or option not in strong:
                 continue
             match = _MEMORY.fullmatch(option.value or "")
             if match is None:

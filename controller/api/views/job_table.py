@@ -107,6 +107,20 @@ def _program(_: Source, job: Job) -> str:
     return job.spec.command[0] if job.spec.command else ""
 
 
+def _script(_: Source, job: Job) -> str:
+    """Return the name of the batch script; empty if there is none. The command of a batch job has the text of
+    its script, and beside the text the name: `/bin/sh -c TEXT NAME ARGUMENT…`, or NAME before TEXT. A script
+    for Python has no name there.
+    """
+    command = job.spec.command
+    text = next((place for place, word in enumerate(command) if word.startswith("#!")), 0)
+    if not job.spec.batch or not text:
+        return ""
+    if command[text - 1] != "-c":
+        return command[text - 1]
+    return "" if "python" in command[text - 2] or len(command) == text + 1 else command[text + 1]
+
+
 def _node_names(job: Job, operator: Operator) -> list[str] | None:
     for term in job.spec.affinity:
         if term.key == "node" and term.operator is operator:
@@ -157,6 +171,7 @@ COLUMNS: Mapping[str, Read] = {
     "comment": lambda _, job: job.spec.comment,
     "workdir": lambda _, job: job.spec.workdir,
     "program": _program,
+    "script": _script,
     "batch": lambda _, job: job.spec.batch,
     "output": lambda _, job: job.spec.output,
     "error": lambda _, job: job.spec.error,

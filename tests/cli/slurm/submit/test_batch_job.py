@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -38,6 +39,22 @@ def variables(*words: str) -> dict[str, str]:
         (["--mem=lots"], 255, "Invalid --mem specification: 'lots' is not an amount", ""),
         (["--open-mode=other"], 255, "Invalid --open-mode specification: must be one of append", ""),
         (["--bb=x"], 255, "command line: Corral has no counterpart for #SBATCH --bb. Write #CORRAL", ""),
+        (
+            ["--mem=1G", "--mem-per-cpu=1G"],
+            255,
+            "Invalid --mem-per-cpu specification: --mem and --mem-per",
+            "",
+        ),
+        (
+            ["--ntasks=9", "--nodes=2", "--ntasks-per-node=4"],
+            *(
+                255,
+                "Invalid --ntasks specification: 2 nodes with --ntasks-per-node=4 hold 8 of the 9 tasks;",
+                "",
+            ),
+        ),
+        (["--nodes=2-1"], 255, "Invalid --nodes specification: '2-1' has a least number of nodes above", ""),
+        (["--signal=99"], 255, "Invalid --signal specification: '99' is not a signal for a job", ""),
         (["--mem-per-gpu=1G"], 255, "Invalid --mem-per-gpu specification: the job requests no GPUs", ""),
         (["--dependency=nonsense:1"], 1, "Invalid --dependency specification: 'nonsense:1'", NO_DEPENDENCY),
         (["--dependency=afterok:"], 1, "Invalid --dependency specification: 'afterok:'", NO_DEPENDENCY),
@@ -68,6 +85,8 @@ def test_refusals(words: list[str], code: int, first: str, last: str) -> None:
         (" \n", "Batch script contains only whitespace!"),
         ("echo\n", "This does not look like a batch script.  The first"),
         ("#!/bin/sh\r\ntrue\r\n", "Batch script contains DOS line breaks (\\r\\n)"),
+        ("#!/bin/sh\n# caf\udce9\n", "Batch script is not UTF-8 text in line 2"),
+        ("#!/bin/sh\n" + "#" * 131_072, "Batch script has more than 131,071 bytes"),
         ("#!/bin/sh\n\0", "The Slurm controller does not allow scripts that"),
     ],
 )
@@ -123,6 +142,23 @@ def test_sizes_per_part_are_sums_per_node() -> None:
     assert (each.cpu_milli, each.memory_mib) == (6_000, 600)
     gpu = made("--mem-per-gpu=1G", "--cpus-per-gpu=3", "--gres=gpu:2")
     assert (gpu.cpu_milli, gpu.memory_mib, gpu.gpus) == (6_000, 2_048, 2)
+
+
+def test_memory_of_the_command_line_overrides_a_variable() -> None:
+    job = made("--mem-per-cpu=2G", "--cpus-per-task=2", SBATCH_MEM_PER_NODE="500M")
+    assert job.memory_mib == 4_096
+
+
+def test_signal_as_a_number() -> None:
+    assert made("--signal=B:10@30").warn_signal == made("--signal=B:USR1@30").warn_signal == "USR1"
+
+
+@pytest.mark.parametrize(("word", "hour"), [("midnight", 0), ("tomorrow", 0), ("noon", 12), ("teatime", 16)])
+def test_words_for_the_begin(word: str, hour: int) -> None:
+    begin = made(f"--begin={word}").begin_at
+    assert begin is not None
+    assert time.localtime(begin)[3:6] == (hour, 0, 0)
+    assert 0 < begin - time.time() <= 90_000
 
 
 def test_sbatch_imports_no_libraries() -> None:

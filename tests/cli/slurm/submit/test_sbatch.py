@@ -79,7 +79,7 @@ def test_singleton_waits_for_jobs_of_the_same_name(slurm: SlurmFace) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "lines"),
     [
-        (["x.sh"], 1, ["Unable to open file x.sh"]),
+        (["x.sh"], 1, ["x.sh: No such file or directory", "Unable to open file x.sh"]),
         (["--wrap", "true", "x"], 1, ["Script arguments not permitted with --wrap option"]),
         (
             ["-N", "99", "--wrap", "true"],

@@ -1,4 +1,4 @@
-"""Fifty-five batch scripts after the habits of public clusters, submitted unmodified and run to their end."""
+"""Sixty-five batch scripts after the habits of public clusters, submitted unmodified and run to their end."""
 
 from __future__ import annotations
 
@@ -18,6 +18,20 @@ REFUSED = {
         "#SBATCH --clusters. Choose the controller",
         "#SBATCH --bb. Write #CORRAL --scratch SIZE",
     ],
+    "refused_lines": [
+        "line 3: Corral has no counterpart for #SBATCH --clusters. Choose the controller with",
+        "line 4: Corral has no counterpart for #SBATCH --bb. Write #CORRAL --scratch SIZE",
+        "line 5: Corral has no counterpart for #SBATCH --uid. An operator submits for others",
+        "line 6: Corral has no counterpart for #SBATCH --priority. Write #CORRAL --priority HIGH",
+        "line 7: Corral has no counterpart for #SBATCH --input. Redirect it in the script",
+        "--constraint specification: 'haswell' is a node feature; Corral has labels instead",
+        "--gres specification: 'craynetwork:1,gpu:1' requests something other than GPUs",
+        "line 10: Corral has no counterpart for #SBATCH --container. Write #CORRAL --image",
+        "line 11: Corral has no counterpart for #SBATCH --tres-per-task. Write --gpus-per-task",
+        "--mem-per-cpu specification: --mem and --mem-per-cpu exclude each other",
+        "--dependency specification: 'afterok:12+5' requests a delay after a start",
+        "line 14: Corral has no counterpart for #SBATCH --export-file. Write --export=NAME=VALUE",
+    ],
 }
 """Scripts that are refused, with what each refused line says."""
 
@@ -35,7 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 def test_scripts_are_accepted_and_end_well(slurm: SlurmFace) -> None:
     scripts = sorted(path for path in SCRIPTS.glob("*.sh") if path.stem not in REFUSED)
-    assert len(scripts) == 53
+    assert len(scripts) == 62
     jobs = {}
     for path in scripts:
         done = slurm.run("sbatch", str(path))
@@ -62,6 +76,20 @@ def test_scripts_are_accepted_and_end_well(slurm: SlurmFace) -> None:
     ]
     assert outputs["conda_modules"].read_text().endswith("threads 8, wandb offline, memory 3900\n")
     assert outputs["singleton_chain"].read_text() == "PD JobHeldUser\n"
+    assert (slurm.place / f"vasp.o{jobs['mpi_pmi2']}").read_text() == "0: 0\n1: 1\n2: 2\n3: 3\n"
+    array = jobs["array_parameters"]
+    rows = [(slurm.place / f"array_parameters.sh_{array}_{n}.txt").read_text() for n in (2, 4, 6)]
+    assert rows == ["small 0.1 of 2..6\n", "middle 0.01 of 2..6\n", "large 0.001 of 2..6\n"]
+    chain = [f"{name}|COMPLETED|0:0" for name in ("pre", "train", "wrap")]
+    assert outputs["chain_of_jobs"].read_text().splitlines()[-4:] == ["epochs 3", *chain]
+    assert outputs["gpu_tasks_heredoc"].read_text() == "job True GPUs 2\n0: 1\n1: 1\n"
+    assert outputs["whole_node_farm"].read_text() == "abcdef"
+    ranks = [(slurm.place / f"rank-{jobs['rendezvous_port']}-{n}.txt").read_text() for n in (0, 1)]
+    assert [text.split(" at ")[0] for text in ranks] == ["rank 0 of 2", "rank 1 of 2"]
+    assert (slurm.place / f"result.{jobs['tmpdir_results']}").read_text() == "84\n"
+    assert outputs["variable_time"].read_text().splitlines() == [
+        *("restarts: 0, Restarts=0", "restarts: 1, Restarts=1"),
+    ]
     farm, restarted = (f"farm-{jobs['job_farm']}.out", f"restartable-{jobs['requeue_checkpoint']}.out")
     assert (slurm.place / farm).read_text() == "12 144\n8 CPUs, RUNNING\n"
     told, requeued, resumed = (slurm.place / restarted).read_text().splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.slurm.submit.conftest import SlurmFace
+from wire.job.spec import JobSpec
 from wire.names import JobState
 
 
@@ -72,3 +73,76 @@ def test_restart_count_is_set_only_after_a_restart(slurm: SlurmFace) -> None:
     (slurm.place / "go").touch()
     assert slurm.run("scontrol", "requeue", str(job)).returncode == 0
     assert slurm.output(job, "count.txt").splitlines()[-1] == "1"
+
+
+def test_the_script_of_a_job_is_written(slurm: SlurmFace) -> None:
+    text = "#!/bin/bash\n#SBATCH --hold\necho one\n"
+    job = slurm.submit(slurm.script("job.sh", text))
+    assert slurm.run("scontrol", "write", "batch_script", str(job), "-").stdout == text
+    done = slurm.run("scontrol", "write", "batch_script", str(job))
+    assert done.stdout == f"batch script for job {job} written to slurm-{job}.sh\n"
+    assert (slurm.place / f"slurm-{job}.sh").read_text() == text
+    python = slurm.submit(slurm.script("job.py", "#!/usr/bin/env python3\n#SBATCH --hold\nprint(1)\n"))
+    assert "print(1)" in slurm.run("scontrol", "write", "batch_script", str(python), "-").stdout
+    unknown = slurm.run("scontrol", "write", "batch_script", "99999")
+    assert (unknown.returncode, unknown.stderr) == (
+        *(1, "job script retrieval failed: Invalid job id specified\n"),
+    )
+    with slurm.cluster.client() as client:
+        other = client.submit(JobSpec(("true",), hold=True)).ids[0]
+    none = slurm.run("scontrol", "write", "batch_script", str(other))
+    assert (none.returncode, none.stderr.splitlines()[-1]) == (1, f"job {other} has no batch script")
+    assert slurm.run("scancel", str(job), str(python), str(other)).returncode == 0
+
+
+def test_a_time_limit_grows_and_shrinks(slurm: SlurmFace) -> None:
+    job = slurm.submit("--hold", "-t", "10", "--wrap", "true")
+    for change, limit in (("+10", "20:00"), ("-5", "15:00"), ("+1-00:00:00", "1-00:15:00")):
+        done = slurm.run("scontrol", "update", f"jobid={job}", f"timelimit={change}")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert slurm.run("squeue", "-h", "-j", str(job), "-o", "%l").stdout.strip() == limit
+    much = slurm.run("scontrol", "update", f"jobid={job}", "timelimit=-2-00:00:00")
+    assert (much.returncode, much.stderr.startswith("Requested time limit is invalid")) == (1, True)
+    wrong = slurm.run("scontrol", "update", f"jobid={job}", "timelimit=+x")
+    assert (wrong.returncode, "'x' is not a time" in wrong.stderr) == (1, True)
+    assert slurm.run("scancel", str(job)).returncode == 0
+
+
+def test_nodes_are_drained_and_resumed(slurm: SlurmFace) -> None:
+    def states() -> str:
+        return slurm.run("sinfo", "-h", "-N", "-p", "default", "-o", "%N %t %E").stdout
+
+    reason = slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN")
+    assert (reason.returncode, reason.stderr.splitlines()[0]) == (
+        *(1, "You must specify a reason when DOWNING or DRAINING a node. Request denied"),
+    )
+    assert slurm.run("scontrol", "update", "NodeName=n[1-2]", "State=DRAIN", "Reason=bad fan").returncode == 0
+    assert states() == "n1 drain bad fan\nn2 drain bad fan\n"
+    for _ in range(2):
+        done = slurm.run("scontrol", "update", "NodeName=n[1-2]", "State=RESUME")
+        assert (done.returncode, done.stderr) == (0, "")
+    assert states() == "n1 idle none\nn2 idle none\n"
+    unknown = slurm.run("scontrol", "update", "NodeName=nope", "State=drain", "Reason=x")
+    assert (unknown.returncode, unknown.stderr) == (1, "slurm_update error: Invalid node name specified\n")
+    down = slurm.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=x")
+    assert (down.returncode, "corral nodes lost NODE" in down.stderr) == (1, True)
+
+
+def test_forms_of_show_job(slurm: SlurmFace) -> None:
+    job = slurm.submit("--hold", "-a", "0-1", "--wrap", "true")
+    for words in ([f"jobid={job}"], [f"Job={job}"], ["jobid", str(job)]):
+        assert f"JobId={job} ArrayJobId={job} " in slurm.run("scontrol", "show", *words).stdout
+    missing = slurm.run("scontrol", "show", "job", f"{job}_7")
+    assert (missing.returncode, missing.stdout) == (1, f"Job {job}_7 not found\n")
+    assert slurm.run("scancel", str(job)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "interpreter", "shown"),
+    [("job.sh", "/bin/bash", "job.sh"), ("job.pl", "/usr/bin/perl", "job.pl"), ("wrap", "/bin/sh", "(null)")],
+)
+def test_the_name_of_the_script_is_shown(slurm: SlurmFace, name: str, interpreter: str, shown: str) -> None:
+    job = str(slurm.submit("--hold", slurm.script(name, f"#!{interpreter}\n"), "argument"))
+    assert f"   Command={shown}\n" in slurm.run("scontrol", "show", "job", job).stdout
+    assert slurm.run("squeue", "-h", "-j", job, "-o", "%o").stdout == f"{shown}\n"
+    assert slurm.run("scancel", job).returncode == 0

@@ -106,6 +106,8 @@ def test_constraint_expressions_name_gpu_models(text: str, models: list[str]) ->
         ("(a100", "'(' has no ')'"),
         ("a100|", "a feature is missing"),
         ("a100)", "')' in a wrong place"),
+        ("(" * 3_000, "has 3000 names and operators, and may have 200"),
+        ("&".join(f"(a{n}|h{n})" for n in range(100, 130)), "combines too many features"),
     ],
 )
 def test_constraints_that_cannot_be_met_are_refused(text: str, sentence: str) -> None:
