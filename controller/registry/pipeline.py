@@ -30,7 +30,7 @@ from controller.core.cluster.gpus.gpu_health import (
 )
 from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.estimates.runtime_prediction import PredictionConfig
-from controller.core.fairshare.fairshare_config import FairshareConfig
+from controller.core.fairshare.usage import FairshareConfig
 from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards, WeightedScorer
 from controller.core.framework.order_chain import chain_orders

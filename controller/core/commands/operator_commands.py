@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.core.cluster.labels_and_taints import override_problem
 from controller.core.commands.admission import tenant_problem
 from controller.core.commands.context import Context
-from controller.core.fairshare.fairshare_config import share_problem
+from controller.core.fairshare.usage import share_problem
 from controller.core.framework.unfiltered_constraints import (
     UNFILTERED_HINT,
     unfiltered_message,

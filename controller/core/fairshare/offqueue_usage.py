@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.core.fairshare.fairshare_config import FairshareConfig
 from controller.core.fairshare.share_tree import SharePath, ShareTree
+from controller.core.fairshare.usage import FairshareConfig
 from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSeen
 from wire.agent.reports import GpuProcess
 

@@ -14,8 +14,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from controller.core.fairshare.decayed_usage import DecayedUsage, WindowedUsage
-from controller.core.fairshare.fairshare_config import FairshareConfig
+from controller.core.fairshare.usage import DecayedUsage, FairshareConfig, WindowedUsage
 from wire.cluster.quota import UNLIMITED
 from wire.names import Reason
 from wire.text import printable
@@ -88,7 +87,7 @@ class ShareTree:
 
     1. A tenant is added with its first job and is never removed. When jobs of a tenant get or lose resources,
        its rate of use (billing units per hour) changes. The rates of all tenants above this tenant change by
-       the same amount. The used amount decays without timers (decayed_usage.py).
+       the same amount. The used amount decays without timers (usage.py).
     2. `factor`, for the priority, is 2 ** -x. Here x is the sum of used / fair over the organisation and the
        project, plus USERS_COUNT times used / fair of the user. The fair use of an organisation or a project
        is its weight, divided by the sum of the weights of all children of its parent, times the use of the

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from controller.core.cluster.dataset_reads import DEFAULT_DATASETS, DatasetPolicy
 from controller.core.cluster.gpus.gpu_health import DEFAULT_HEALTH_POLICY, GpuHealthPolicy
-from controller.core.fairshare.fairshare_config import FairshareConfig
+from controller.core.fairshare.usage import FairshareConfig
 from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import SchedulingPolicy
 from controller.core.lifecycle.failure_classes import FailureRule

@@ -16,9 +16,9 @@ from controller.core.cluster.licences import Licences
 from controller.core.cluster.node_table import Bools, either_mask
 from controller.core.cluster.nodes import Nodes
 from controller.core.estimates.runtime_prediction import PredictionConfig, RuntimePredictor
-from controller.core.fairshare.fairshare_config import FairshareConfig
 from controller.core.fairshare.offqueue_usage import OffQueueUsage
 from controller.core.fairshare.share_tree import SharePath, ShareTree
+from controller.core.fairshare.usage import FairshareConfig
 from controller.core.framework.profiles import Profile, profile_of
 from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job

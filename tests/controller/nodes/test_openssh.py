@@ -129,7 +129,7 @@ async def test_output_of_login_scripts_is_ignored(host: Host, start_up: str) -> 
     [
         ("exit 3", "ended with exit code 3, and it printed nothing"),
         ("echo no room for you >&2; exit 1", "its last line was: no room for you"),
-        ("yes", "prints without end"),
+        ("yes", "its output does not end"),
         ("cat", "it sends its input back"),
         ("sleep 300", "it sent no answer within 5 s"),
     ],

@@ -16,7 +16,7 @@ from controller.core.cluster.network_tree import NetworkTopology
 from controller.core.engine import Engine
 from controller.core.estimates.runtime_prediction import PredictionConfig
 from controller.core.explain.never_fits import never_fits
-from controller.core.fairshare.fairshare_config import FairshareConfig
+from controller.core.fairshare.usage import FairshareConfig
 from controller.core.forecast.forecast import fork
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import DeadlinePolicy

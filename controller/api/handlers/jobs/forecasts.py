@@ -14,7 +14,7 @@ from controller.api.server.access import operator
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import job_view
-from controller.core.fairshare.fairshare_config import share_problem
+from controller.core.fairshare.usage import share_problem
 from controller.daemon import Daemon
 from controller.questions.engine_copy.engine_copy import QuestionRefused
 from controller.questions.explanation import explain_waiting

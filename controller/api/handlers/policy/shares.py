@@ -6,8 +6,8 @@ from controller.api.handlers.service.known_names import need_share
 from controller.api.server.request import Call
 from controller.api.views.hours import hours_in_force
 from controller.core.explain.blockers import share_free_at
-from controller.core.fairshare.fairshare_config import share_problem
 from controller.core.fairshare.share_tree import SharePath
+from controller.core.fairshare.usage import share_problem
 from controller.core.model import inputs
 from controller.core.model.job import NEVER
 from controller.core.state.state import State

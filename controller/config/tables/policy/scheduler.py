@@ -18,7 +18,7 @@ from controller.config.tables.fields import (
     WithOptions,
 )
 from controller.config.tables.policy.strategies import STRATEGIES, Strategy, with_strategy
-from controller.core.fairshare.fairshare_config import HALF_LIFE_S
+from controller.core.fairshare.usage import HALF_LIFE_S
 from wire.job.licences import MAX_PER_LICENCE, NAME
 
 

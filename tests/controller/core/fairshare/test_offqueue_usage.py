@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from controller.core.fairshare import offqueue_usage
-from controller.core.fairshare.fairshare_config import FairshareConfig
 from controller.core.fairshare.offqueue_usage import offqueue_inputs
+from controller.core.fairshare.usage import FairshareConfig
 from controller.core.model import inputs
 from controller.core.model.events.tenants import OffQueueProcessEnded, OffQueueProcessStarted
 from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSeen

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from controller.core.explain.blockers import share_free_at
 from controller.core.explain.why_pending import reason_of
-from controller.core.fairshare.decayed_usage import DecayedUsage, WindowedUsage
-from controller.core.fairshare.fairshare_config import FairshareConfig
 from controller.core.fairshare.share_tree import ShareTree
+from controller.core.fairshare.usage import DecayedUsage, FairshareConfig, WindowedUsage
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs

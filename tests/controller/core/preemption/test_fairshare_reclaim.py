@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.fairshare.fairshare_config import FairshareConfig
+from controller.core.fairshare.usage import FairshareConfig
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import Backfill, PreemptionGuards, Strategy

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from controller.core.fairshare.fairshare_config import FairshareConfig
+from controller.core.fairshare.usage import FairshareConfig
 from controller.core.framework.interfaces import Backfill
 from controller.core.framework.order_chain import chain_orders
 from controller.core.model import inputs

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.fairshare.fairshare_config import FairshareConfig
+from controller.core.fairshare.usage import FairshareConfig
 from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal
 from controller.core.model.inputs import Requester
