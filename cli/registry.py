@@ -33,6 +33,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "what-if": ("cli.commands.what_if", "Show which jobs would start sooner or later after a change."),
     "plan": ("cli.commands.plan", "Show when and where the scheduler expects jobs to run."),
     "nodes": ("cli.commands.nodes.nodes", "Show nodes and their GPUs; add, drain and remove nodes."),
+    "maintain": (
+        "cli.commands.nodes.maintain",
+        "Take nodes out of service for maintenance, test them, and bring them back.",
+    ),
     "gpus": ("cli.commands.nodes.gpus", "Show all GPUs: health, load, processes and jobs."),
     "profiles": (
         "cli.commands.policy.profiles",

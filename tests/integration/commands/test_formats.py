@@ -28,6 +28,8 @@ SHOWN = (
     "explain 2",
     "nodes",
     "nodes show gpu01",
+    "maintain",
+    "maintain list",
     "gpus",
     "gpus --processes",
     "profiles",
