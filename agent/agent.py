@@ -33,6 +33,7 @@ from agent.host.facts import HostFacts
 from agent.interactive.exec_sessions import CannotExec, ExecSessions
 from agent.interactive.health_checks import HealthChecks
 from agent.interactive.log_reader import POLL_S, LogReader, with_tail
+from agent.interactive.log_search import LogSearch
 from agent.isolation import container_supervision
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.isolation.cgroup_limits import HostCgroups
@@ -58,6 +59,7 @@ from wire.agent.orders import (
     ResetGpu,
     ResizeShell,
     Save,
+    SearchLog,
     Settle,
     ShellInput,
     ShellSignal,
@@ -154,6 +156,7 @@ class Agent:
             lambda key, checkpoint: self.runner.perform(self.attempts.checkpoint_found(key, checkpoint)),
         )
         self.logs = LogReader(spool, self.attempts.has_ended, channel)
+        self.log_search = LogSearch(spool, self.attempts.has_ended, channel)
         self.exec_sessions = ExecSessions(self.loop, channel, self._exec_spec, self.attempts.has_ended)
         self.task_hosts = TaskHosts(spool, self.loop, channel, self._exec_spec, self.attempts.has_ended)
         self.steps = StepRecords(spool, self.loop, channel.send, self.attempts.has_ended)
@@ -190,7 +193,8 @@ class Agent:
             Save: lambda each: self.saver.save((each.job, each.attempt)),
             Note: self._write_note,
             ReadLog: self.logs.read,
-            StopReading: lambda each: self.logs.stop(each.request),
+            SearchLog: self.log_search.search,
+            StopReading: self._stop_reading,
             CheckGpu: lambda each: gpus.schedule_check(each.uuid, each.after_s),
             ResetGpu: lambda each: gpus.schedule_reset(each.uuid, each.command, each.after_s),
             OpenShell: lambda each: (self.task_hosts if each.task else self.exec_sessions).open(each),
@@ -249,6 +253,7 @@ class Agent:
 
     def _run_once(self) -> None:
         self.logs.send_chunks()
+        self.log_search.read_blocks()
         if self.logs.following and not self.retry_logs_planned:
             self.retry_logs_planned = True
             self.loop.call_later(POLL_S, self._retry_logs)
@@ -262,7 +267,8 @@ class Agent:
             print(f"agent: it cannot run jobs: {self.unfit_reason}", file=sys.stderr)
             raise AgentExit
         self.loop.on_writable(channel.sink, channel.flush if channel.unsent_bytes else None)
-        self.loop.run_once(sleep=channel.congested or not self.logs.ready)
+        busy = self.log_search.ready or (self.logs.ready and not channel.congested)
+        self.loop.run_once(sleep=not busy)
 
     # --- messages from the controller ---
 
@@ -273,6 +279,10 @@ class Agent:
                 print(f"agent: ignored a {type(frame).__name__} frame", file=sys.stderr)
             else:
                 handle(frame)
+
+    def _stop_reading(self, order: StopReading) -> None:
+        self.logs.stop(order.request)
+        self.log_search.stop(order.request)
 
     def _answer_ping(self, ping: Ping) -> None:
         if ping.heard is not None:

@@ -1,8 +1,8 @@
 """The table of all actions of the terminal UI. Key bindings, the footer, the command menu and the help are
 built from this table.
 
-Actions that change the cluster have a capital letter as their key. The only other capital letter is `G`,
-which goes to the end of the list.
+Actions that change the cluster have a capital letter as their key. The other capital letters are `G`, which
+goes to the end of the list, and `N` in the view of a job, which goes to the match before.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LOOKING: Final = (
     ),
     ScreenAction(
         "filter",
-        ("slash",),
+        ("slash", "ampersand"),
         "filter",
         "Show only matching rows: word, !word, field:value, gpus:>=4",
         FILTERED,
@@ -96,8 +96,27 @@ LOOKING: Final = (
     ),
     ScreenAction("peek", ("i",), "peek", "Show the job under the cursor beside the list, or hide it", FOLDED),
     ScreenAction("all", ("asterisk",), "all", "Mark all shown rows, or unmark them", MARKED),
+    ScreenAction("tab_right", ("tab",), "next tab", "Show the next tab of the job", LOGS, footer=1),
+    ScreenAction("tab_left", ("shift+tab",), "tab before", "Show the tab before", LOGS),
     ScreenAction(
-        "output", ("o",), "output", "Switch between standard output and standard error", LOGS, footer=1
+        "first_advice",
+        ("1",),
+        "first advice",
+        "Apply the first advice of the tab why after a confirmation; without advice, go to the queue",
+        LOGS,
+    ),
+    ScreenAction(
+        "find",
+        ("slash",),
+        "search",
+        "Search a text in the whole log, on the node that stores the log",
+        LOGS,
+        footer=1,
+    ),
+    ScreenAction("next_match", ("n",), "next match", "Go to the next match of the search", LOGS),
+    ScreenAction("match_before", ("N",), "match before", "Go to the match before", LOGS),
+    ScreenAction(
+        "output", ("o",), "output", "Switch between standard output and standard error", LOGS, footer=4
     ),
     ScreenAction(
         "longer", ("right_square_bracket",), "longer", "Show a longer time in the graphs", GRAPHS, footer=3
@@ -139,7 +158,7 @@ CHANGING: Final = (
         "N",
         "new job",
         "Fill in a form and submit a job",
-        EVERYWHERE - LIMITS - KEPT,
+        EVERYWHERE - LIMITS - KEPT - LOGS,
         "corral submit …",
         8,
     ),
@@ -176,6 +195,14 @@ CHANGING: Final = (
         "edit",
         "Change the priority, time limit, queue or begin time of jobs; the effect is shown first",
         JOBS,
+        "corral job set {jobs} …",
+    ),
+    _change(
+        "apply_advice",
+        "A",
+        "apply advice",
+        "Make the first change that would start the job now",
+        LOGS,
         "corral job set {jobs} …",
     ),
     _change(
@@ -356,6 +383,7 @@ _SHOWN: Final = {
     "left_square_bracket": "[",
     "right_square_bracket": "]",
     "asterisk": "*",
+    "ampersand": "&",
     "exclamation_mark": "!",
     "plus": "+",
     "minus": "-",

@@ -51,7 +51,8 @@ from tui.views.queue import QueueView
 from tui.views.view import View
 from tui.widgets.filter_line import FilterLine
 from tui.widgets.frame import FooterLine, HeaderLine, StatusLine, TrailLine
-from wire.api.forecasts import WhatIfAnswer
+from wire.api.forecasts import Easing, WhatIfAnswer
+from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView
 from wire.http.client import Client
 from wire.text import printable
@@ -328,6 +329,13 @@ class CorralApp(OrderedKeysApp):
     def resume(self, nodes: Sequence[NodeView], gpu: GpuView | None = None) -> None:
         self.orders.resume_nodes(nodes, gpu)
 
+    def apply_advice(self, job: JobView, advice: Easing, command: str) -> None:
+        self.orders.apply_advice(job, advice, command)
+
+    def ask_text(self, hint: str, then: Callable[[str], None]) -> None:
+        self._status.display = False
+        self._filter.ask(hint, then, self._filter_closed)
+
     def show_effect(self, answer: WhatIfAnswer | None) -> None:
         if isinstance(self.view, PlanView):
             self.view.show_effect(answer)
@@ -374,15 +382,13 @@ class CorralApp(OrderedKeysApp):
     # -- menus, dialogs and screenshots -----------------------------------------------
 
     def act_filter(self) -> None:
-        view = self.view
-
-        def done() -> None:
-            self._status.display = True
-            self._focus_view()
-            self.refresh_lines()
-
         self._status.display = False
-        self._filter.open(view.filter_text, view.narrow, done)
+        self._filter.open(self.view.filter_text, self.view.narrow, self._filter_closed)
+
+    def _filter_closed(self) -> None:
+        self._status.display = True
+        self._focus_view()
+        self.refresh_lines()
 
     def use_theme(self, look: str) -> None:
         self.theme = look

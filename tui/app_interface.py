@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tui.pulse.panel import Jump
     from tui.views.view import View
     from wire.api.forecasts import Easing, WhatIfAnswer
+    from wire.api.jobs import JobView
     from wire.api.nodes import GpuView, NodeView
     from wire.http.client import Client
     from wire.job.spec import JobSpec
@@ -95,6 +96,18 @@ class AppInterface(App[int]):
 
     def resume(self, nodes: Sequence[NodeView], gpu: GpuView | None = None) -> None:
         """Resume drained nodes, or a cordoned GPU of the first node."""
+        raise NotImplementedError
+
+    def apply_advice(self, job: JobView, advice: Easing, command: str) -> None:
+        """Ask the user to confirm, and make a change that would start a waiting job now. `command` is the
+        shell command that makes the same change.
+        """
+        raise NotImplementedError
+
+    def ask_text(self, hint: str, then: Callable[[str], None]) -> None:
+        """Let the user type a line of text below the view. Then call `then`, unless the user pressed
+        Escape.
+        """
         raise NotImplementedError
 
     def show_effect(self, answer: WhatIfAnswer | None) -> None:

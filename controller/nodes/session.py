@@ -22,6 +22,7 @@ from wire.agent.orders import (
     OpenShell,
     Ping,
     ReadLog,
+    SearchLog,
     ShellInput,
     ShellSignal,
     ShellTaken,
@@ -37,6 +38,7 @@ from wire.agent.reports import (
     HealthReport,
     Hello,
     LogChunk,
+    LogFound,
     Pong,
     Report,
     ShellEnded,
@@ -56,6 +58,8 @@ _REPORTS = (
     *(Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, GpuReset, HealthReport),
     *(StepsReport, StepNumber, StepCall, OpenTask, RunTask, ShellInput, ShellTaken, ShellSignal, CloseShell),
 )
+SEARCH_S = 30.0
+"""Seconds for the answer to a search of a log. An agent of an earlier version does not answer."""
 MAX_LOG_CHUNKS = 16
 """The most chunks of a log that wait for a slow reader. If there are more, the agent is told to stop sending
 the log."""
@@ -100,6 +104,7 @@ class AgentSession:
         self._outgoing: list[bytes] = []
         self._cut: asyncio.Future[str] = self._loop.create_future()
         self._logs: dict[int, _LogChunks] = {}
+        self._searches: dict[int, asyncio.Future[LogFound]] = {}
         self._commands: dict[int, ExecSession | RelayedTask] = {}
         self._requests = 0
         self._clock: float | None = None
@@ -122,6 +127,9 @@ class AgentSession:
             self._cut.cancel()
             for log in self._logs.values():
                 log.lose()
+            for search in self._searches.values():
+                if not search.done():
+                    search.set_exception(NodeAway("the connection was lost while the log was searched"))
             for command in self._commands.values():
                 command.lose()
 
@@ -179,6 +187,29 @@ class AgentSession:
                 if not (reading.ended or reading.stopped):
                     self.send(StopReading(request.request))
 
+    async def search_log(self, order: SearchLog) -> LogFound:
+        """Search a log for a text, and return the answer of the agent. Raise NodeAway if the agent is not
+        connected, or LogMissing if the agent does not have the log or does not answer.
+
+        If the caller is cancelled, the agent is told to end the search.
+        """
+        self._requests += 1
+        number = self._requests
+        answer = self._searches[number] = self._loop.create_future()
+        self.send(replace(order, request=number))
+        try:
+            async with asyncio.timeout(SEARCH_S):
+                found: LogFound = await answer
+        except TimeoutError:
+            raise LogMissing(f"the agent on node {self.name} does not answer the search") from None
+        finally:
+            del self._searches[number]
+            if not answer.done() or answer.cancelled():
+                self.send(StopReading(number))
+        if found.error:
+            raise LogMissing(found.error)
+        return found
+
     def open_shell(self, order: OpenShell) -> ExecSession:
         """Return a session that runs a command in the allocation of an attempt (`corral exec`). The session
         starts the command and transfers its input and output."""
@@ -226,6 +257,10 @@ class AgentSession:
             return self._greet(frame)
         if isinstance(frame, LogChunk):
             self._take_chunk(frame)
+        elif isinstance(frame, LogFound):
+            search = self._searches.get(frame.request)
+            if search is not None and not search.done():
+                search.set_result(frame)
         elif isinstance(frame, (ShellOutput, ShellEnded)):
             if frame.request in self._commands:
                 self._commands[frame.request].receive(frame)

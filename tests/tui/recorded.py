@@ -16,6 +16,7 @@ from wire.api.jobs import (
     JobsAnswer,
     JobsOrder,
     JobView,
+    LogMatch,
     Moved,
     QueuePlace,
     Submitted,
@@ -26,8 +27,8 @@ from wire.api.policy.rebalance import MoveView, ProposalView, Rebalanced, Rebala
 from wire.api.policy.reservations import ReservationList, ReservationView
 from wire.api.policy.shares import ShareList, ShareView, ShareWeight
 from wire.api.problem import Problem
-from wire.api.reasons import FilterLoss, Why
-from wire.api.service.cluster import ClusterView, EventView, GpuLoadView
+from wire.api.reasons import Ahead, FilterLoss, NodeScore, Points, Why
+from wire.api.service.cluster import ClusterView, EventList, EventView, GpuLoadView
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.http.client import Client, Refused
@@ -205,6 +206,29 @@ def events() -> tuple[EventView, ...]:
         EventView(980 + at, NOW - 600 + 90 * at, kind, text, number, name)
         for at, (kind, text, number, name) in enumerate(said)
     )
+
+
+def life(number: int) -> tuple[EventView, ...]:
+    """The events of a job: job 10 has run twice and waits again."""
+    if number != 10:
+        return ()
+    told: list[EventView] = []
+
+    def add(at: float, kind: str, text: str, **data: object) -> None:
+        told.append(EventView(100 + len(told), NOW - at, kind, text, 10, None, data))
+
+    nodes = [{"node": "node-1"}, {"node": "node-2"}]
+    add(17_400, "JobQueued", "alice queued job 10 (llama-405b)")
+    add(15_000, "JobPlaced", "job 10 placed on node-1 and node-2", attempt=1, allocations=nodes)
+    add(14_990, "AttemptStarted", "job 10 runs on node-1 (attempt 1)", attempt=1, node="node-1")
+    add(11_000, "JobPreempted", "job 10 was preempted by job 6", attempt=1, by="6", gpu_hours=17.7)
+    add(10_990, "AttemptExited", "job 10 ended on node-1: signal 15", attempt=1, node="node-1")
+    add(10_990, "JobRequeued", "job 10 is queued again", attempt=1, reason="preempted", detail="")
+    add(9_000, "JobPlaced", "job 10 placed on node-2 and node-3", attempt=2, allocations=nodes[1:])
+    add(8_990, "AttemptStarted", "job 10 runs on node-2 (attempt 2)", attempt=2, node="node-2")
+    add(7_000, "AttemptExited", "job 10 ended on node-2: the node is lost", attempt=2, node="node-2")
+    add(7_000, "JobRequeued", "job 10 is queued again", attempt=2, reason="node_lost", detail="node-2")
+    return tuple(told)
 
 
 def cluster(name: str = "demo") -> ClusterView:
@@ -407,7 +431,24 @@ class RecordedClient(Client):
             FilterLoss("state", 1, "drained", ("node-4",)),
             FilterLoss("gpus", 3, "fewer than 8 GPUs free", ("node-1", "node-2", "node-3")),
         )
-        why = Why(view.reason, "no two nodes have 8 free GPUs each", losses, 1, 0)
+        points = (
+            Points("priority", 0.5, 1_000.0, 500.0),
+            Points("fair_share", 0.959, 1_000.0, 959.0, "project vision"),
+            Points("age", 0.02, 100.0, 2.0),
+            Points("size", 0.25, 50.0, 12.5),
+        )
+        ahead = (Ahead(12, "12", "bob", "1 GPU, 2h00m, priority high"), Ahead(17, "17", "bob", "0.5 CPUs"))
+        parts = (Points("spread", 0.5, 100.0, 50.0), Points("topology", 0.9, 20.0, 18.0))
+        why = Why(
+            view.reason,
+            "no two nodes have 8 free GPUs each",
+            losses,
+            4,
+            0,
+            points,
+            ahead,
+            nodes=(NodeScore("node-1", parts, False),),
+        )
         return JobDetail(view, spec, why)
 
     def plan(self, horizon_s: float, within_s: float | None = None) -> Plan:
@@ -456,7 +497,8 @@ class RecordedClient(Client):
         """The loads of each GPU fall and rise to its present load; the first values are unknown."""
 
         def loads(last: int) -> tuple[int | None, ...]:
-            return (None, *(last * (100 - at * (points - 1 - at)) // 100 for at in range(1, points)))
+            dips = (at * (points - 1 - at) * 49 // (points - 1) ** 2 for at in range(1, points))
+            return (None, *(last * (100 - dip) // 100 for dip in dips))
 
         there = {view.name: view for view in everything().nodes}
         return GpuLoadView(
@@ -474,7 +516,21 @@ class RecordedClient(Client):
     def logs(
         self, job: str | int, *, stream: str = "stdout", follow: bool = False, offset: int = 0
     ) -> Iterator[bytes]:
-        yield self._output if stream == "stdout" else b"warning: nothing serious\n"
+        output = self._output if stream == "stdout" else b"warning: nothing serious\n"
+        yield output[offset:] if offset >= 0 or -offset < len(output) else output
+
+    def search_log(
+        self, job: str | int, text: str, *, stream: str = "stdout", offset: int = 0, back: bool = False
+    ) -> LogMatch:
+        """As the agent does, but in one step."""
+        log, wanted = self._output, text.encode()
+        end = len(log) if offset < 0 else offset
+        found = log.rfind(wanted, 0, end + len(wanted) - 1) if back else log.find(wanted, end)
+        return LogMatch(None if found < 0 else found, 0 if back else len(log), len(log))
+
+    def events(self, *, after: int = 0, limit: int = 1000, job: int | None = None) -> EventList:
+        """Job 10 was preempted twice; other jobs have no events."""
+        return EventList(tuple(one for one in life(job or 0) if one.seq > after), 985)
 
     def submit(self, spec: JobSpec, *, key: str = "", as_user: str = "") -> Submitted:
         self._orders.append(("submit", spec))

@@ -72,6 +72,7 @@ NAMED = {
     "colon": ":",
     "question_mark": "?",
     "asterisk": "*",
+    "ampersand": "&",
     "left_parenthesis": "(",
 }
 

@@ -107,7 +107,7 @@ async def test_a_number_in_the_palette_opens_that_job() -> None:
             pilot, lambda: isinstance(screen.view, JobDetailsView) and "no two nodes" in screen.text()
         )
         assert "-3  gpus" in screen.text()
-        assert "1st in the queue" in screen.text()
+        assert "4th in the queue" in screen.text()
 
 
 async def test_a_suggestion_has_its_command_which_can_be_copied() -> None:
@@ -284,7 +284,7 @@ async def test_log_is_followed_until_the_user_scrolls_up() -> None:
         assert "CUDA out of memory" in screen.text()
         await press(pilot, "e")
         assert "no error below" in screen.text()
-        await press(pilot, "slash", *"step 1..".replace(" ", "."), "enter")
+        await press(pilot, "ampersand", *"step 1..".replace(" ", "."), "enter")
         assert "step 199" in screen.text()
         assert "tail" not in screen.text()
         await press(pilot, "escape", "f")

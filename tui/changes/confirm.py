@@ -11,7 +11,7 @@ from typing import Final
 from tui.data.lists.move_lists import MoveRow
 from tui.look import cells
 from tui.look.paint import Piece
-from wire.api.forecasts import QuotaEdit, WhatIf
+from wire.api.forecasts import Easing, JobEdit, QuotaEdit, WhatIf
 from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView
 from wire.api.policy.quotas import QuotaView
@@ -99,6 +99,30 @@ def requeue(jobs: Sequence[JobView], now: float) -> Confirmation:
     number = counted(len(jobs), "job")
     return replace(
         asked, title=f"Requeue {number}?", button=f"Requeue {number}", command=job_command("requeue", jobs)
+    )
+
+
+def advice(job: JobView, easing: Easing, command: str) -> Confirmation:
+    """Return the dialog that asks whether to make a change that would start a waiting job now."""
+    words = [word for word in easing.command if not word.startswith("--")]
+    trial = WhatIf(edit=(JobEdit(job.id, easing.changes),))
+    if words[:2] == ["job", "release"]:
+        trial = WhatIf(release=(job.id,))
+    elif words[:2] == ["nodes", "resume"]:
+        trial = WhatIf(resume=tuple(words[2:]))
+    elif words[:2] == ["job", "preempt"]:
+        victims = tuple(victim.job for victim in easing.victims)
+        trial = WhatIf(preempt=victims, stay_held="--hold" in easing.command)
+    lines: list[Sequence[Piece]] = [
+        [("Change   ", "muted"), (printable(easing.sentence, 200), "strong")],
+        [("Effect   ", "muted"), (f"job {printable(job.label)} would start now", "good")],
+    ]
+    for victim in easing.victims[:LISTED]:
+        lost = f"loses {victim.gpu_hours:.1f} GPU-hours, unless saved"
+        name = f"{printable(victim.label)} {printable(victim.name, 24)}  {printable(victim.user, 16)}  "
+        lines.append([("Preempts ", "muted"), (name, "text"), (lost, "warn")])
+    return Confirmation(
+        f"Start job {printable(job.label)} sooner?", tuple(lines), "Apply", command, trial=trial
     )
 
 

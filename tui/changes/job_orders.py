@@ -17,9 +17,11 @@ from tui.dialogs.form_dialog import FormDialog
 from tui.forms import drain
 from tui.forms.edit_jobs import edit_jobs
 from tui.forms.job import new_job
+from wire.api.forecasts import Easing
 from wire.api.jobs import JobsAnswer, JobsOrder, JobView, Submitted
 from wire.api.nodes import GpuView, NodeView
 from wire.http.client import Client, Refused, Unreachable
+from wire.names import JobState
 from wire.text import printable
 
 Thing = TypeVar("Thing")
@@ -114,6 +116,42 @@ class JobOrders:
         else:
             name = f"{nodes[0].name}:{gpu.number}"
             self._each("resumed", [name], lambda client, _: client.resume_gpu(nodes[0].name, gpu.number))
+
+    def apply_advice(self, job: JobView, advice: Easing, command: str) -> None:
+        """Ask the user to confirm, and make a change that would start a waiting job now.
+
+        The change is to the job itself, or it is one of the commands of an Easing: release the job, resume
+        nodes and GPUs, or preempt other jobs.
+        """
+
+        def question() -> confirm.Confirmation | None:
+            row = self._app.model.jobs.rows.get(job.id)
+            return confirm.advice(row, advice, command) if row and row.state is JobState.QUEUED else None
+
+        def answered(yes: str | None) -> None:
+            if yes is None:
+                return
+            verb, *names = [word for word in advice.command[1:] if not word.startswith("--")] or ["set"]
+            if verb == "resume":
+                self._each("resumed", names, resume_by_name)
+                return
+            order = JobsOrder(
+                verb,
+                (job.label,) if verb == "set" else tuple(names),
+                changes=advice.changes,
+                stay_held="--hold" in advice.command,
+            )
+            self._app.requests.ask(lambda client: client.order(order), told)
+
+        def told(answer: JobsAnswer | Failure) -> None:
+            if isinstance(answer, JobsAnswer):
+                self._edited(answer)
+            else:
+                self._app.show_message(failure_text(answer), "bad")
+
+        first = question()
+        if first is not None:
+            self._app.push_screen(ConfirmDialog(question, first), answered)
 
     def cordon_gpu(self, node: NodeView, gpu: GpuView) -> None:
         """Ask the user for confirmation and an optional reason, then cordon a GPU."""
@@ -232,6 +270,12 @@ class JobOrders:
         self._app.show_message(f"submitted {printable(answer.label)}{many}{notes}", "good")
         self._app.model.jobs.follow(answer.ids[0])
         self._app.refresh_view()
+
+
+def resume_by_name(client: Client, name: str) -> object:
+    """Resume a node, or a GPU with a name such as gpu01:3."""
+    node, _, gpu = name.partition(":")
+    return client.resume_gpu(node, gpu) if gpu else client.resume(node)
 
 
 def _name(thing: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.actions import actions_of, shown_key, words_of
+from tui.actions import actions_of, keys_of, shown_key, words_of
 from tui.app_interface import AppInterface
 from tui.changes.confirm import job_command
 from tui.dialogs.form_dialog import FormDialog
@@ -24,7 +24,13 @@ class Menus:
         """
         app = self._app
         entries = [
-            MenuEntry(action.name, action.title, action.help, shown_key(action.keys[0]), app.allowed(action))
+            MenuEntry(
+                action.name,
+                action.title,
+                action.help,
+                "".join(map(shown_key, keys_of(action, app.view.NAME)[:1])),
+                app.allowed(action),
+            )
             for action in actions_of(app.view.NAME, app.read_only)
             if action.name != "palette"
         ]

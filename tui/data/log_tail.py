@@ -43,6 +43,8 @@ class Piece:
     open_end: str
     note: str
     over: bool
+    from_begin: bool = False
+    """True if the lines since the last `fresh` piece begin at the beginning of the log."""
 
 
 class LogTail:
@@ -58,6 +60,8 @@ class LogTail:
         self._quiet = True
         self._lines: list[str] = []
         self._rest = ""
+        self._bytes = 0
+        """The number of bytes that have arrived since the log was opened."""
         self._fresh, self._note, self._ended = True, "", False
 
     def start(self) -> None:
@@ -71,7 +75,8 @@ class LogTail:
 
     def take(self) -> Piece:
         with self._lock:
-            piece = Piece(self._fresh, tuple(self._lines), clean(self._rest), self._note, self._ended)
+            whole = self._bytes < TAIL_BYTES
+            piece = Piece(self._fresh, tuple(self._lines), clean(self._rest), self._note, self._ended, whole)
             self._lines, self._fresh, self._quiet = [], False, True
         return piece
 
@@ -91,10 +96,11 @@ class LogTail:
     def _follow(self, client: Client) -> None:
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         with self._lock:
-            self._lines, self._rest, self._fresh, self._note = [], "", True, ""
+            self._lines, self._rest, self._fresh, self._note, self._bytes = [], "", True, "", 0
         for data in client.logs(self._job, stream=self._stream, follow=True, offset=-TAIL_BYTES):
             if self._over.is_set():
                 return
+            self._bytes += len(data)
             self._add(decode(data))
         self._add_note("", ended=True)
 

@@ -8,13 +8,11 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.strip import Strip
 
-from tui.actions import EVERYWHERE, LISTS, ScreenAction, actions_of, shown_command, shown_key
-from tui.app_interface import app_of
+from tui.actions import EVERYWHERE, LISTS, ScreenAction, actions_of, keys_of, shown_command, shown_key
 from tui.dialogs.dialog import Dialog
 from tui.look.paint import Piece, fit
-from tui.widgets.pane import Pane
+from tui.widgets.lines_pane import LinesPane
 
 _FILTERS = (
     ("train", "a regex, searched in all texts of the row"),
@@ -31,11 +29,10 @@ def help_lines(view: str, read_only: bool, fields: Sequence[str] = ()) -> list[l
     """
     actions = actions_of(view, read_only)
     here = [action for action in actions if action.views != EVERYWHERE and not action.changes]
-    lines = _section(f"In {view}", here)
-    lines += _section("Changes (capital letters)", [action for action in actions if action.changes])
-    lines += _section(
-        "Everywhere", [action for action in actions if action.views == EVERYWHERE and not action.changes]
-    )
+    lines = _section(f"In {view}", here, view)
+    lines += _section("Changes (capital letters)", [action for action in actions if action.changes], view)
+    common = [action for action in actions if action.views == EVERYWHERE and not action.changes]
+    lines += _section("Everywhere", common, view)
     if view in LISTS:
         lines += [[], [(" Filters", "sorted")]]
         lines += [
@@ -45,31 +42,18 @@ def help_lines(view: str, read_only: bool, fields: Sequence[str] = ()) -> list[l
     return lines[1:]
 
 
-def _section(title: str, actions: Sequence[ScreenAction]) -> list[list[Piece]]:
+def _section(title: str, actions: Sequence[ScreenAction], view: str) -> list[list[Piece]]:
     if not actions:
         return []
     lines: list[list[Piece]] = [[], [(f" {title}", "sorted")]]
     for action in actions:
-        keys = " ".join(shown_key(key) for key in action.keys)
+        keys = " ".join(shown_key(key) for key in keys_of(action, view))
         lines.append(
             [("   ", "text"), (fit(keys, 15), "key"), (fit(action.title, 14), "text"), (action.help, "muted")]
         )
         if action.command:
             lines.append([(" " * 32, "text"), (f"$ {shown_command(action)}", "faint")])
     return lines
-
-
-class HelpText(Pane):
-    def __init__(self, lines: list[list[Piece]]) -> None:
-        super().__init__()
-        self._lines = lines
-
-    @property
-    def total(self) -> int:
-        return len(self._lines)
-
-    def paint_line(self, index: int, width: int) -> Strip:
-        return app_of(self).paint.strip(self._lines[index], width)
 
 
 class HelpDialog(Dialog[None]):
@@ -91,7 +75,7 @@ class HelpDialog(Dialog[None]):
         with Vertical(classes="box help") as box:
             box.border_title = f"Help: {self._view}"
             box.border_subtitle = "esc closes"
-            self._text = HelpText(self._lines)
+            self._text = LinesPane(self._lines)
             yield self._text
 
     def on_mount(self) -> None:

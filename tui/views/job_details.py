@@ -1,65 +1,57 @@
-"""The view of one job: its details, the reason for its waiting, and its output."""
+"""The view of one job: its details, and tabs with its log, the reason for its waiting, its attempts, GPUs,
+request and events.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from tui import actions
+from tui.actions import BY_NAME
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
-from tui.data.job_facts import job_facts
-from tui.data.log_tail import LogTail
+from tui.data.load_history import LoadRequests, ShownRows
 from tui.data.request_workers import Failure, failure_text
+from tui.job.attempts import attempt_lines, attempts, event_lines
+from tui.job.facts import job_facts
+from tui.job.log import JobLog
+from tui.job.resources import gpu_lines, spec_lines
+from tui.job.tab_line import ATTEMPTS, EVENTS, GPUS, LOG, SPEC, TABS, WHY, TabLine
+from tui.job.why import why_lines
+from tui.look.graphs import Values
 from tui.look.paint import Piece
 from tui.views.view import View, bindings
 from tui.widgets.facts import Facts
-from tui.widgets.line import FrameLine
+from tui.widgets.lines_pane import LinesPane
 from tui.widgets.log_pane import LogPane
+from tui.widgets.pane import Pane
 from wire.api.forecasts import Explanation
 from wire.api.jobs import JobDetail, JobView
-from wire.http.client import Refused, Unreachable
+from wire.api.service.cluster import EventList, EventView, GpuLoadView
+from wire.http.client import Client, Refused, Unreachable
 from wire.names import JobState
-from wire.text import counted, printable
+from wire.text import printable
 
 REASK_S: Final = 5
+LOADS_S: Final = 10
 EXPLAIN_S: Final = 30
 """The seconds between two forecasts for a waiting job. The interval is long, because the controller copies
 its whole state for each forecast.
 """
-
-
-class LogTitle(FrameLine):
-    """The line above the log. It shows stdout or stderr, the number of lines, and whether the view follows
-    new lines.
-    """
-
-    def __init__(self, job: JobDetailsView) -> None:
-        super().__init__()
-        self._job = job
-
-    def pieces(self, width: int) -> Sequence[Piece]:
-        """Return the texts of the line, such as ── stdout  stderr ── 1,204 lines ── following ──."""
-        job, log = self._job, self._job.output
-        pieces: list[Piece] = [("── ", "line")]
-        for name in ("stdout", "stderr"):
-            pieces += [(name, "sorted" if name == job.stream else "faint"), ("  ", "text")]
-        details = counted(log.count, "line") + (
-            "  following" if log.following and not job.output_over else ""
-        )
-        details += "  wrapped" if log.wrapping else ""
-        details += f"  /{printable(log.filter_text, 30)}" if log.filter_text else ""
-        pieces += [(details, "muted"), (f"  {job.output_note}" if job.output_note else "", "warn")]
-        return [*pieces, (" ", "text"), ("─" * width, "line")]
+MOST_EVENTS: Final = 3_000
+MOST_LOAD_NODES: Final = 50
 
 
 class JobDetailsView(View):
-    """Shows the details and the log of one job. The state of the job comes from the event stream. Other
-    details, such as its requested resources and the reason for its waiting, come from separate requests to
-    the controller.
+    """Shows the details of one job. The state of the job comes from the event stream. Other details, such as
+    its requested resources and the reason for its waiting, come from separate requests to the controller.
+
+    The first tab is `why` for a waiting job, and `log` for other jobs. When a waiting job starts, the view
+    goes to the log, unless the user has chosen a tab.
     """
 
     NAME = actions.JOB
@@ -68,37 +60,43 @@ class JobDetailsView(View):
     def __init__(self, job: int) -> None:
         super().__init__()
         self.job = job
-        self.stream = "stdout"
-        self.output = LogPane()
-        self.output_note, self.output_over = "", False
+        self.output = LogPane(lambda direction: self.job_log.turn_page(direction))
+        self.job_log = JobLog(self, job, self.output, self._log_changed)
+        self.tab = LOG
+        self._chosen = False
+        """True if the user has chosen the tab."""
+        self._lines = LinesPane()
+        self._lines.display = False
         self._facts = Facts()
-        self._title = LogTitle(self)
+        self._tabs = TabLine(lambda: self.tab, self.open_tab, self._tab_note)
         self._detail: JobDetail | None = None
         self._explanation: Explanation | None = None
+        self._events: tuple[EventView, ...] = ()
+        self._gpu_loads: Mapping[str, Mapping[str, Values]] = {}
+        self._loads = LoadRequests(lambda: app_of(self), self._shown_rows, self._redraw)
         self._wrong = ""
-        self._tail: LogTail | None = None
         self._ticks = 0
         self._shape: tuple[JobState, int, str] | None = None
 
     def compose(self) -> ComposeResult:
         yield self._facts
-        yield self._title
+        yield self._tabs
         yield self.output
+        yield self._lines
 
     def on_mount(self) -> None:
         """Request the details that the event stream does not carry."""
         self._ask()
-        self._follow_log()
+        self.job_log.follow()
 
     def close(self) -> None:
-        if self._tail is not None:
-            self._tail.stop()
+        self.job_log.close()
 
     # -- display --------------------------------------------------------------------
 
     @property
-    def pane(self) -> LogPane:
-        return self.output
+    def pane(self) -> Pane:
+        return self.output if self.tab == LOG else self._lines
 
     @property
     def row(self) -> JobView | None:
@@ -126,10 +124,14 @@ class JobDetailsView(View):
         if shape != self._shape:
             begun = self._shape is None or (shape and self._shape and shape[:2] != self._shape[:2])
             self._shape, self._explanation = shape, None
+            if row is not None and not self._chosen:
+                self._show_tab(WHY if row.state is JobState.QUEUED else LOG)
             self._ask()
             self._request_forecast()
-            if begun and (self._tail is None or self.output_over):
-                self._follow_log()
+            self._request_events()
+            if begun and self.job_log.has_ended:
+                self.job_log.follow()
+            self.call_after_refresh(self._loads.tick)
         self._redraw()
 
     def tick(self) -> None:
@@ -142,6 +144,9 @@ class JobDetailsView(View):
             self._ask()
         if self._ticks % EXPLAIN_S == 0:
             self._request_forecast()
+        if self._ticks % LOADS_S == 0:
+            self._request_loads()
+        self._loads.tick()
         self._redraw()
 
     def on_resize(self) -> None:
@@ -149,12 +154,60 @@ class JobDetailsView(View):
 
     def _redraw(self) -> None:
         row, width = self.row, self.size.width
-        most = max(3, self.size.height * 3 // 5)
         if row is not None and width:
+            most = max(3, self.size.height // 2)
             model = app_of(self).model
-            lines = job_facts(row, self._detail, self._explanation, self._advice(), model, width)
-            self._facts.update(lines[:most])
-        self._title.refresh()
+            self._facts.update(job_facts(row, self._detail, model, width, brief=True)[:most])
+            if self.tab != LOG:
+                self._lines.show(self._tab_lines(row, width - 1), follow=self.tab == EVENTS)
+        self._tabs.refresh_changed()
+
+    def _tab_lines(self, row: JobView, width: int) -> list[list[Piece]]:
+        """Return the lines of the shown tab."""
+        model, now = app_of(self).model, app_of(self).model.now()
+        found = attempts(self._events)
+        if self.tab == WHY:
+            return why_lines(row, self._detail, self._explanation, found, self._advice(), now, width)
+        if self.tab == ATTEMPTS:
+            return attempt_lines(row, found, now, width)
+        if self.tab == GPUS:
+            return gpu_lines(row, self._detail, self._gpu_loads, model, width)
+        return spec_lines(self._detail) if self.tab == SPEC else event_lines(self._events, now)
+
+    def _log_changed(self) -> None:
+        self._tabs.refresh()
+
+    def _tab_note(self) -> Sequence[Piece]:
+        return self.job_log.note() if self.tab == LOG else ()
+
+    # -- tabs ---------------------------------------------------------------------------
+
+    def open_tab(self, tab: str) -> None:
+        """Show a tab because the user has chosen it."""
+        self._chosen = True
+        self._show_tab(tab)
+
+    def _show_tab(self, tab: str) -> None:
+        if tab == self.tab:
+            return
+        self.tab = tab
+        self.output.display, self._lines.display = tab == LOG, tab != LOG
+        self._lines.scroll_lines(0)
+        if tab == GPUS:
+            self._request_loads()
+        self._redraw()
+        if tab == EVENTS:
+            self._lines.scroll_lines(len(self._events))
+        if self.is_attached and app_of(self).view is self:
+            self.screen.set_focus(self.pane)
+
+    def act_tab_right(self) -> None:
+        self.open_tab(TABS[(TABS.index(self.tab) + 1) % len(TABS)])
+
+    def act_tab_left(self) -> None:
+        self.open_tab(TABS[TABS.index(self.tab) - 1])
+
+    # -- advice --------------------------------------------------------------------------
 
     def _advice(self) -> list[tuple[str, str]]:
         """Return the changes, such as a smaller request, that would start the waiting job now. Each change is
@@ -169,6 +222,19 @@ class JobDetailsView(View):
     def advised(self) -> list[str]:
         """Return the shell commands of the changes that would start the job now."""
         return [command for _, command in self._advice()]
+
+    def act_apply_advice(self) -> None:
+        """Make the first change that would start the job now, after a confirmation."""
+        app, row, advice = app_of(self), self.row, self._advice()
+        if row is None or not advice or self._explanation is None:
+            app.show_message("there is no advice: no small change would start the job now", "warn")
+        else:
+            app.apply_advice(row, self._explanation.easings[0], advice[0][1])
+
+    def act_first_advice(self) -> None:
+        """Apply the first advice. Without advice, go to the queue, as in the other views."""
+        app = app_of(self)
+        app.act(BY_NAME["apply_advice"].name if self._advice() else actions.QUEUE)
 
     # -- requests ----------------------------------------------------------------------
 
@@ -195,23 +261,35 @@ class JobDetailsView(View):
             self._explanation = answer
             self._redraw()
 
-    def _follow_log(self) -> None:
-        if self._tail is not None:
-            self._tail.stop()
-        app = app_of(self)
-        tail = LogTail(app.connect, self.job, self.stream, lambda: app.deliver(lambda: self._arrived(tail)))
-        self._tail, self.output_over, self.output_note = tail, False, ""
-        tail.start()
+    def _request_events(self) -> None:
+        app_of(self).requests.ask(lambda client: events_of(client, self.job), self._take_events)
 
-    def _arrived(self, tail: LogTail) -> None:
-        if tail is not self._tail or not self.is_attached:
-            return
-        piece = tail.take()
-        self.output.add(piece)
-        self.output_note, self.output_over = printable(piece.note, 80), piece.over
-        self._title.refresh()
+    def _take_events(self, answer: tuple[EventView, ...] | Failure) -> None:
+        if self.is_attached and isinstance(answer, tuple):
+            self._events = answer
+            self._redraw()
 
-    # -- actions ------------------------------------------------------------------------
+    def _shown_rows(self) -> ShownRows:
+        row = self.row
+        return ShownRows(
+            jobs=(row.id,) if row is not None and row.gpus and row.state is JobState.RUNNING else ()
+        )
+
+    def _request_loads(self) -> None:
+        """Request the loads of the job's GPUs while their tab is shown."""
+        row = self.row
+        if self.tab == GPUS and row is not None and row.held:
+            nodes = [held.node for held in row.held][:MOST_LOAD_NODES]
+            app_of(self).requests.ask(
+                lambda client: client.gpu_loads(nodes=nodes, points=60), self._take_loads
+            )
+
+    def _take_loads(self, answer: GpuLoadView | Failure) -> None:
+        if self.is_attached and isinstance(answer, GpuLoadView):
+            self._gpu_loads = answer.nodes
+            self._redraw()
+
+    # -- log and filter ------------------------------------------------------------------
 
     @property
     def filter_text(self) -> str:
@@ -219,26 +297,64 @@ class JobDetailsView(View):
 
     def narrow(self, text: str) -> str:
         wrong = self.output.filter(text)
-        self._title.refresh()
+        self._tabs.refresh()
         return wrong
 
+    def undo(self) -> bool:
+        """Remove the filter of the log. Without a filter, forget the search and show the end of the log."""
+        return super().undo() or self.job_log.undo()
+
+    def act_find(self) -> None:
+        """Ask for a text, and search it in the whole log."""
+        self.open_tab(LOG)
+        app_of(self).ask_text("text in the whole log", self.job_log.find)
+
+    def act_next_match(self) -> None:
+        self.open_tab(LOG)
+        self.job_log.next_match()
+
+    def act_match_before(self) -> None:
+        self.open_tab(LOG)
+        self.job_log.match_before()
+
+    def act_top(self) -> None:
+        """Show the first line. If the beginning of the log is not loaded, fetch it."""
+        if self.tab != LOG or not self.job_log.fetch_begin():
+            super().act_top()
+
+    def act_end(self) -> None:
+        """Show the last line, and follow the log."""
+        if self.tab != LOG or not self.job_log.to_end():
+            super().act_end()
+
     def act_output(self) -> None:
-        self.stream = "stderr" if self.stream == "stdout" else "stdout"
-        self.output.following = True
-        self._follow_log()
-        self._title.refresh()
+        self.open_tab(LOG)
+        self.job_log.switch_stream()
 
     def act_follow(self) -> None:
-        """Start or stop following the log. While the log is followed, the view shows new lines at once."""
-        self.output.jump(self.output.total)
-        self._title.refresh()
+        """Start following the log. While the log is followed, the view shows new lines at once."""
+        self.open_tab(LOG)
+        if not self.job_log.to_end():
+            self.output.jump(self.output.total)
+        self._tabs.refresh()
 
     def act_wrap(self) -> None:
         self.output.toggle_wrap()
-        self._title.refresh()
+        self._tabs.refresh()
 
     def act_error(self) -> None:
         """Scroll to the next line that contains an error."""
+        self.open_tab(LOG)
         if not self.output.next_trouble():
             app_of(self).show_message("no error below")
-        self._title.refresh()
+        self._tabs.refresh()
+
+
+def events_of(client: Client, job: int) -> tuple[EventView, ...]:
+    """Return the first MOST_EVENTS events of a job."""
+    found: list[EventView] = []
+    page: EventList = client.events(job=job)
+    while page.events and len(found) < MOST_EVENTS:
+        found += page.events
+        page = client.events(after=page.events[-1].seq, job=job)
+    return tuple(found)

@@ -1,9 +1,11 @@
-"""The line in which the user types a filter. The filtered list changes with every key pressed."""
+"""The line in which the user types a filter or a text to search. The filtered list changes with every key
+pressed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -13,9 +15,11 @@ from textual.widgets import Input
 
 from tui.dialogs.dialog import DialogLine
 
+FILTERS: Final = "word  !word  user:alice  gpus:>=4"
+
 
 class FilterLine(Horizontal):
-    """The input for a filter. Enter keeps the filter, and Escape restores the previous one."""
+    """The input for a filter or a text. Enter keeps the filter, and Escape restores the previous one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "give_up", show=False),
@@ -27,10 +31,12 @@ class FilterLine(Horizontal):
         self._narrow: Callable[[str], str] = lambda _: ""
         self._done: Callable[[], None] = lambda: None
         self._before = ""
+        self._then: Callable[[str], None] | None = None
+        """Called with the typed text after Enter, if the input is for a text and not for a filter."""
 
     def compose(self) -> ComposeResult:
         yield DialogLine([(" /", "key")], classes="slash")
-        yield Input(compact=True, select_on_focus=False, placeholder="word  !word  user:alice  gpus:>=4")
+        yield Input(compact=True, select_on_focus=False, placeholder=FILTERS)
         yield DialogLine(classes="wrong")
 
     def open(self, text: str, narrow: Callable[[str], str], done: Callable[[], None]) -> None:
@@ -38,9 +44,21 @@ class FilterLine(Horizontal):
         filter, and returns an error message, or an empty text if the filter is valid. When the user closes
         the input, `done` is called.
         """
+        self._then = None
         self._narrow, self._done, self._before = narrow, done, text
+        self._show(text, FILTERS)
+
+    def ask(self, hint: str, then: Callable[[str], None], done: Callable[[], None]) -> None:
+        """Show an empty input for a text. After Enter, `then` is called with the typed text. `done` is called
+        when the user closes the input.
+        """
+        self._then, self._done, self._narrow = then, done, lambda _: ""
+        self._show("", hint)
+
+    def _show(self, text: str, hint: str) -> None:
         self.display = True
         field = self.query_one(Input)
+        field.placeholder = hint
         field.value = text
         field.cursor_position = len(text)
         self.screen.set_focus(field)
@@ -53,7 +71,10 @@ class FilterLine(Horizontal):
     @on(Input.Submitted)
     def keep(self, event: Input.Submitted) -> None:
         event.stop()
+        then, text = self._then, event.value
         self._close()
+        if then is not None:
+            then(text)
 
     def action_give_up(self) -> None:
         """Close the input, and restore the previous filter."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from tui.actions import footer_of, shown_key
+from tui.actions import footer_of, keys_of, shown_key
 from tui.app_interface import app_of
 from tui.look import glyphs
 from tui.look.paint import Piece, bar, both_ends, length
@@ -159,11 +159,12 @@ class FooterLine(FrameLine):
         always shown.
         """
         app = app_of(self)
-        actions = footer_of(self._view().NAME, app.read_only)
+        view = self._view().NAME
+        actions = footer_of(view, app.read_only)
         right: list[Piece] = [("read-only ", "warn")] if app.read_only else []
         shown = [
             [
-                (shown_key(action.keys[0]), "faint" if app.allowed(action) else "key"),
+                (shown_key(keys_of(action, view)[0]), "faint" if app.allowed(action) else "key"),
                 (f" {action.title}", "faint" if app.allowed(action) else "muted"),
             ]
             for action in actions

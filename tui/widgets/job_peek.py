@@ -10,8 +10,8 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from tui.app_interface import app_of
-from tui.data.job_facts import job_facts
 from tui.data.request_workers import Failure
+from tui.job.facts import job_facts
 from tui.look.paint import Piece
 from wire.api.jobs import JobDetail, JobView
 
@@ -71,7 +71,7 @@ class JobPeek(Widget):
         before, self._lines = self._lines, []
         if job is not None:
             place = model.places.get(job.id)
-            self._lines = [[], *job_facts(job, self._detail, None, (), model, self.size.width - 2)]
+            self._lines = [[], *job_facts(job, self._detail, model, self.size.width - 2)]
             if place is not None and job.id in model.waiting:
                 self._lines.append([(f" place {place.place:,} in the queue", "muted")])
         if self._lines != before:

@@ -1,15 +1,17 @@
-"""A widget that shows the lines of a log. It follows new lines, wraps or cuts long lines, and filters lines
-with a regular expression.
+"""A widget that shows the lines of a log. It follows new lines or shows a page of the log, wraps or cuts long
+lines, filters lines with a regular expression, and emphasises the text of a search.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 
 from textual.strip import Strip
 
 from tui.app_interface import app_of
+from tui.data.log_page import LogPage
 from tui.data.log_tail import KEPT_LINES, Piece
 from tui.look.paint import span
 from tui.widgets.pane import Pane
@@ -20,10 +22,20 @@ _TROUBLE = re.compile(
 
 
 class LogPane(Pane):
-    """Shows the lines of a log, which a thread (LogTail) reads."""
+    """Shows the lines at the end of a log, which a thread (LogTail) reads, or a page from another place of
+    the log. `on_edge` is called with -1 or 1 if the user scrolls beyond the first or the last line of a page.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, on_edge: Callable[[int], None]) -> None:
         super().__init__()
+        self._on_edge = on_edge
+        self.shown_page: LogPage | None = None
+        """The shown page; None while the end of the log is shown."""
+        self.from_begin = False
+        """True if the shown end of the log contains the whole log."""
+        self._marked: int | None = None
+        """The line with the match of a search."""
+        self.searched = ""
         self._lines: list[str] = []
         self._open_end = ""
         self._shown: list[int] | None = None
@@ -34,11 +46,43 @@ class LogPane(Pane):
 
     # -- lines --------------------------------------------------------------------------
 
+    def show_page(self, page: LogPage, place: int, *, mark: bool) -> None:
+        """Show a page of the log, with the line that contains the byte `place` near the top. With `mark`,
+        emphasise this line.
+        """
+        self.shown_page, self.following, self._found = page, False, None
+        self._lines, self._open_end = list(page.lines), ""
+        line = page.line_at(place)
+        self._marked = line if mark else None
+        self._arrange()
+        top = self._starts[line] if self._starts and line < len(self._starts) else line
+        self.scroll_lines(top - self.page // 3 if mark else top)
+        self.refresh()
+
+    def place_of(self, beyond_match: int) -> int:
+        """Return the byte from which the search for the next match (`beyond_match` is 1) or for the match
+        before (0) begins; -1 for the end of the log.
+        """
+        page = self.shown_page
+        if page is None or not page.offsets:
+            return -1
+        line = (self._line_at(self.top) if self._marked is None else self._marked) + beyond_match
+        return page.offsets[line] if line < len(page.offsets) else page.end
+
+    def step(self, by: int) -> None:
+        page, top = self.shown_page, self.top
+        super().step(by)
+        if page is not None and self.top == top and by:
+            self._on_edge(1 if by > 0 else -1)
+
     def add(self, piece: Piece) -> None:
         if piece.fresh:
             self._lines, self.top = [], 0
+            self.shown_page = self._marked = None
+        self.from_begin = piece.from_begin
         self._lines.extend(piece.lines)
         if (over := len(self._lines) - KEPT_LINES) > 0:
+            self.from_begin = False
             del self._lines[:over]
             self.top = max(0, self.top - over)
         self._open_end = piece.open_end
@@ -119,7 +163,7 @@ class LogPane(Pane):
     def scroll_lines(self, top: int) -> None:
         """Make `top` the first visible line. New lines are followed only while the last line is visible."""
         super().scroll_lines(top)
-        self.following = self.at_end
+        self.following = self.at_end and self.shown_page is None
 
     def on_resize(self) -> None:
         self._arrange()
@@ -131,4 +175,23 @@ class LogPane(Pane):
         if self._starts:
             offset = (index - self._starts[place]) * max(1, self.size.width - 2)
             text = text[offset : offset + self.size.width - 2]
-        return app_of(self).paint.strip([(" ", "text"), (text, part)], width)
+        ground = "cursor" if self._marked is not None and place == self._marked and not self._shown else ""
+        pieces = [(" ", "text"), *_emphasised(text, part, self.searched)]
+        return app_of(self).paint.strip(pieces, width, ground)
+
+
+def _emphasised(text: str, style: str, searched: str) -> list[tuple[str, str]]:
+    """Return a line in which each match of the search has another style. As at the agent, a text without
+    capital letters also matches capital letters.
+    """
+    if not searched:
+        return [(text, style)]
+    # Only ASCII letters are folded, because a folded letter must have the length of the original one.
+    folds = searched.encode() == searched.encode().lower()
+    body = text.encode().lower().decode() if folds else text
+    pieces: list[tuple[str, str]] = []
+    at = 0
+    while (found := body.find(searched, at)) >= 0:
+        pieces += [(text[at:found], style), (text[found : found + len(searched)], "mark")]
+        at = found + len(searched)
+    return [*pieces, (text[at:], style)]

@@ -198,10 +198,23 @@ class ReadLog:
 
 
 @dataclass(frozen=True)
-class StopReading:
-    """End the ReadLog order with this number, because the client that read the log has closed its
-    connection.
+class SearchLog:
+    """Search the log of an attempt for a text, from byte `offset` on. With `back`, search towards the
+    beginning of the log. A negative offset is the end of the log. The answer is a LogFound.
     """
+
+    request: int
+    job: int
+    attempt: int
+    text: str
+    stream: str = "stdout"
+    offset: int = 0
+    back: bool = False
+
+
+@dataclass(frozen=True)
+class StopReading:
+    """End the ReadLog or SearchLog order with this number, because the client has closed its connection."""
 
     request: int
 

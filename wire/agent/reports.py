@@ -318,6 +318,20 @@ class LogChunk:
 
 
 @dataclass(frozen=True)
+class LogFound:
+    """The answer to a SearchLog. `found` is the byte at which the match begins; None if there is no match.
+
+    Without a match, the search has read the log up to the byte `reached`. `size` is the size of the log.
+    """
+
+    request: int
+    found: Optional[int] = None
+    reached: int = 0
+    size: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True)
 class ShellOutput:
     """Output of a `corral exec` command, which runs in the allocation of a job. `data` has the output as
     base64.

@@ -86,6 +86,20 @@ class SignalRequest:
 
 
 @dataclass(frozen=True)
+class LogMatch:
+    """The answer to a search in the output of a job. `found` is the byte at which the match begins. `size` is
+    the size of the output in bytes.
+
+    If `found` is None, the search has reached the byte `reached` without a match. If this is neither the
+    beginning nor the end of the output, a search from there continues.
+    """
+
+    found: Optional[int]
+    reached: int
+    size: int
+
+
+@dataclass(frozen=True)
 class StepRequest:
     """A step of a running job that has begun (its number is -1) or ended."""
 

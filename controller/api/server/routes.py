@@ -132,6 +132,13 @@ LOG = (
     string("node", "The node whose output is read; default: the first node of the job."),
     integer("attempt", "The attempt; default and 0: the last one.", 0, MOST, 0),
 )
+LOG_SEARCH = (
+    replace(string("text", "The text to find. Not a regular expression."), required=True),
+    LOG[0],
+    integer("offset", "The byte at which the search begins; -1: the end.", -1, MOST, 0),
+    flag("back", "1: search towards the beginning of the output."),
+    *LOG[3:],
+)
 USAGE = (
     choice("by", "The groups of the report; default: user.", usage.BY),
     SINCE,
@@ -205,6 +212,15 @@ ROUTES = (
     Route("POST", "/v1/jobs/{job}/requeue", REQUEUE, jobs.requeue, refuses=(409, 507)),
     Route("POST", "/v1/jobs/{job}/release", RELEASE, jobs.release, refuses=(409, 507)),
     Route("GET", "/v1/jobs/{job}/logs", READ_OUTPUT, logs.read, BINARY, query=LOG, refuses=(409,), slow=True),
+    Route(
+        "GET",
+        "/v1/jobs/{job}/logs/search",
+        READ_OUTPUT,
+        logs.search,
+        query=LOG_SEARCH,
+        refuses=(409,),
+        slow=True,
+    ),
     Route(
         "POST",
         "/v1/jobs/{job}/shells",

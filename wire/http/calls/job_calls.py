@@ -15,6 +15,7 @@ from wire.api.jobs import (
     JobsOrder,
     JobView,
     KeepRequest,
+    LogMatch,
     SbatchRequest,
     ShellGiven,
     ShellOpened,
@@ -40,6 +41,9 @@ from wire.workload.bodies import (
     WorkloadView,
 )
 from wire.workload.spec import WorkloadSpec
+
+LOG_SEARCH_S = 30.0
+"""The additional seconds that the controller may take to search a log on a node."""
 
 
 class JobCalls(ApiCalls):
@@ -172,6 +176,16 @@ class JobCalls(ApiCalls):
         # Set no time limit while the log is followed, because a job may write no output for days.
         silence_s = None if follow else self._timeout_s
         return self._transport.listen(target_of(f"/v1/jobs/{quoted(job)}/logs", query), silence_s)
+
+    def search_log(
+        self, job: JobName, text: str, *, stream: str = "stdout", offset: int = 0, back: bool = False
+    ) -> LogMatch:
+        """Search the output of the last attempt for a text, from byte `offset` on; with `back`, towards the
+        beginning. `offset` -1 means the end.
+        """
+        query: Query = [("text", text), ("stream", stream), ("offset", offset)]
+        query += [("back", 1)] if back else []
+        return self._get(LogMatch, f"/v1/jobs/{quoted(job)}/logs/search", query, more_s=LOG_SEARCH_S)
 
     def open_shell(self, job: JobName, request: ShellRequest) -> str:
         """Run a command in the allocation of a running job. Return the id of the session. The caller must

@@ -1,4 +1,4 @@
-"""Reads the output of a job from the node that stores the output."""
+"""Reads and searches the output of a job on the node that stores the output."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ from controller.api.server.request import Call
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import Job
 from controller.nodes.link import NodeAway
+from controller.nodes.session import AgentSession
+from wire.agent.orders import SearchLog
+from wire.api.jobs import LogMatch
 from wire.names import JobState
 
 _PAGE = 1_000
 """Number of journal entries that are read at a time."""
+
+LONGEST_TEXT = 1_000
 
 FIRST_PIECE_S = 1.0
 """Seconds to wait for the first output. After this time the HTTP header is sent, so an error can no longer
@@ -31,17 +36,9 @@ async def read(call: Call) -> web.StreamResponse:
 
     A negative offset counts from the end. With follow=1, the answer ends when the job has ended.
     """
-    job = await call.job()
-    attempt = call.query["attempt"] or job.attempt
-    nodes = await _nodes_of(call, job, attempt)
-    if not nodes:
-        raise Rejected(await _nothing_written(call, job, attempt))
-    name = _chosen(job, nodes, call.query["node"])
-    link = call.daemon.agents.links.get(name)
-    if link is None:
-        raise NodeAway(f"node {name} is not in the configuration")
+    job, attempt, session = await _log_of(call)
     query = call.query
-    pieces = link.session().read_log(job.id, attempt, query["stream"], query["offset"], query["follow"])
+    pieces = session.read_log(job.id, attempt, query["stream"], query["offset"], query["follow"])
     first = asyncio.ensure_future(_next(pieces))
     try:
         done, _ = await asyncio.wait({first}, timeout=FIRST_PIECE_S)
@@ -55,6 +52,38 @@ async def read(call: Call) -> web.StreamResponse:
         with suppress(asyncio.CancelledError, Exception):
             await first
         await pieces.aclose()
+
+
+async def search(call: Call) -> LogMatch:
+    """Search a job's output for a text, on the node that stores the output. The search begins at byte
+    `offset`. With back=1, it goes towards the beginning of the output.
+
+    A text without capital letters also matches capital letters. After 1 GiB without a match, the answer has
+    the byte from which to continue.
+    """
+    job, attempt, session = await _log_of(call)
+    query, text = call.query, call.query["text"]
+    if not text or len(text) > LONGEST_TEXT:
+        raise rejected("invalid", f"must have 1 to {LONGEST_TEXT} characters", "text")
+    order = SearchLog(0, job.id, attempt, text, query["stream"], query["offset"], query["back"])
+    found = await session.search_log(order)
+    return LogMatch(found.found, found.reached, found.size)
+
+
+async def _log_of(call: Call) -> tuple[Job, int, AgentSession]:
+    """Return the job of the request, the attempt, and the connection to the node that stores the output.
+    Raise Rejected if there is no output.
+    """
+    job = await call.job()
+    attempt = call.query["attempt"] or job.attempt
+    nodes = await _nodes_of(call, job, attempt)
+    if not nodes:
+        raise Rejected(await _nothing_written(call, job, attempt))
+    name = _chosen(job, nodes, call.query["node"])
+    link = call.daemon.agents.links.get(name)
+    if link is None:
+        raise NodeAway(f"node {name} is not in the configuration")
+    return job, attempt, link.session()
 
 
 def node_of(job: Job, wanted: str) -> str:

@@ -114,3 +114,44 @@ async def test_unreadable_log_is_refused_with_a_reason(api: RunningController) -
     await api.daemon.agents.links["here"].close()
     status, problem = await api.get(f"/v1/jobs/{job}/logs")
     assert (status, problem["code"]) == (503, "node_away")
+
+
+async def test_output_is_searched_on_the_node(
+    api: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await api.submit("sh", "-c", "seq 1 300000; echo Traceback; echo traceback; seq 1 300000; echo end")
+    await ended(api, job)
+    data = await output(api, job)
+    assert len(data) > 3 << 20
+
+    async def search(text: str, offset: int = 0, back: int = 0, **more: str) -> tuple[int | None, int]:
+        status, body = await api.get(
+            f"/v1/jobs/{job}/logs/search", text=text, offset=offset, back=back, **more
+        )
+        assert (status, body["size"]) == (200, len(data) if not more else 0), body
+        return body["found"], body["reached"]
+
+    first = data.index(b"Traceback")
+    assert (await search("traceback"))[0] == first
+    assert (await search("traceback", first + 1))[0] == data.index(b"traceback")
+    assert (await search("traceback", -1, 1))[0] == data.index(b"traceback")
+    assert (await search("Traceback", -1, 1))[0] == first
+    assert await search("traceback", first, 1) == (None, 0)
+    assert await search("none of it") == (None, len(data))
+    assert await search("traceback", stream="stderr") == (None, 0)
+    # Each text lies across the limit of two blocks.
+    for limit in (1 << 20, 2 << 20):
+        begin, end = data.rindex(b"\n", 0, limit) + 1, data.index(b"\n", limit)
+        assert begin < limit < end
+        text = data[begin:end].decode()
+        for back in (0, 1):
+            found, _ = await search(text, -1 if back else 0, back)
+            assert found == (data.rindex(text.encode()) if back else data.index(text.encode()))
+    status, body = await api.get(f"/v1/jobs/{job}/logs/search", text="")
+    assert (status, body["where"]) == (400, "text")
+
+
+async def test_search_in_the_output_of_a_waiting_job_is_refused(api: RunningController) -> None:
+    job = await api.submit("true", hold=True)
+    status, body = await api.get(f"/v1/jobs/{job}/logs/search", text="x")
+    assert (status, body["where"]) == (409, "job")

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Final
 
 from tui.data.model import ClusterModel
+from tui.job.why import reason_lines
 from tui.look import cells, glyphs
 from tui.look.paint import Piece, bar
-from wire.api.forecasts import Explanation
 from wire.api.jobs import Held, JobDetail, JobView
-from wire.api.reasons import FilterLoss, Why
 from wire.job.spec import JobSpec, gpus_text
 from wire.names import JobState, Reason, priority_name
 from wire.text import counted, duration, memory, printable
 
+MOST_NODES: Final = 2
+"""The number of nodes that are shown above the tabs of a job."""
+
 
 def job_facts(
-    job: JobView,
-    detail: JobDetail | None,
-    explanation: Explanation | None,
-    advice: Sequence[tuple[str, str]],
-    model: ClusterModel,
-    width: int,
+    job: JobView, detail: JobDetail | None, model: ClusterModel, width: int, *, brief: bool = False
 ) -> list[list[Piece]]:
-    """Return the details of a job as lines, the most important first. `advice` has the changes that would
-    start the job now, each with its command.
+    """Return the details of a job as lines, the most important first. With `brief`, the lines are those above
+    the tabs of the job: the reason why the job waits, and its command, are left out.
     """
     lines = [_head(job), _times(job, model.now(), width), _wants(job, detail.spec if detail else None)]
-    lines += [_held(held, model) for held in job.held]
+    held = [_held(held, model) for held in job.held]
+    lines += held[:MOST_NODES] if brief else held
+    if brief and len(held) > MOST_NODES:
+        lines.append(cells.fact("", (f"and {len(held) - MOST_NODES:,} more nodes", "muted")))
     loads = model.loads.jobs.get(job.id)
     if loads is not None and job.state is JobState.RUNNING and job.gpus:
         lines.append(cells.fact("load", *cells.load_graph(loads), ("  last 10 minutes", "muted")))
@@ -43,24 +44,22 @@ def job_facts(
         if job.failure is not None:
             text = f"{job.failure.name}: {job.failure.sentence}. {job.failure.remedy}"
             lines.append(cells.fact("cause", (printable(text, 600), "warn")))
-    elif detail is not None:
-        lines += _why(detail.why)
-        lines += _when(explanation, model.now()) if explanation is not None else []
-        lines += _advice(advice)
-    elif job.detail:
+    elif not brief and detail is not None:
+        lines += reason_lines(detail.why)
+    elif not brief and job.detail:
         lines.append(cells.fact("why", (printable(job.detail, 400), "text")))
     if job.last is not None and not job.state.terminal:
         word = "PREEMPTED" if job.last.reason is Reason.PREEMPTED else job.last.reason.value
         text = f"attempt {job.last.attempt} {word} at {cells.clock(job.last.at, model.now())}"
         lines.append(cells.fact("before", (printable(f"{text}: {job.last.detail}", 400), "warn")))
-    if detail is not None:
-        lines.append(cells.fact("command", (_command(detail.spec.command), "text")))
+    if detail is not None and not brief:
+        lines.append(cells.fact("command", (command_line(detail.spec.command), "text")))
         if width >= 100 and detail.spec.workdir:
             lines.append(cells.fact("in", (printable(detail.spec.workdir, 300), "muted")))
     return lines
 
 
-def _command(words: Sequence[str]) -> str:
+def command_line(words: Sequence[str]) -> str:
     """Return the command of the job on one line. A symbol stands for each line end."""
     return printable(shlex.join(words).replace("\n", " ⏎ "), 1000)
 
@@ -131,72 +130,3 @@ def _held(held: Held, model: ClusterModel) -> list[Piece]:
         )
         pieces.append((f" {gpu.utilisation}%  " if gpu else "  ", "muted"))
     return cells.fact("holds", *pieces)
-
-
-def _why(why: Why) -> list[list[Piece]]:
-    place = f"   {_ordinal(why.position)} in the queue" if why.position is not None else ""
-    lines = [cells.fact("why", (printable(why.sentence, 400), "strong"), (place, "muted"))]
-    lines += [cells.fact("", (printable(note, 200), "text")) for note in why.notes]
-    if why.ahead:
-        first = why.ahead[0]
-        more = (why.position or 1) - 2
-        others = f" and {more} more" if more > 0 else ""
-        user, wants = printable(first.user, 30), printable(first.wants, 80)
-        text = f"job {printable(first.label, 20)} ({user}): {wants}{others}"
-        lines.append(cells.fact("ahead", (text, "muted")))
-    lines += [cells.fact("", *_loss(loss)) for loss in why.losses]
-    if why.losses:
-        lines.append(
-            cells.fact("", (f"{why.fitting:>5}  ", "good" if why.fitting else "warn"), ("left", "muted"))
-        )
-    return lines
-
-
-def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
-    """Return lines about the start of a waiting job: the time at which the job starts at the latest, or the
-    reason why this time is unknown, and the reason why no other job is preempted.
-    """
-    lines = []
-    if explanation.starts_at is not None:
-        left = explanation.starts_at - now
-        when = f"in {duration(left)} at the latest" if left >= 1 else "in the next cycle"
-        nodes = printable(", ".join(explanation.nodes), 80)
-        lines.append(cells.fact("starts", (when, "text"), (f"   on {nodes}", "muted")))
-        lines += [
-            cells.fact("", (f"assumes preemption: {printable(each, 160)}", "muted"))
-            for each in explanation.assumes
-        ]
-    elif explanation.covers_until is not None:
-        least = f"not within the next {duration(explanation.covers_until - now)}"
-        lines.append(cells.fact("starts", (least, "text"), ("   later starts are unknown", "muted")))
-    elif explanation.unknown:
-        lines.append(cells.fact("starts", (f"not known: {printable(explanation.unknown, 400)}", "text")))
-    if explanation.no_preemption:
-        lines.append(
-            cells.fact("preempts", (f"no job now: {printable(explanation.no_preemption, 400)}", "text"))
-        )
-    return lines
-
-
-def _advice(advice: Sequence[tuple[str, str]]) -> list[list[Piece]]:
-    """Return lines with the changes that would start the job now, each followed by its shell command."""
-    lines = []
-    for sentence, command in advice:
-        lines.append(cells.fact("or now", (printable(sentence, 160), "good")))
-        lines.append(cells.fact("", (f"$ {command}", "accent")))
-    return lines
-
-
-def _loss(loss: FilterLoss) -> list[Piece]:
-    shown = ", ".join(printable(example, 30) for example in loss.examples[:3])
-    return [
-        (f"{-loss.lost:>5}  ", "warn"),
-        (f"{printable(loss.filter, 16):<12} ", "accent"),
-        (printable(loss.message, 160), "text"),
-        (f"  {shown}" if shown else "", "faint"),
-    ]
-
-
-def _ordinal(number: int) -> str:
-    suffix = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number:,}{suffix}"

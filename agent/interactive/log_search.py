@@ -1,0 +1,134 @@
+"""Searches the logs of jobs for a text, so that the controller and the user need not read the whole log."""
+
+from __future__ import annotations
+
+import os
+from typing import Callable
+
+from agent.attempts.spool import AttemptKey, Spool, format_key
+from agent.controller_channel import Channel
+from agent.supervisor.log_rotation import STREAMS
+from wire.agent.orders import SearchLog
+from wire.agent.reports import LogFound
+from wire.dataclass import dataclass
+
+BLOCK_BYTES = 1 << 20
+MOST_BYTES = 1 << 30
+"""The number of bytes that one search reads. Then it answers with the place at which it has stopped."""
+
+
+@dataclass
+class _Search:
+    order: SearchLog
+    text: bytes
+    fold: bool
+    descriptor: int
+    size: int
+    place: int
+    """A search forward has read all bytes before this place, a search back all bytes from this place on."""
+    read: int = 0
+
+
+class LogSearch:
+    """The searches that are not yet answered.
+
+    1. In each iteration of the event loop, each search in turn reads one block of its log. The agent does
+       other work between the blocks.
+    2. A search forward finds the first match that begins at `offset` or later. A search back finds the last
+       match that begins before `offset`.
+    3. Neighbouring blocks overlap by the length of the text less one byte, so that a match at the limit of
+       two blocks is found, and found only once.
+    4. A search without a match ends at the end of the log, or after MOST_BYTES.
+    5. If the text has no capital letter (ASCII), capital letters in the log match too.
+
+    The text is not a regular expression, because the time for some expressions grows exponentially, and the
+    agent would do nothing else meanwhile. Memory: two blocks. Cost: 1 GB takes about a second.
+
+    Example: in a log of 3 MB, a search back from the end reads the bytes from 2 MB, then from 1 MB.
+    """
+
+    def __init__(
+        self, spool: Spool, has_ended: Callable[[AttemptKey], bool | None], channel: Channel
+    ) -> None:
+        self._spool = spool
+        self._has_ended = has_ended
+        self._channel = channel
+        self._searches: dict[int, _Search] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Return whether a search has more of its log to read. If so, the event loop must not sleep."""
+        return bool(self._searches)
+
+    def search(self, order: SearchLog) -> None:
+        """Begin a search."""
+        key = (order.job, order.attempt)
+        text = order.text.encode("utf-8", "replace")
+        if order.stream not in STREAMS:
+            self._refuse(order, f"there is no stream {order.stream!r}; choose stdout or stderr")
+            return
+        if self._has_ended(key) is None:
+            self._refuse(order, f"this node has no log of attempt {order.attempt} of job {order.job}")
+            return
+        try:
+            descriptor = self._spool.open_log(key, order.stream)
+        except FileNotFoundError:
+            # Answer that nothing was found, because an attempt that has not started has no log.
+            self._channel.send(LogFound(order.request))
+            return
+        except OSError as error:
+            self._refuse(order, f"cannot read {format_key(key)}/{order.stream}: {error.strerror}")
+            return
+        size = os.fstat(descriptor).st_size
+        place = size if order.offset < 0 else min(order.offset, size)
+        fold = text == text.lower()
+        self._searches[order.request] = _Search(order, text, fold, descriptor, size, place)
+
+    def stop(self, request: int) -> None:
+        """End the search with this number without an answer."""
+        search = self._searches.pop(request, None)
+        if search is not None:
+            os.close(search.descriptor)
+
+    def read_blocks(self) -> None:
+        """Read one block for each search."""
+        for search in list(self._searches.values()):
+            try:
+                found = _back(search) if search.order.back else _forward(search)
+            except OSError as error:
+                self._refuse(search.order, f"cannot read the log: {error.strerror}")
+                self.stop(search.order.request)
+                continue
+            ends = search.place <= 0 if search.order.back else search.place >= search.size
+            if found is not None or ends or search.read >= MOST_BYTES or not search.text:
+                self._channel.send(LogFound(search.order.request, found, search.place, search.size))
+                self.stop(search.order.request)
+
+    def _refuse(self, order: SearchLog, error: str) -> None:
+        self._channel.send(LogFound(order.request, error=error))
+
+
+def _forward(search: _Search) -> int | None:
+    """Read the next block. Return the place of the first match in it; None if it has none."""
+    begin = search.place
+    end = min(search.size, begin + BLOCK_BYTES)
+    data = _read(search, begin, min(search.size, end + len(search.text) - 1))
+    search.place = end
+    at = data.find(search.text)
+    return begin + at if at >= 0 else None
+
+
+def _back(search: _Search) -> int | None:
+    """Read the block before. Return the place of the last match in it; None if it has none."""
+    end = search.place
+    begin = max(0, end - BLOCK_BYTES)
+    data = _read(search, begin, min(search.size, end + len(search.text) - 1))
+    search.place = begin
+    at = data.rfind(search.text)
+    return begin + at if at >= 0 else None
+
+
+def _read(search: _Search, begin: int, end: int) -> bytes:
+    data = os.pread(search.descriptor, max(0, end - begin), begin)
+    search.read += end - begin
+    return data.lower() if search.fold else data

@@ -1,0 +1,109 @@
+"""Fetches parts of a log from any place, and searches the whole log at the agent, without loading the log."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from tui.data.log_tail import clean
+from wire.api.jobs import LogMatch
+from wire.http.client import Client
+
+PAGE_BYTES: Final = 1 << 20
+BEFORE_BYTES: Final = 1 << 18
+"""The bytes of a page before the place that the user wants to see."""
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """A part of a log: its lines, and the byte at which each line begins. `end` is the byte after the last
+    line. If `over` is True, the log has no more lines now.
+    """
+
+    lines: tuple[str, ...]
+    offsets: tuple[int, ...]
+    begin: int
+    end: int
+    over: bool
+
+    def line_at(self, place: int) -> int:
+        """Return the number of the line that contains the byte `place`."""
+        return max(0, bisect_right(self.offsets, place) - 1)
+
+
+def fetch_page(connect: Callable[[], Client], job: int, stream: str, place: int) -> LogPage:
+    """Return the part of a log around the byte `place`.
+
+    1. Read PAGE_BYTES, beginning BEFORE_BYTES before the place, on a connection of its own. Then close the
+       connection, so that the agent sends no more.
+    2. Leave out the first and the last line if they are not complete. A line that is longer than the page is
+       kept.
+    """
+    begin = max(0, place - BEFORE_BYTES)
+    data = bytearray()
+    client = connect()
+    try:
+        for piece in client.logs(job, stream=stream, offset=begin):
+            data += piece
+            if len(data) >= PAGE_BYTES:
+                break
+    finally:
+        client.close()
+    over = len(data) < PAGE_BYTES
+    del data[PAGE_BYTES:]
+    with suppress(ValueError):
+        if begin and (first := data.index(b"\n") + 1) <= place - begin:
+            del data[:first]
+            begin += first
+    with suppress(ValueError):
+        if not over and (last := data.rindex(b"\n") + 1) > place - begin:
+            del data[last:]
+    lines, offsets, at = [], [], begin
+    for line in data.split(b"\n"):
+        lines.append(clean(line.decode("utf-8", "replace")))
+        offsets.append(at)
+        at += len(line) + 1
+    if lines and not lines[-1]:
+        del lines[-1], offsets[-1]
+    return LogPage(tuple(lines), tuple(offsets), begin, begin + len(data), over)
+
+
+@dataclass(frozen=True)
+class FoundPage:
+    """The result of a search: the place of the match and the page around it; None if there is no match.
+    `wrapped` is True if the search has passed the end of the log and continued at its other end.
+    """
+
+    place: int | None
+    page: LogPage | None
+    wrapped: bool = False
+
+
+def search(
+    connect: Callable[[], Client], job: int, stream: str, text: str, place: int, back: bool
+) -> FoundPage:
+    """Search a log from the byte `place` on, or towards its beginning with `back`; -1 is its end. If nothing
+    is found, continue at the other end of the log.
+
+    The agent answers after 1 GiB without a match. Then the search continues at the byte that it has reached.
+    """
+    client = connect()
+    try:
+        match, wrapped = _search_to_end(client, job, stream, text, place, back), False
+        if match.found is None and (place >= 0 if back else place > 0):
+            match, wrapped = _search_to_end(client, job, stream, text, -1 if back else 0, back), True
+    finally:
+        client.close()
+    if match.found is None:
+        return FoundPage(None, None, wrapped)
+    return FoundPage(match.found, fetch_page(connect, job, stream, match.found), wrapped)
+
+
+def _search_to_end(client: Client, job: int, stream: str, text: str, place: int, back: bool) -> LogMatch:
+    match = client.search_log(job, text, stream=stream, offset=place, back=back)
+    while match.found is None and 0 < match.reached < match.size:
+        match = client.search_log(job, text, stream=stream, offset=match.reached, back=back)
+    return match

@@ -1,0 +1,121 @@
+"""The tabs with the GPUs of a job, and with the request of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Final
+
+from tui.data.model import ClusterModel
+from tui.job.facts import command_line
+from tui.look import cells, glyphs
+from tui.look.graphs import Values
+from tui.look.paint import Piece, fit
+from wire.api.jobs import JobDetail, JobView
+from wire.codec import dumps, encode
+from wire.job.spec import JobSpec
+from wire.text import counted, memory, printable
+
+HIDDEN: Final = frozenset({"command", "env"})
+"""The fields of a JobSpec that are not shown with their values: the command is shown as a shell line, and the
+values of variables may be secret."""
+
+
+def gpu_lines(
+    job: JobView,
+    detail: JobDetail | None,
+    loads: Mapping[str, Mapping[str, Values]],
+    model: ClusterModel,
+    width: int,
+) -> list[list[Piece]]:
+    """Return the lines of the tab with the GPUs: one line for each GPU that the job holds, with its load over
+    the last 10 minutes. `loads` has the loads by node and by UUID.
+    """
+    lines = []
+    graph = max(cells.SPARKS, min(60, width - 64))
+    for held in job.held:
+        node = model.nodes.rows.get(held.node)
+        gpus = {gpu.index: gpu for gpu in node.gpus} if node else {}
+        cpus = counted(held.cpu_milli / 1000, "CPU")
+        lines.append(
+            [
+                (f"  {printable(held.node, 30)}", "accent"),
+                (f"  {cpus}, {memory(held.memory_mib)}", "muted"),
+                ("" if held.gpus else ", no GPU", "muted"),
+            ]
+        )
+        for share in held.gpus:
+            gpu = gpus.get(share.index)
+            series = loads.get(held.node, {}).get(share.uuid, ())
+            part = f"{share.milli / 1000:g}" if share.milli < 1000 else ""
+            kind = "share" if part else "busy"
+            lines.append(
+                [
+                    (f"    {glyphs.GPU[kind]} ", kind),
+                    (f"{share.number:<4}", "strong"),
+                    (f"{part:<5}", "muted"),
+                    *cells.load_graph(_shrunk(series, graph)),
+                    (" " * (graph - min(graph, max(len(series), cells.SPARKS))), "text"),
+                ]
+            )
+            if gpu is not None:
+                lines[-1] += [
+                    (f" {gpu.utilisation:>4}%", "text"),
+                    (f"{memory(gpu.memory_used_mib):>8}/{memory(gpu.memory_mib)}", "muted"),
+                    (f"{gpu.power_w:>6}W{gpu.temperature_c:>4}°", "muted"),
+                    (f"  {printable(gpu.model.removeprefix('NVIDIA '), 16)}", "faint"),
+                ]
+    if not lines:
+        lines = [[], [("  the job holds no nodes now", "muted")]]
+    return [*lines, [], *_use(job, detail)]
+
+
+def spec_lines(detail: JobDetail | None) -> list[list[Piece]]:
+    """Return the lines of the tab with the request: the command, and each field that differs from its
+    default. Of environment variables, only the names are shown.
+    """
+    if detail is None:
+        return [[], [("  loading…", "faint")]]
+    spec, default = detail.spec, JobSpec(command=())
+    lines: list[list[Piece]] = [_field("command", command_line(spec.command), "strong")]
+    for each in fields(JobSpec):
+        value = getattr(spec, each.name)
+        if each.name not in HIDDEN and value != getattr(default, each.name):
+            text = value if isinstance(value, str) else dumps(encode(value))
+            lines.append(_field(each.name, printable(text, 600), "text"))
+    if spec.env:
+        lines.append(_field("env", printable(" ".join(sorted(spec.env)), 600), "muted"))
+    return lines
+
+
+def _field(name: str, text: str, style: str) -> list[Piece]:
+    return [(f"  {fit(name, 18)} ", "muted"), (text, style)]
+
+
+def _shrunk(values: Values, most: int) -> list[float | None]:
+    """Return at most `most` values: the means of neighbouring values if there are more."""
+    step = -(-len(values) // most) if values else 1
+    shrunk: list[float | None] = []
+    for begin in range(0, len(values), step):
+        known = [value for value in values[begin : begin + step] if value is not None]
+        shrunk.append(sum(known) / len(known) if known else None)
+    return shrunk
+
+
+def _use(job: JobView, detail: JobDetail | None) -> list[list[Piece]]:
+    """Return the use of the last attempt."""
+    lines: list[list[Piece]] = []
+    if job.use is not None:
+        text = f"mean load {job.use.mean:.0f} %, 95 % of the time at most {job.use.p95} %, "
+        text += f"at most {memory(job.use.peak_mib)} of GPU memory, {job.use.wh / 1000:.1f} kWh"
+        lines.append(_field("last attempt", text, "text"))
+    if job.host_use is not None:
+        text = f"{job.host_use.cpu_s / 3600:.1f} CPU-hours, at most {memory(job.host_use.peak_mib)} of memory"
+        lines.append(_field("on its nodes", text, "text"))
+    if job.gpu_hours:
+        lines.append(_field("ended attempts", f"{job.gpu_hours:.1f} GPU-hours", "text"))
+    if detail is not None and detail.checkpoint is not None:
+        saved = detail.checkpoint
+        text = f"{printable(saved.path, 200)}  {memory(saved.size >> 20)}"
+        lines.append(_field("checkpoint", text, "text"))
+    return lines
