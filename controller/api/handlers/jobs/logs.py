@@ -55,11 +55,11 @@ async def read(call: Call) -> web.StreamResponse:
 
 
 async def search(call: Call) -> LogMatch:
-    """Search a job's output for a text, on the node that stores the output. The search begins at byte
-    `offset`. With back=1, it goes towards the beginning of the output.
+    """Search a job's output for a text, on the node that stores the output.
 
-    A text without capital letters also matches capital letters. After 1 GiB without a match, the answer has
-    the byte from which to continue.
+    The search begins at byte `offset`. With back=1, it goes towards the beginning of the output. A text
+    without capital letters also matches capital letters. After 1 GiB without a match, the answer has the byte
+    from which to continue.
     """
     job, attempt, session = await _log_of(call)
     query, text = call.query, call.query["text"]
