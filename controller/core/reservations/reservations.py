@@ -191,6 +191,8 @@ class Reservations:
 
     def excluding(self, user: str, project: str) -> list[Reservation]:
         """Return the reservations whose nodes a job of this user and project must not use."""
+        if not self:
+            return []
         return [each for each in self if not each.admits(user, project)]
 
     def barred_rows(self, nodes: Nodes, user: str, project: str, at: float, length: float) -> Bools | None:

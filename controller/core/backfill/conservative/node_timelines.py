@@ -163,15 +163,18 @@ class NodeTimelines:
         `drop_aside` is called.
         """
         self._aside = reservation
-        for row in rows_in(reservation.rows & self._separate_rows):
-            line = self._saved[row] = self._separate[row]
-            self._separate[row] = line.copy(line.node)
-        self._give_reserved_separate(reservation, 1)
+        separate = reservation.rows & self._separate_rows
+        if separate:
+            for row in rows_in(separate):
+                line = self._saved[row] = self._separate[row]
+                self._separate[row] = line.copy(line.node)
+            self._give_reserved_separate(reservation, 1)
 
     def put_back(self) -> None:
         """End `set_aside`: treat the resources of the reservation as reserved again."""
-        self._separate |= self._saved
-        self._saved.clear()
+        if self._saved:
+            self._separate |= self._saved
+            self._saved.clear()
         self._aside = None
 
     def drop_aside(self) -> None:

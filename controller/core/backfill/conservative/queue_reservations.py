@@ -136,7 +136,7 @@ class QueueReservations:
         new reservation replaces `aside`. Otherwise the job keeps `aside`.
         """
         new = self._best(job, most, now, aside)
-        if aside is not None and new == aside:
+        if aside is not None and new is aside:
             self.by_job[job.id] = aside
             self.table.put_back(aside)
             return
@@ -158,29 +158,25 @@ class QueueReservations:
 
         If the job accepts fewer nodes than `--nodes` and can then start earlier, the reservation is for fewer
         nodes. `most` is the greatest number of nodes that quotas allow; None means all. `aside` is the job's
-        present reservation, which the table ignores during the search.
+        present reservation, which the table ignores during the search. Return `aside` itself if no value of
+        the reservation would change.
         """
         shape = self._placer.shape(job.ask)
         if shape is None:
             return None
         slot = self._slots.earliest(shape, job, now) if most is None else None
-        fewer = self._slots.earliest_on_fewer(shape, job, most, now)
+        fewer = None if job.ask.least is None else self._slots.earliest_on_fewer(shape, job, most, now)
         on_fewer = fewer is not None and (slot is None or fewer.starts_at < slot.starts_at)
         slot = fewer if on_fewer else slot
         if slot is None or slot.starts_at > latest_start:
             return None
-        return BackfillReservation(
-            job=job.id,
-            starts_at=slot.starts_at,
-            ends_at=slot.starts_at + self._runtime(job),
-            rows=slot.rows,
-            placement=self._slots.placement_in(slot, shape.part, aside),
-            part=shape.part,
-            on_fewer_nodes=on_fewer,
-            licences=job.ask.licences,
-            most_nodes=most,
-            free=slot.free,
-        )
+        ends_at, part = slot.starts_at + self._runtime(job), shape.part
+        placement = self._slots.placement_in(slot, part, aside)
+        values = slot.starts_at, ends_at, slot.rows, placement, part, on_fewer, job.ask.licences, most
+        # Compare the values before a reservation is made of them, because most searches end with `aside`.
+        if aside is not None and values == aside.values:
+            return aside
+        return BackfillReservation(job.id, *values, slot.free)
 
     def can_reserve(self, job: Job, rows: RowSet | None, now: float) -> bool:
         """Return whether the job has a reservation on nodes of `rows`, or could get one (None: all nodes).

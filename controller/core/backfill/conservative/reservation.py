@@ -36,6 +36,16 @@ class BackfillReservation:
     free: Mapping[int, FreeResources] = field(default_factory=dict, compare=False)
     """The resources that were free when the GPUs were chosen, by row number of the node."""
 
+    @property
+    def values(
+        self,
+    ) -> tuple[float, float, RowSet, Placement, PerNodeRequest, bool, LicenceCounts, int | None]:
+        """All fields except `job` and `free`, in their order. A reservation stays the same while they do."""
+        return (
+            *(self.starts_at, self.ends_at, self.rows, self.placement, self.part),
+            *(self.on_fewer_nodes, self.licences, self.most_nodes),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:

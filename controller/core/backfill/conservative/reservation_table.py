@@ -329,7 +329,8 @@ class ReservationTable:
         allocations = {each.node: each for each in reservation.placement.allocations}
         ends_at, licences = reservation.ends_at, reservation.licences
         self._note_running(job.id, RunningAttempt(job.attempt + 1, ends_at, allocations, licences))
-        self._count_rows(reservation, -1)
+        if self.shared:
+            self._count_rows(reservation, -1)
 
     def cancel_start(self, job: int, now: float) -> None:
         """Undo `start` for a job that does not start. Remove its resources from the table."""
@@ -344,15 +345,16 @@ class ReservationTable:
         """
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), sign)
-        self.licences.give(reservation.licences, reservation.starts_at, reservation.ends_at, -sign)
-        self._count_rows(reservation, sign)
+        if reservation.licences:
+            self.licences.give(reservation.licences, reservation.starts_at, reservation.ends_at, -sign)
+        if self.shared:
+            self._count_rows(reservation, sign)
 
     def _count_rows(self, reservation: BackfillReservation, sign: int) -> None:
-        if self.shared:
-            for row in self._rows(reservation):
-                self._reserved_rows[row] += sign
-                if not self._reserved_rows[row]:
-                    del self._reserved_rows[row]
+        for row in self._rows(reservation):
+            self._reserved_rows[row] += sign
+            if not self._reserved_rows[row]:
+                del self._reserved_rows[row]
 
     # Methods for scheduler profiles: several profiles use one table
 

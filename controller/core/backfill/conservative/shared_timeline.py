@@ -4,6 +4,7 @@ set.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -41,13 +42,16 @@ class FreeByNode:
         request.
         """
 
-    def rows_with_room(self, part: PerNodeRequest) -> RowSet:
-        """Return the nodes with enough free CPU, memory and scratch for the request."""
+    def rows_with_room(self, part: PerNodeRequest, number: int) -> RowSet:
+        """Return the nodes with enough free CPU, memory and scratch for the request. Keep the answer in
+        `fits` under the number of the request.
+        """
         cpu, memory, scratch = part.cpu_milli, part.memory_mib, part.scratch_mib
         found = NO_ROWS
         for amounts, rows in self.by_amounts.items():
             if amounts[0] >= cpu and amounts[1] >= memory and amounts[2] >= scratch:
                 found |= rows
+        self.fits[number] = found
         return found
 
     def plus(self, rows: RowSet, cpu: int, memory: int, scratch: int) -> FreeByNode:
@@ -192,21 +196,25 @@ class SharedTimeline(Timeline[FreeByNode]):
         reserved for `part`, so `part` fits on the reserved nodes for the whole time of the reservation.
         """
         among &= self.rows
-        seen = Timeline(self.times, self._rows_with_room(part))
+        times, room = self.times, self._rows_with_room(part)
         if without is not None and without.rows & self.rows:
-            seen = Timeline(seen.times.copy(), seen.values.copy())
+            seen = Timeline(times.copy(), room.copy())
+            times, room = seen.times, seen.values
             for at in range(seen.cut(without.starts_at), seen.cut(without.ends_at)):
-                seen.values[at] |= without.rows
-        times, room, count = seen.times, seen.values, len(seen.times)
-        at = seen.index_at(since)
-        start, found, before = since, NO_ROWS, NO_ROWS
+                room[at] |= without.rows
+        count, first = len(times), max(0, bisect_right(times, since) - 1)
+        found = before = NO_ROWS
         starts: list[FirstStart] = []
-        while True:
+        for at in range(first, count):
             here = room[at] & among
+            if here == before:
+                continue
             # Skip nodes where `part` fits in the segment before, too. A start in that segment was tried and
             # failed, because `part` stops fitting too soon. A start in this segment fails at the same time.
             free = here & ~(before | found)
-            before, until, end = here, at + 1, start + duration
+            before, until = here, at + 1
+            start = since if at == first else times[at]
+            end = start + duration
             while free:
                 if until == count or times[until] >= end:
                     starts.append((start, free, None))
@@ -216,20 +224,15 @@ class SharedTimeline(Timeline[FreeByNode]):
                     break
                 free &= room[until]
                 until += 1
-            at += 1
-            if at == count:
-                return starts
-            start = times[at]
+        return starts
 
     def _rows_with_room(self, part: PerNodeRequest) -> list[RowSet]:
         """Return for each segment of time the nodes on which the request fits."""
         room = self._room_for.get(part)
         if room is None:
-            room = self._room_for[part] = []
             number = self._numbers.setdefault(part, len(self._numbers))
-            for value in self.values:
-                rows = value.fits.get(number)
-                if rows is None:
-                    rows = value.fits[number] = value.rows_with_room(part)
-                room.append(rows)
+            room = self._room_for[part] = [
+                value.rows_with_room(part, number) if (rows := value.fits.get(number)) is None else rows
+                for value in self.values
+            ]
         return room
