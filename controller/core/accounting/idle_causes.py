@@ -16,9 +16,11 @@ A sample is the number of idle GPUs at one moment, by cause. Algorithm of a samp
 6. The cause of the remaining GPUs is "too scattered" if a waiting job may use their node, otherwise
    "unsuitable for the jobs that wait".
 
-Invariant: the sum over all causes is the number of idle GPUs. Cost: O(nodes + LANES x JOBS), and one search
-for the blocker of a job for each group that fits. No filter is called for a request whose ranking is up to
-date after the scheduling cycle.
+Invariant: the sum over all causes is the number of idle GPUs. Cost: O(nodes + groups), O(JOBS) for each lane
+that has changed since the last sample, and one search for the blocker of a job for each group that fits. A
+lane is a list of waiting jobs with the same request. Its groups stay the same while its version (`Lane`)
+stays the same. No filter is called for a request whose ranking is up to date after the scheduling cycle, or
+for which too few GPUs are idle.
 
 Example: 6 GPUs are idle, and a gang is first in the queue with a reservation in 10 h. A job of 4 GPUs and 2 h
 waits for its project's quota, and jobs of 1 GPU and 24 h would delay the gang. Then 4 GPUs are idle because
@@ -29,7 +31,7 @@ waste.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -51,7 +53,8 @@ from controller.core.explain.blockers import (
 )
 from controller.core.model.job import Job
 from controller.core.model.request import PerNodeRequest
-from controller.core.placement.placer import Placer
+from controller.core.placement.placer import Placer, Shape
+from controller.core.queue.queue import Lane
 from controller.core.quota.usage_counters import QUEUED
 from controller.core.state.state import State
 from wire.names import WHOLE_GPU, Reason
@@ -116,6 +119,9 @@ class IdleSampler:
     def __init__(self) -> None:
         self._placers: dict[str, tuple[Cycle, Placer]] = {}
         """The placer without scores for each scheduler profile, by the profile's Cycle."""
+        self._equal_jobs: dict[Lane, tuple[int, list[list[Job]]]] = {}
+        """The result of `_jobs_by_group` for each lane of the last sample, with the version of the lane at
+        that time."""
 
     def sample(self, engine: Engine, now: float) -> dict[IdleCause, float]:
         """Return the number of idle GPUs by cause."""
@@ -135,19 +141,17 @@ class IdleSampler:
         GPUs by row of the node table.
         """
         state = engine.state
-        groups, usable = _groups_that_fit(engine, free)
+        groups, usable = self._groups_that_fit(engine, free)
         # Count the GPUs for jobs that could start now without delaying other jobs (step 4 in the docstring of
         # this module).
         for group in groups:
-            while group.jobs and (cause := self._waste(engine, group.jobs[-1], now)) and group.take(free):
-                group.jobs.pop()
+            while group.left and (cause := self._waste(engine, group.next_job, now)) and group.take(free):
                 idle[cause] += group.gpus
         # Count the GPUs for jobs that fit but may not start for another reason (step 5).
         for group in groups:
-            if group.jobs and group.nodes_for(free):
-                cause = self._blocker(engine, group.jobs[-1], now)
-                while group.jobs and group.take(free):
-                    group.jobs.pop()
+            if group.left and group.nodes_for(free):
+                cause = self._blocker(engine, group.next_job, now)
+                while group.left and group.take(free):
                     idle[cause] += group.gpus
         # Count the GPUs that no waiting job can use now (steps 2 and 6).
         if not len(state.queue):
@@ -155,6 +159,36 @@ class IdleSampler:
             return
         for row, gpus in free.items():
             idle[IdleCause.SCATTERED if usable[row] else IdleCause.UNSUITABLE] += gpus
+
+    def _groups_that_fit(self, engine: Engine, free: dict[int, float]) -> tuple[list[_EqualJobs], Bools]:
+        """Return (groups, usable). `groups` has the groups of waiting jobs that may fit on the idle GPUs.
+        `usable` has True for each row of the node table if a waiting job could use the node with all its
+        resources free.
+        """
+        state, before, by_idle = engine.state, self._equal_jobs, sorted(free.values(), reverse=True)
+        columns, groups, known = state.nodes.columns, [], dict[Lane, tuple[int, list[list[Job]]]]()
+        usable = np.zeros_like(columns.open)
+        heads = [(head, lane) for lane in state.queue if (head := lane.head()) is not None]
+        for head, lane in sorted(heads, key=itemgetter(0))[:LANES]:
+            placer = engine.profile_cycles.placer_of(state.jobs[head[1]])
+            shape = placer.shape(lane.ask)
+            if shape is None or not shape.part.wants_gpus:
+                continue
+            usable |= placer.possible(shape.part)
+            if lane.fit.blocked_at == state.nodes.room_version and lane.fit.why is Reason.RESOURCES:
+                # In the last scheduling cycle, the request did not fit on the free resources.
+                continue
+            per_node = gpu_needs_of(shape.part, columns).max_milli / WHOLE_GPU
+            if shape.nodes > len(by_idle) or by_idle[shape.nodes - 1] < per_node:
+                # The idle GPUs are too few even if all their nodes suit the request.
+                continue
+            found = before.get(lane)
+            if found is None or found[0] != lane.version:
+                found = lane.version, _jobs_by_group(lane, state.jobs)
+            known[lane] = found
+            groups += [_EqualJobs(jobs, len(jobs), placer, shape, per_node) for jobs in found[1]]
+        self._equal_jobs = known
+        return groups, usable
 
     def _placer(self, cycle: Cycle) -> Placer:
         known = self._placers.get(cycle.profile)
@@ -268,66 +302,59 @@ def _without_jobs(state: State) -> IdleCause:
 
 @dataclass(slots=True)
 class _EqualJobs:
-    """Waiting jobs with the same request, user, project, queue and priority, the shortest time limit last."""
+    """Waiting jobs with the same request, user, project, queue and priority, the shortest time limit last.
+    The first `left` of them have no GPUs in this sample yet.
+    """
 
     jobs: list[Job]
-    rows: Bools
-    """An array by row of the node table. It is True for each node on which one node's part of the request
-    fits now.
-    """
-    nodes: int
+    left: int
+    placer: Placer
+    shape: Shape
     per_node: float
+    """The idle GPUs that a job needs on one node."""
+
+    @property
+    def next_job(self) -> Job:
+        return self.jobs[self.left - 1]
 
     @property
     def gpus(self) -> float:
-        return self.nodes * self.per_node
+        return self.shape.nodes * self.per_node
 
     def nodes_for(self, free: dict[int, float]) -> list[int]:
         """Return the nodes for one job, as rows of the node table. Among the nodes with enough idle GPUs,
         prefer the nodes with the fewest. Return an empty list if the job does not fit.
         """
-        fit = [row for row, gpus in free.items() if gpus >= self.per_node and self.rows[row]]
-        return sorted(fit, key=free.__getitem__)[: self.nodes] if len(fit) >= self.nodes else []
+        nodes, per_node = self.shape.nodes, self.per_node
+        found = [row for row, gpus in free.items() if gpus >= per_node]
+        if len(found) < nodes:
+            # Return here, because to bring the ranking up to date takes most of the time of a sample.
+            return []
+        fits = self.placer.ranking(self.shape.part).fits
+        found = [row for row in found if fits[row]]
+        return sorted(found, key=free.__getitem__)[:nodes] if len(found) >= nodes else []
 
     def take(self, free: dict[int, float]) -> bool:
-        """Subtract the GPUs of one job from `free` (idle GPUs by row of the node table). Return False, and
-        change nothing, if the job does not fit.
+        """Subtract the GPUs of one job from `free` (idle GPUs by row of the node table), and the job from
+        `left`. Return False, and change nothing, if the job does not fit.
         """
         rows = self.nodes_for(free)
+        if not rows:
+            return False
         for row in rows:
             free[row] -= self.per_node
-        return bool(rows)
+        self.left -= 1
+        return True
 
 
-def _groups_that_fit(engine: Engine, free: dict[int, float]) -> tuple[list[_EqualJobs], Bools]:
-    """Return (groups, usable). `groups` has the groups of waiting jobs that fit on the idle GPUs. `usable`
-    has True for each row of the node table if a waiting job could use the node with all its resources free.
+def _jobs_by_group(lane: Lane, jobs: Mapping[int, Job]) -> list[list[Job]]:
+    """Return the first JOBS jobs of a lane (list of jobs with the same request), in groups of the same user,
+    project, queue and priority. In each group, the job with the shortest time limit is last.
     """
-    state, most = engine.state, max(free.values())
-    columns, groups = state.nodes.columns, []
-    usable = np.zeros_like(columns.open)
-    heads = [(head, lane) for lane in state.queue if (head := lane.head()) is not None]
-    for head, lane in sorted(heads, key=itemgetter(0))[:LANES]:
-        placer = engine.profile_cycles.placer_of(state.jobs[head[1]])
-        shape = placer.shape(lane.ask)
-        if shape is None or not shape.part.wants_gpus:
-            continue
-        usable |= placer.possible(shape.part)
-        if lane.fit.blocked_at == state.nodes.room_version and lane.fit.why is Reason.RESOURCES:
-            # In the last scheduling cycle, the request did not fit on the free resources.
-            continue
-        per_node = gpu_needs_of(shape.part, columns).max_milli / WHOLE_GPU
-        ranking = placer.ranking(shape.part)
-        if per_node > most or ranking.count < shape.nodes:
-            continue
-        request = _EqualJobs([], ranking.fits, shape.nodes, per_node)
-        if not request.nodes_for(free):
-            continue
-        found: defaultdict[tuple[object, ...], list[Job]] = defaultdict(list)
-        for _, number in islice(lane, JOBS):
-            job = state.jobs[number]
-            found[job.user, job.spec.project, job.spec.queue, job.priority].append(job)
-        for jobs in found.values():
-            jobs.sort(key=attrgetter("limit"), reverse=True)
-            groups.append(replace(request, jobs=jobs))
-    return groups, usable
+    found: defaultdict[tuple[object, ...], list[Job]] = defaultdict(list)
+    for _, number in islice(lane, JOBS):
+        job = jobs[number]
+        found[job.user, job.spec.project, job.spec.queue, job.priority].append(job)
+    for group in found.values():
+        group.sort(key=attrgetter("limit"), reverse=True)
+    return [*found.values()]

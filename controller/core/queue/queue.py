@@ -75,7 +75,7 @@ class Lane:
     gets a new entry. `_first` is the index of the first entry that may be valid.
     """
 
-    __slots__ = ("_entries", "_first", "ask", "fit", "group", "ranks", "waits_since")
+    __slots__ = ("_entries", "_first", "ask", "fit", "group", "ranks", "version", "waits_since")
 
     def __init__(self, ask: ResourceRequest, group: LaneGroup, fit: ClassFit) -> None:
         self.ask = ask
@@ -87,6 +87,10 @@ class Lane:
         """The rank (sort key) of each waiting job, by job id."""
         self.waits_since = NO_END
         """No job of the lane has waited since before this time."""
+        self.version = 0
+        """A version number that increases when a job is added or removed. A waiting job that is edited, or
+        whose priority changes, is removed and added again.
+        """
 
     def __len__(self) -> int:
         return len(self.ranks)
@@ -131,6 +135,7 @@ class Lane:
         if waits_since < self.waits_since:
             self.waits_since = waits_since
         self.ranks[job] = rank
+        self.version += 1
         entry = (rank, job)
         at = bisect_left(self._entries, entry, self._first)
         # Do not insert a second entry. If a job was removed and is added again with the same rank, the list
@@ -141,6 +146,7 @@ class Lane:
     def remove(self, job: int) -> None:
         """Remove the job. Raise KeyError if the job is not in the lane."""
         del self.ranks[job]
+        self.version += 1
         stale = len(self._entries) - len(self.ranks)
         if stale > MIN_STALE and stale > len(self.ranks):
             self._entries = [entry for entry in self._entries if self.ranks.get(entry[1]) == entry[0]]

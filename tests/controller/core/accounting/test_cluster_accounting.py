@@ -7,7 +7,7 @@ import pytest
 from controller.config.load import load_text
 from controller.core.accounting.cluster_accounting import NODE_LOSS, PREEMPTION, TIME_LIMIT, ClusterAccounting
 from controller.core.accounting.hours import HOUR_S, Period
-from controller.core.accounting.idle_causes import IdleCause
+from controller.core.accounting.idle_causes import IdleCause, IdleSampler
 from controller.core.accounting.reports import PROJECT, USER, fairness, waste
 from controller.core.engine import Engine
 from controller.core.model import inputs
@@ -209,3 +209,32 @@ def test_figures_survive_a_restart_and_do_not_depend_on_the_number_of_inputs() -
     again.close_until(one.simulation.engine, 6.5 * HOUR_S)
     bob = again.periods.since(6 * HOUR_S, 7 * HOUR_S)[1].tenants["vision", "bob"]
     assert (bob.got, bob.entitled) == (2, 2)
+
+
+def test_idle_gpus_after_edits_of_jobs_that_wait() -> None:
+    """A sample that keeps groups of jobs from earlier samples equals a sample without kept groups."""
+    cluster = Cluster("[quota.projects.llm]\ngpus = 4\n", nodes=1)
+    cluster.submit(0, 4, 100, time_limit_s=200 * HOUR_S)  # This job fills the quota of llm.
+    cluster.submit(0, 2, 1, time_limit_s=3 * HOUR_S)
+    cluster.submit(0, 2, 1, time_limit_s=2 * HOUR_S)
+    sampler, found = IdleSampler(), list[dict[IdleCause, float]]()
+    for hour, command in enumerate(
+        (
+            inputs.Edit(2, "root", {"time_limit_s": HOUR_S}),
+            inputs.Edit(3, "root", {"priority": 80}),
+            inputs.Edit(3, "root", {"time_limit_s": 2.5 * HOUR_S}),
+            inputs.Hold(2, "root"),
+            inputs.Cancel(3, "root"),
+        ),
+        start=1,
+    ):
+        cluster.tell(hour, command)
+        cluster.run(hour + 0.5)
+        engine, now = cluster.simulation.engine, (hour + 0.5) * HOUR_S
+        found.append(sampler.sample(engine, now))
+        assert found[-1] == IdleSampler().sample(engine, now)
+    assert found[2:] == [
+        {IdleCause.QUOTA: 4},
+        {IdleCause.QUOTA: 2, IdleCause.SCATTERED: 2},
+        {IdleCause.NOT_DUE: 4},
+    ]
