@@ -162,7 +162,7 @@ def test_alarms_that_count_jobs_open_the_queue_with_a_filter() -> None:
     assert found(running=running, failed={8: NOW - 60, 9: NOW - 7_000}, waiting_long=3) == [
         ("warn", "1 job failed in the last 1h00m", Jump("filter", "state:failed")),
         ("warn", "2 jobs have used 90% of their time limits", Jump("filter", "id:^(4|5)$")),
-        ("warn", "3 jobs waited much longer than usual", Jump("filter", "state:queued")),
+        ("warn", "3 jobs waited much longer than usual", Jump("filter", "waits:long")),
     ]
 
 

@@ -212,6 +212,7 @@ def job_listing(
             "project": lambda job: job.project,
             "priority": lambda job: float(job.priority),
             "class": lambda job: priority_name(job.priority).lower(),
+            "waits": lambda job: "long" if job.waits_long else "",
         },
         haystack=lambda job: " ".join(
             (job.label, job.name, job.user, job.state.value, job_location(job), job.queue, job.project)

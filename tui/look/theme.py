@@ -55,6 +55,8 @@ def _parts(ground: Mapping[str, str], states: Mapping[str, str]) -> dict[str, st
         "mark": f"bold {accent}",
         "cursor": f"on {ground['cursor']}",
         "cursor-away": f"on {ground['panel']}",
+        "failed-row": ground["failed-row"],
+        "late-row": ground["late-row"],
         "edge": accent,
         "bar": accent,
         "track": ground["track"],
@@ -151,6 +153,8 @@ _DARK: Final = {
     "line": "#343943",
     "track": "#474d59",
     "cursor": "#2d323b",
+    "failed-row": "on #2a1a1c",
+    "late-row": "on #292318",
 }
 
 DUSK = _look(
@@ -187,6 +191,8 @@ DAWN = _look(
         "line": "#d8d0c2",
         "track": "#c9bfad",
         "cursor": "#e6dcc8",
+        "failed-row": "on #f8e4e0",
+        "late-row": "on #f7ecd2",
         "text": "#333943",
         "strong": "#14181f",
         "muted": "#68707d",
@@ -214,6 +220,8 @@ HORIZON = _look(
     "horizon",
     {
         **_DARK,
+        "failed-row": "on #2b2013",
+        "late-row": "on #28280f",
         "text": "#c9cfd9",
         "strong": "#f1f4f9",
         "muted": "#8b94a3",
@@ -274,6 +282,7 @@ SIXTEEN = CorralTheme(
                 **dict.fromkeys(("text", "strong", "cursor", "panel"), "default"),
                 **dict.fromkeys(("muted", "faint", "track", "line"), "dim"),
                 "accent": "yellow",
+                **dict.fromkeys(("failed-row", "late-row"), "default"),
             },
             {
                 "queued": "cyan",

@@ -101,7 +101,7 @@ def _of_all_jobs(
         yield Alarm("warn", text, Jump("filter", f"id:{labels}"))
     if waiting_long:
         text = f"{_jobs(waiting_long)} waited much longer than usual"
-        yield Alarm("warn", text, Jump("filter", "state:queued"))
+        yield Alarm("warn", text, Jump("filter", "waits:long"))
 
 
 def _jobs(number: int) -> str:

@@ -31,10 +31,15 @@ class ListView(View, Generic[Key, Row]):
             on_open=lambda: app_of(self).act("open"),
             on_move=self.moved,
             on_empty=self.empty,
+            tint=self.tint,
         )
 
     def columns(self) -> Sequence[ListColumn[Row]]:
         raise NotImplementedError
+
+    def tint(self, row: Row) -> str:  # noqa: ARG002 - most lists have rows of one background
+        """Return the name of the style with the background of a row; empty for the usual background."""
+        return ""
 
     def empty(self) -> Sequence[Piece]:
         """Return the text that is shown if the list is empty."""

@@ -59,6 +59,10 @@ class NodesView(ListView[str, NodeView]):
             ListColumn("version", "AGENT", 11, 8, lambda node: [(printable(node.version), "faint")]),
         )
 
+    def tint(self, node: NodeView) -> str:
+        """Nodes that are down or do not report have a red background."""
+        return "failed-row" if node.state.away else ""
+
     def _load(self, node: NodeView) -> Sequence[Piece]:
         """Return the graph of the mean load of a node's GPUs."""
         return cells.load_graph(app_of(self).model.loads.of_node(node.name), bool(node.jobs))

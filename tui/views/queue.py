@@ -114,6 +114,12 @@ class QueueView(ListView[int, JobView]):
             ),
         )
 
+    def tint(self, job: JobView) -> str:
+        """Failed jobs have a red background, and jobs that wait much longer than usual an amber one."""
+        if self.folding.row(job.id) is not None:
+            return ""
+        return "failed-row" if job.state is JobState.FAILED else "late-row" if job.waits_long else ""
+
     def _label(self, job: JobView) -> str:
         folded = self.folding.row(job.id)
         return job.label if folded is None else folded.label

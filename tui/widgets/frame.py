@@ -34,7 +34,10 @@ class HeaderLine(FrameLine):
         left += bar(used / total if total else 0, length_of_bar)
         left += [(f" {gpus_text(used)}/{total}", "strong"), (" GPUs" if width >= 70 else "", "muted")]
         left += self._jobs(width)
-        return both_ends(left, [*self._alarms(), *self.connection(), (" ", "text")], width)
+        alarms, right = self._alarms(), [*self.connection(), (" ", "text")]
+        end = width - length(right)
+        self.targets = [(end - length(alarms), end, "alarms")] if alarms else []
+        return both_ends(left, [*alarms, *right], width)
 
     def _alarms(self) -> list[Piece]:
         """Return the number of alarms, at every width of the screen; nothing if there is no alarm."""
@@ -103,16 +106,20 @@ class TrailLine(FrameLine):
         """
         trail = self._trail()
         left: list[Piece] = [(" ", "text")]
+        targets = []
         for number, root in enumerate(self._roots):
             here = root is trail[0]
+            begin = length(left)
             left.append((f"{number}", "key" if here else "faint"))
             if here or number <= named:
                 part = "tab" if here and len(trail) == 1 else "text" if here else "muted"
                 left.append((f" {root.title()}", part))
+            targets.append((begin, length(left), root.NAME))
             if here:
                 for view in trail[1:]:
                     left += [(" › ", "faint"), (view.title(), "tab" if view is trail[-1] else "text")]
             left.append((gap if here or number <= named else " ", "text"))
+        self.targets = targets
         return left
 
 
@@ -169,19 +176,25 @@ class FooterLine(FrameLine):
             ]
             for action in actions
         ]
-        return both_ends(_fitting(shown, width - length(right) - 1), right, width)
+        pieces: list[Piece] = [(" ", "text")]
+        targets = []
+        for number in _fitting(shown, width - length(right) - 1):
+            begin = length(pieces)
+            pieces += [*shown[number], ("  ", "text")]
+            targets.append((begin, begin + length(shown[number]), actions[number].name))
+        self.targets = targets
+        return both_ends(pieces, right, width)
 
 
-def _fitting(items: list[list[Piece]], width: int) -> list[Piece]:
-    """Return the first keys that fit, and always the last three keys: menu, help and quit."""
-    gap: Piece = ("  ", "text")
-    last = items[-3:]
-    room = width - sum(length(item) + 2 for item in last)
-    pieces: list[Piece] = [(" ", "text")]
-    for item in items[:-3]:
+def _fitting(items: list[list[Piece]], width: int) -> list[int]:
+    """Return the numbers of the first keys that fit, and always of the last three keys: menu, help and
+    quit.
+    """
+    last = max(0, len(items) - 3)
+    room = width - sum(length(item) + 2 for item in items[last:])
+    fitting: list[int] = []
+    for number, item in enumerate(items[:last]):
         if (room := room - length(item) - 2) < 0:
             break
-        pieces += [*item, gap]
-    for item in last:
-        pieces += [*item, gap]
-    return pieces
+        fitting.append(number)
+    return [*fitting, *range(last, len(items))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -29,5 +30,16 @@ class FrameLine(Widget):
         if y == 0:
             self._painted = pieces
         return app_of(self).paint.strip(pieces, width).apply_style(self.rich_style)
+
+    def on_click(self, event: events.Click) -> None:
+        """Do the action whose words were clicked."""
+        for begin, end, action in self.targets:
+            if begin <= event.x < end:
+                app_of(self).act(action)
+
+    targets: Sequence[tuple[int, int, str]] = ()
+    """The first cell and the cell after the last of clickable words, and the names of their actions. A
+    subclass sets them when it makes its texts.
+    """
 
     _painted: tuple[Piece, ...] = ()

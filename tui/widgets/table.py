@@ -35,12 +35,15 @@ class ListTable(Pane, Generic[Key, Row]):
         on_open: Callable[[], None],
         on_move: Callable[[], None],
         on_empty: Callable[[], Sequence[Piece]] = tuple,
+        tint: Callable[[Row], str] = lambda _: "",
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
         self.listing: Listing[Key, Row] = listing
         self._columns: Sequence[ListColumn[Row]] = columns
         self._on_open, self._on_move, self._on_empty = on_open, on_move, on_empty
+        self._tint = tint
+        """Returns the name of the style with the background of a row; empty for the usual background."""
         self._fitted: list[tuple[ListColumn[Row], int]] = []
         self._fitted_for = -1
         self._offset = 0
@@ -141,7 +144,7 @@ class ListTable(Pane, Generic[Key, Row]):
         key = self.listing.key_at(index)
         row = self.listing.rows[key]
         here = index == self.listing.index
-        ground = ("cursor" if self.has_focus else "cursor-away") if here else ""
+        ground = ("cursor" if self.has_focus else "cursor-away") if here else self._tint(row)
         pieces: list[Piece] = [
             (glyphs.CURSOR if here else " ", "edge"),
             (glyphs.MARK if key in self.listing.marks else " ", "mark"),

@@ -259,6 +259,9 @@ class JobView:
     workload: Optional[int] = None
     """The workload to which the job belongs. None if the job belongs to no workload."""
     task: str = ""
+    waits_long: bool = False
+    """True for a waiting job that has waited much longer than usual. `[scheduler] wait_alarm` sets the
+    limit."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from wire.agent.reports import AttemptUse, GpuFacts, GpuProcess, GpuSample, GpuU
 from wire.api.jobs import Failure, Held, JobView, LastAttempt, Moved
 from wire.api.nodes import DatasetRead, GpuShare, GpuView, NodeView, TimedDrainView
 from wire.job.spec import JobSpec, qos_class
-from wire.names import WHOLE_GPU
+from wire.names import WHOLE_GPU, JobState
 
 _NO_READING = GpuSample(uuid="")
 _NOTHING = AttemptUse(0, 0)
@@ -72,6 +72,7 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_M
         failure=failure_view(engine, job.failure) if job.state.terminal else None,
         last=None if job.last is None else _last_attempt(engine, job.last),
         idle_since=job.idle_since,
+        waits_long=job.wait.alarmed and job.state is JobState.QUEUED,
         kept_until=job.kept_until,
         service="" if job.replica is None else job.replica.service,
         workload=job.workload,

@@ -67,6 +67,7 @@ async def test_job_that_waits_much_longer_than_usual_gives_one_alarm(monkeypatch
         await api.placed(await api.submit(gpus=8))
         waiting = await api.submit(gpus=8)
         await api.until(lambda: api.daemon.state.jobs[waiting].wait.alarmed)
+        assert (await api.get(f"/v1/jobs/{waiting}"))[1]["job"]["waits_long"]
         _, body = await api.get("/v1/cluster")
         assert body["wait_alarms"] == 1
         assert (await figures(api))["corral_wait_alarms"] == 1
