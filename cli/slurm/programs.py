@@ -106,7 +106,7 @@ def _explain(program: str, error: Exception) -> int:
     if isinstance(error, Unreachable):
         return _fail(
             f"{program}: error: Unable to contact slurm controller (connect failure)",
-            f"{program}: error: {unreachable(error)}",
+            *(f"{program}: error: {line}" for line in unreachable(error)),
         )
     if isinstance(error, CommandError):
         return _fail(f"{program}: error: {error.message}", *_hint(program, error.hint))

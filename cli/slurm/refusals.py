@@ -28,9 +28,9 @@ _BY_CODE = {
 }
 
 
-def unreachable(error: Unreachable) -> str:
-    """Return on one line why no controller answers, and what the user can do."""
-    return ". ".join(filter(None, (str(error), error.hint))).replace("\n", " ")
+def unreachable(error: Unreachable) -> list[str]:
+    """Return the lines that say why no controller answers, and what the user can do."""
+    return ". ".join(filter(None, (str(error), error.hint))).splitlines()
 
 
 def unknown_reservation(

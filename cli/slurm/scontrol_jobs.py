@@ -155,7 +155,8 @@ def write(words: list[str], _arguments: Arguments) -> int:
     script = next((word for word in spec.command if word.startswith("#!")), "")
     if not spec.batch or not script:
         raise _short(
-            "job script retrieval failed: Invalid job id specified", f"job {job} has no batch script"
+            "job script retrieval failed: Invalid job id specified",
+            f"job {job} has no batch script, or is a job of another user",
         )
     name = words[2] if len(words) == 3 else f"slurm-{job}.sh"
     if name == "-":

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from cli.slurm.arguments import Arguments
 from cli.slurm.programs import SlurmError
+from cli.slurm.selections import hosts
 from wire.agent.orders import STEP_VARIABLE
-from wire.cluster.hostlist import expand_hostlist, fold_hostlist
+from wire.cluster.hostlist import fold_hostlist
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,12 @@ def layout(arguments: Arguments, job_nodes: Sequence[str], environment: Mapping[
        but no more nodes than tasks.
     2. Choose the number of tasks: -n; or --ntasks-per-node for each node; or the number of the job
        (SLURM_NTASKS); or one for each node.
-    3. Divide the tasks evenly among the nodes. If this is not possible, the first nodes get one task more.
+    3. Refuse more tasks than the nodes have CPUs of the job, unless --overcommit is given.
+    4. Divide the tasks evenly among the nodes. If this is not possible, the first nodes get one task more.
     """
     nodes = list(job_nodes)
     if arguments.has("nodelist"):
-        wanted = expand_hostlist(arguments.last("nodelist"))
+        wanted = hosts(arguments.last("nodelist"))
         missing = [node for node in wanted if node not in nodes]
         if missing:
             raise SlurmError(
@@ -67,6 +69,7 @@ def layout(arguments: Arguments, job_nodes: Sequence[str], environment: Mapping[
     each = _number(arguments, "ntasks-per-node", 0)
     total = _number(arguments, "ntasks", 0) or each * len(nodes) or int(environment.get("SLURM_NTASKS") or 0)
     total = max(total or len(nodes), count)
+    _require_cpus(arguments, total, len(nodes), environment)
     nodes = nodes[: -(-total // each)] if each else nodes[:total]
     low, more = divmod(total, len(nodes))
     sizes = [low + (place < more) for place in range(len(nodes))]
@@ -77,6 +80,18 @@ def layout(arguments: Arguments, job_nodes: Sequence[str], environment: Mapping[
         pairs.sort(key=lambda pair: (pair[1], pair[0]))
     tasks = (Task(rank, local, nodes[place], place) for rank, (place, local) in enumerate(pairs))
     return StepLayout(tuple(nodes), tuple(tasks))
+
+
+def _require_cpus(arguments: Arguments, tasks: int, nodes: int, environment: Mapping[str, str]) -> None:
+    """Raise SlurmError if the job has too few CPUs on these nodes for the tasks."""
+    cpus = environment.get("SLURM_JOB_CPUS_PER_NODE", "").partition("(")[0]
+    each = _number(arguments, "cpus-per-task", 1)
+    if cpus.isdigit() and tasks * each > int(cpus) * nodes and not arguments.has("overcommit"):
+        raise SlurmError(
+            f"the step needs {tasks * each} CPUs, and the job has {int(cpus) * nodes} on {nodes} nodes; "
+            "write fewer tasks, or --overcommit",
+            "Unable to create step for job: More processors requested than permitted",
+        )
 
 
 def _number(arguments: Arguments, name: str, default: int) -> int:

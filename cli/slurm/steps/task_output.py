@@ -14,7 +14,7 @@ from typing import IO, Any
 from cli.slurm.arguments import Arguments
 from cli.slurm.programs import SlurmError
 from cli.slurm.steps.layout import Task
-from wire.job.output_files import expand_patterns, is_per_task
+from wire.job.output_files import PATTERNS, expand_patterns, is_per_task
 
 
 class TaskOutput:
@@ -50,7 +50,13 @@ class TaskOutput:
             return lambda _: None
         if pattern == "none":
             return lambda _: None
-        path = os.path.join(self._directory, expand_patterns(pattern, self.values(task)))
+        try:
+            path = os.path.join(self._directory, expand_patterns(pattern, self.values(task)))
+        except KeyError as unknown:
+            known = ", ".join(f"%{letter}" for letter in PATTERNS)
+            raise SlurmError(
+                f"{pattern!r} has %{unknown.args[0]}, which is no pattern; write {known}"
+            ) from None
         if path not in self._files:
             append = self._arguments.last("open-mode").startswith("a")
             try:

@@ -53,7 +53,7 @@ def main(words: list[str]) -> int:
     except Unreachable as error:
         raise SlurmError(
             "Batch job submission failed: Unable to contact slurm controller (connect failure)",
-            unreachable(error),
+            *unreachable(error),
         ) from None
 
 

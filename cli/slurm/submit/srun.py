@@ -220,10 +220,15 @@ def _programs(arguments: Arguments, count: int) -> list[list[str]]:
     try:
         with open(arguments.words[0], encoding="utf-8") as file:
             lines = [shlex.split(line, comments=True) for line in file]
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise SlurmError(f"{arguments.words[0]}: {error.strerror}") from None
+    except ValueError as error:
         raise SlurmError(f"{arguments.words[0]}: {error}") from None
     for words in filter(None, lines):
-        ranks = range(count) if words[0] == "*" else array_indices(words[0])
+        try:
+            ranks = range(count) if words[0] == "*" else array_indices(words[0])
+        except ValueError as error:
+            raise SlurmError(f"{arguments.words[0]}: {error}") from None
         for offset, rank in enumerate(ranks):
             if rank < count and not found[rank]:
                 found[rank] = [word.replace("%t", str(rank)).replace("%o", str(offset)) for word in words[1:]]

@@ -61,6 +61,9 @@ def test_names_of_jobs_add_no_lines_and_no_escape_codes(slurm: SlurmFace) -> Non
         ),
         (["scontrol", "update", "JobId=8", f"NumNodes={HUGE}"], "is not a whole number above zero; write 2"),
         (["scontrol", "suspend", "8"], "Corral has no 'scontrol suspend'. Corral does not suspend jobs."),
+        (["srun", "--multi-prog", "ranks.conf"], "ranks.conf: cannot read 'x'; write indices like 0-9"),
+        (["srun", "--multi-prog", "missing.conf"], "missing.conf: No such file or directory\n"),
+        (["srun", "-o", "%99999j", "true"], "'%99999j' has %9, which is no pattern; write %j, %J"),
         (["sbatch", "/dev/zero"], "This does not look like a batch script."),
         (["sbatch", "latin.sh"], "Batch script is not UTF-8 text in line 2"),
         (["sbatch", "long.sh"], "Batch script has more than 131,071 bytes"),
@@ -72,6 +75,7 @@ def test_names_of_jobs_add_no_lines_and_no_escape_codes(slurm: SlurmFace) -> Non
 )
 def test_errors(slurm: SlurmFace, words: list[str], sentence: str) -> None:
     (slurm.place / "latin.sh").write_bytes(b"#!/bin/sh\n# caf\xe9\n")
+    (slurm.place / "ranks.conf").write_text("x true\n")
     (slurm.place / "long.sh").write_text("#!/bin/sh\n" + "#" * 200_000)
     done = slurm.run(*words)
     assert (done.returncode, done.stdout) == (1, "")
@@ -102,6 +106,21 @@ def test_a_pipe_is_a_script(slurm: SlurmFace) -> None:
     job = int(done.stdout)
     assert slurm.output(job) == "piped\n"
     assert slurm.cluster.jobs()[job].state is JobState.COMPLETED
+
+
+def test_tasks_without_cpus_are_refused(slurm: SlurmFace) -> None:
+    script = """#!/bin/sh
+srun -n 3 true; echo $?
+srun -n 1 -c 3 true; echo $?
+srun -n 99999999999 true; echo $?
+srun -n 3 --overcommit sh -c 'exit 5'; echo $?
+srun true; echo $?
+"""
+    job = slurm.submit("-n", "2", "-o", "codes.txt", "-e", "errors.txt", slurm.script("job.sh", script))
+    assert slurm.output(job, "codes.txt").split() == ["1", "1", "1", "5", "0"]
+    errors = (slurm.place / "errors.txt").read_text()
+    assert errors.count("Unable to create step for job: More processors requested than permitted") == 3
+    assert "the step needs 3 CPUs, and the job has 2 on 1 nodes; write fewer tasks, or --overcommit" in errors
 
 
 def test_no_controller_says_what_to_do(slurm: SlurmFace) -> None:
