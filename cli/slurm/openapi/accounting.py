@@ -47,7 +47,7 @@ def accounting_object(job: dict[str, Any]) -> dict[str, Any]:
         "cluster": job["cluster"],
         "constraints": "",
         "container": None,
-        "derived_exit_code": _exit_object(derived_exit(job)),
+        "derived_exit_code": exit_object(derived_exit(job)),
         "time": _time(job),
         "exit_code": _exit(job),
         "flags": [],
@@ -89,13 +89,23 @@ def _time(job: Row) -> dict[str, Any]:
 
 
 def _exit(job: Row) -> dict[str, Any]:
-    return _exit_object(exit_text({"step": "", **job}))
+    return exit_object(exit_text({"step": "", **job}))
 
 
-def _exit_object(text: str) -> dict[str, Any]:
+def _signal_name(number: int) -> str:
+    """Return the description of a signal. Slurm uses the number 125, which no signal has, for too little
+    memory.
+    """
+    try:
+        return signal.strsignal(number) or f"Unknown signal {number}"
+    except ValueError:
+        return f"Unknown signal {number}"
+
+
+def exit_object(text: str) -> dict[str, Any]:
     code, _, number = text.partition(":")
     if number != "0":
-        name = signal.strsignal(int(number)) or None
+        name = _signal_name(int(number))
         return {
             "status": "SIGNALED",
             "return_code": int(code) or None,

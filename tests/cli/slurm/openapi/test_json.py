@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from cli.slurm.openapi.accounting import exit_object
 from tests.cli.slurm.conftest import Slurm
 
 JOB_KEYS = """
@@ -89,3 +92,11 @@ def test_yaml(slurm: Slurm) -> None:
     assert "  !!str job_id: !!int 4" in lines
     assert "  !!str contiguous: !!bool false" in lines
     assert "  !!str core_spec: !!null null" in lines
+
+
+@pytest.mark.parametrize(
+    ("code", "name"), [("0:9", "Killed"), ("0:125", "Unknown signal 125"), ("0:33", "Unknown signal 33")]
+)
+def test_signals_without_a_name(code: str, name: str) -> None:
+    """Slurm's number for too little memory, 125, is no signal."""
+    assert exit_object(code)["signal"]["name"] == name
