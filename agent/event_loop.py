@@ -14,7 +14,7 @@ Callback = Callable[[], object]
 
 def await_readable(descriptor: int, seconds: float = 0.0) -> bool:
     """Wait until the descriptor has data or its other end is closed, but at most `seconds` seconds. Return
-    whether this is so.
+    False if neither has happened in this time.
 
     The agent cannot use select.select(), which raises ValueError for descriptors above 1023.
     """

@@ -70,8 +70,8 @@ _PRESENT: ContextVar[Optional[tuple[float, tzinfo]]] = ContextVar("present", def
 
 
 def present() -> float:
-    """Return the present time in seconds since 1970. Inside the context manager `as_of`, return the time that
-    `as_of` was given.
+    """Return the present time in seconds since 1970. Inside the context manager `as_of`, return the time
+    `now` of this context manager.
     """
     given = _PRESENT.get()
     return time.time() if given is None else given[0]
@@ -143,7 +143,7 @@ def number(text: str) -> float:
 
 
 def limit(text: str) -> float:
-    """Parse a limit: a number that is not negative, or the word none. For none, return -1."""
+    """Return the value of a limit: a number that is not negative, or -1 for the word none."""
     return -1.0 if text.lower() == "none" else _number(text, "an amount", "write 500 or 0.5, or none")
 
 

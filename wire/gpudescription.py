@@ -22,9 +22,8 @@ _GROUP = re.compile(r"([1-9]\d{0,2})x([A-Za-z0-9-]+)(?::(.+))?")
 
 @dataclass(frozen=True)
 class GpuGroup:
-    """A number of simulated GPUs of one model. `slices` are the MIG profiles into which each GPU is divided;
-    empty if the GPUs are not divided. If `idle` is True, the GPUs never have load, even while jobs hold these
-    GPUs.
+    """A group of equal simulated GPUs. `slices` are the MIG profiles into which each GPU is divided; empty if
+    the GPUs are not divided. If `idle` is True, the GPUs never have load, even while jobs hold these GPUs.
     """
 
     count: int

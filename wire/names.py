@@ -72,8 +72,8 @@ class Reason(str, enum.Enum):
     DEPENDENCY = "dependency"
     ARRAY = "array"
     WORKLOAD = "workload"
-    """A waiting job waits for a slot of its workload. A job that has ended was cancelled, because another job
-    of its workload has failed.
+    """For a waiting job: the job waits for a run slot of its workload. For an ended job: the job was
+    cancelled, because another job of its workload has failed.
     """
     PREEMPTED = "preempted"
     PREEMPTING = "preempting"

@@ -16,8 +16,8 @@ jobs with a lease have `over`.
 
 Every line begins with the CRC-32 of the rest of the line, to detect damage. The agent writes the first line
 and reserves space for the other lines, so that an end can be recorded on a full disk. A supervisor locks the
-file until the supervisor exits. The kernel reports the pid that has the lock. So a later process that has the
-same pid is not mistaken for the supervisor.
+file until the supervisor exits, and the kernel reports the pid of the process that holds the lock. Therefore
+a later process with the same pid is not mistaken for the supervisor.
 
 The fork server must stay small and imports this module, so this module imports only small modules.
 """

@@ -62,14 +62,16 @@ class AttemptStates:
     Life of an attempt
     1. `start`: record the order, then launch a supervisor. If an older attempt of the same job has not ended,
        stop the older attempt, and launch this attempt after its end.
-    2. `apply_hint` "forked": watch the supervisor. A stop order or a start order of a gang may have arrived
-       before the supervisor ran. Send such an order to the supervisor again.
+    2. `apply_hint` "forked": watch the supervisor. If a stop order or a start order of a gang arrived before
+       the supervisor ran, send this order to the supervisor again.
     3. `apply_hint` "ready" (gang members), "started", "checkpoint": change the status and report the new
        status.
     4. `apply_hint` "ended", or `supervisor_gone` with "ended" in the record: report the end.
-    5. `settle`: the controller has recorded the end. The logs stay until `keep` newer attempts are settled.
-       If a supervisor ends without recording an end, launch another one after 0, 0.5, 1 ... 30 s. That
-       supervisor ends the processes that are left and records `supervisor_lost`.
+    5. `settle`: the controller has recorded the end. Delete the logs only when `keep` newer attempts are
+       settled.
+
+    If a supervisor exits without recording an end, launch another one after 0, 0.5, 1 ... 30 s. The second
+    supervisor ends the processes that are left and records `supervisor_lost`.
 
     Invariants
     - An attempt is launched only when all older attempts of its job have ended.
@@ -258,8 +260,9 @@ class AttemptStates:
         return self._update(key, attempt, replace(attempt.status, checkpoint=checkpoint))
 
     def settle(self, settle: Settle) -> list[AttemptAction]:
-        """Mark an ended attempt as settled, because the controller has stored its end. If more than `keep`
-        attempts (an argument of the constructor) are settled now, delete the oldest one.
+        """Mark an ended attempt as settled, because the controller has stored the end of the attempt. If more
+        than `keep` attempts (an argument of the constructor) are then settled, delete the logs and the record
+        of the oldest one.
         """
         key = (settle.job, settle.attempt)
         attempt = self._known.get(key)

@@ -69,7 +69,7 @@ class HostMeter:
         return max(SAMPLE_INTERVAL_S, _PAUSES_PER_COST * (time.monotonic() - begun))
 
     def uses(self) -> dict[AttemptKey, HostUse]:
-        """Return the usage of each running attempt that was measured."""
+        """Return CPU time, memory and peak memory of each running attempt that was measured at least once."""
         return self._uses
 
     def with_usage(self, status: AttemptStatus) -> AttemptStatus:
@@ -94,8 +94,8 @@ class HostMeter:
         if known is None:
             self._saved_mib[key] = self._load(key)
             known = HostUse(peak_mib=self._saved_mib[key])
-        # Keep the highest sum so far: when a process ends, its CPU time leaves the sum, unless its parent
-        # collects its exit status.
+        # Keep the highest CPU time so far. The sum over /proc falls when a process ends and its parent does
+        # not collect its exit status.
         use = HostUse(max(known.cpu_s, cpu_s), memory_mib, max(known.peak_mib, memory_mib))
         self._uses[key] = use
         if use.peak_mib > self._saved_mib[key] * _SAVE_GROWTH:
@@ -115,7 +115,7 @@ class HostMeter:
 
     def _save(self, key: AttemptKey, peak_mib: int) -> None:
         new = self._file(key) + ".new"
-        with suppress(OSError):  # Continue without saving the meter, for example on a full disk.
+        with suppress(OSError):  # Continue without saving the peak, for example on a full disk.
             with open(new, "w", encoding="ascii") as file:
                 file.write(str(peak_mib))
             os.replace(new, self._file(key))

@@ -48,8 +48,8 @@ class SettledLogs:
         self._sum = 0
 
     def add(self, key: AttemptKey, user: str, size: int, ended_at: float) -> None:
-        """Add an ended attempt, whose directory has `size` bytes on disk. The caller must add attempts in the
-        order in which they ended.
+        """Add a settled attempt of `user`, whose directory has `size` bytes on disk. The caller must add the
+        attempts in the order of `ended_at`, the unix time of the end.
         """
         self.remove(key)
         self._logs[key] = _Logs(user, size, ended_at)

@@ -7,9 +7,12 @@ from wire.agent.orders import STEP_VARIABLE, SignalTo
 
 
 def receivers(supervisor: int, processes: list[int], number: int, to: SignalTo) -> list[int]:
-    """Return the processes of the attempt that get the signal `number`. `supervisor` is the pid of the
-    supervisor. The supervisor is the parent of the batch script, or of the tasks in a job without a batch
-    script.
+    """Return the pids in `processes`, the processes of an attempt, that get the signal `number`. If `to` is
+    HANDLERS, these are the processes with a handler for the signal. Otherwise `to` selects the batch script,
+    the tasks of srun, or both.
+
+    `supervisor` is the pid of the supervisor, which is the parent of the batch script. In a job without a
+    batch script, the supervisor is the parent of the tasks.
     """
     if to is SignalTo.HANDLERS:
         return process_tree.with_handler(processes, number)
@@ -19,7 +22,9 @@ def receivers(supervisor: int, processes: list[int], number: int, to: SignalTo) 
 
 
 def tasks_of_step(processes: list[int], step: int) -> list[int]:
-    """Return the processes of the attempt that belong to tasks of the step with this number."""
+    """Return the pids in `processes`, the processes of an attempt, that belong to tasks of the step with the
+    number `step`.
+    """
     return [pid for pid in processes if _step(pid).rpartition(".")[2] == str(step)]
 
 

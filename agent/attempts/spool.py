@@ -335,14 +335,16 @@ class Spool:
         return [self.read(key) for key in sorted(self._keys(self._attempts))]
 
     def settled(self) -> list[SpooledAttempt]:
-        """Return the attempts whose logs alone are kept, in the order in which the attempts ended."""
+        """Return the settled attempts, of which only the logs are needed, in the order in which the attempts
+        ended.
+        """
         found = [self._read(key, f"{self._settled}/{format_key(key)}") for key in self._keys(self._settled)]
         found = [self._without_record(each) if each.damage else each for each in found]
         return sorted(found, key=lambda each: (each.status.ended_at or 0.0, each.status.job))
 
     def _without_record(self, found: SpooledAttempt) -> SpooledAttempt:
-        """Return `found` as an ended attempt. Its record in settled/ is damaged, so the last change of its
-        directory counts as the time of its end.
+        """Return `found`, a settled attempt with a damaged record, as an ended attempt. The last change of
+        the attempt's directory counts as the time of the end.
         """
         try:
             ended_at = os.stat(self.settled_directory((found.status.job, found.status.attempt))).st_mtime

@@ -50,7 +50,9 @@ class UsageReporter:
         self._sent_at = 0.0
 
     def start(self, loop: EventLoop) -> None:
-        """Measure the CPU time and memory of running attempts now, and again after each pause."""
+        """Measure the CPU time and memory of running attempts now, and again after the pauses that
+        `HostMeter.sample` returns.
+        """
         pause = self._host.sample(self._measured())
         self._report(time.monotonic())
         loop.call_later(pause, lambda: self.start(loop))
@@ -85,9 +87,10 @@ class UsageReporter:
     def _measured(self) -> list[MeasuredAttempt]:
         """Return the running attempts whose CPU time and memory can be measured.
 
-        The processes of a container have a cgroup of their own. Processes in containers of podman and
-        apptainer are descendants of the supervisor, and are measured as such. Processes in containers of
-        docker are not.
+        The cgroup of an attempt with a container is not read, because the container engine may use another
+        cgroup for the container. With podman and apptainer, the processes of the container are descendants of
+        the supervisor, and are measured as such. With docker they are not descendants of the supervisor, so
+        the attempt is left out.
         """
         supervisors, found = dict(self._attempts.supervisors()), []
         for key in self._attempts.running_keys():

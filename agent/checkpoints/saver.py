@@ -45,8 +45,8 @@ class CheckpointSaver:
         self._planned: set[AttemptKey] = set()
 
     def watch(self, key: AttemptKey) -> None:
-        """Begin to save a running attempt at its interval. Do nothing if the job has no interval, or if this
-        was done before.
+        """Begin to save checkpoints of a running attempt at the interval of its job. Do nothing if the job
+        has no interval, or if this method was called for the attempt before.
         """
         order = self._order_of(key)
         if order is not None and order.checkpoint_every_s and key not in self._planned:
@@ -98,8 +98,8 @@ class CheckpointSaver:
 
 
 def _open_log(place: str) -> int:
-    """Return a descriptor of the job's log for the output of the checkpoint command; of /dev/null if the log
-    cannot be opened.
+    """Return a descriptor to which the checkpoint command writes its output: the job's log, or /dev/null if
+    the log cannot be opened.
     """
     for name in ("stderr", "stdout"):
         try:

@@ -1,9 +1,9 @@
 """The probe process. It reads the GPUs with NVML, so that a hanging driver blocks only this process.
 
-The probe writes JSON lines. The first line describes the GPUs. Then the probe writes one line per GPU with a
-reading, and `{"done": true}` after the last GPU. It does this every few seconds, and for each line on stdin.
-If the driver hangs on a GPU, the line of this GPU is the first one that is missing. Xid events (GPU errors)
-are written when they occur.
+The probe writes JSON lines. The first line describes the GPUs. Every few seconds, and whenever a line arrives
+on stdin, the probe reads all GPUs: it writes one line with a reading for each GPU, and `{"done": true}` after
+the last GPU. If the driver hangs on a GPU, the line of this GPU is the first one that is missing. Xid events
+(GPU errors) are written when they occur.
 """
 
 from __future__ import annotations

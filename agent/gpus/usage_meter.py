@@ -92,7 +92,7 @@ class UsageMeter:
                 self._save(key)
 
     def uses(self, holders: Iterable[GpuHolder]) -> dict[AttemptKey, GpuUse]:
-        """Return the usage of each of these attempts that has been measured."""
+        """Return the GPU usage of each attempt in `holders` that has been measured."""
         found = {}
         for holder in holders:
             key = (holder.job, holder.attempt)

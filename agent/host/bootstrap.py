@@ -27,7 +27,8 @@ def receive_agent(word: Sequence[str], name: str, size: int, digest: str, home: 
     send the reason to the controller.
 
     `word` has the parts of the random word with which every answer begins. The parts are separate, because a
-    terminal may echo the command line: the controller would take a line with the whole word for an answer.
+    terminal may echo the command line, and the controller would mistake an echoed line with the whole word
+    for an answer.
     """
     os.umask(0o077)
     try:

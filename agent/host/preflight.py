@@ -1,5 +1,5 @@
 """Writes a report on whether this host can run jobs (`--check`), before the host is added as a node. The
-preflight changes nothing on the host, apart from making the spool.
+preflight changes nothing on the host, except that it creates the spool.
 """
 
 from __future__ import annotations

@@ -37,13 +37,13 @@ the second for a task of srun.
 """
 MAX_SESSIONS = 64
 MAX_STEP_TASKS, MAX_TASKS_OF_ATTEMPT = 512, 256
-"""The most tasks that srun on other nodes may run on this node, and the most of one attempt. MAX_SESSIONS
-does not count these tasks.
+"""The most tasks that srun on other nodes may run on this node: of all attempts together, and of one attempt.
+These tasks do not count for MAX_SESSIONS.
 """
 CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 _KILLED_CHECKS = 20
-"""After a command was killed, its session checks this many times whether the job has ended. If so, the client
-gets the end of the job as the reason.
+"""After a command was killed, its session checks this many times whether the job has ended. If the job has
+ended, the client gets the end of the job as the reason.
 """
 
 
@@ -93,12 +93,12 @@ class ExecSessions:
 
     1. `open` starts the command with the job's user, environment and cgroups. A failure is sent as the
        answer.
-    2. Read output and send the output while the session has credit (bytes that may be sent). `acknowledge`
-       adds credit.
+    2. Read output and send the output while the session has credit (the number of bytes that may be sent).
+       `acknowledge` adds credit.
     3. End a session when its command has exited and its output is read, when its job has ended, when the
        client closes it, or when the agent exits. Then kill the command and its descendants.
-    4. When a job has ended, kill the processes that its sessions have left. These processes are found by
-       their marks (process_marks.py).
+    4. When a job has ended, find the processes that its sessions have left by their marks (process_marks.py),
+       and kill these processes.
 
     The argument `prepare` returns the launch spec of a command, or raises CannotExec.
     """
@@ -196,8 +196,8 @@ class ExecSessions:
 
     def acknowledge(self, frame: ShellTaken) -> None:
         """Add credit to a session: one byte of output may be sent for each byte that the client has read
-        since the last call. Credit never exceeds the window, because srun is a program of the user and may
-        acknowledge bytes that were not sent.
+        since the last call. Credit never exceeds the window (`WINDOW_BYTES` or `STEP_WINDOW_BYTES`), because
+        the user can change srun, and the changed srun may acknowledge bytes that were not sent.
         """
         session = self._open.get(frame.request)
         if session is not None:
@@ -240,8 +240,8 @@ class ExecSessions:
         except BlockingIOError:
             return
         except OSError:
-            # Treat the error as the end of the output: it means that no process has the terminal open any
-            # more.
+            # Treat the error as the end of the output, because the error means that no process has the
+            # terminal open any more.
             data = b""
         if not data:
             self._drop(session, source)
@@ -283,8 +283,8 @@ class ExecSessions:
                 if session.process.returncode >= 0 or session.checks_since_killed > _KILLED_CHECKS:
                     self._finish(session)
         for key in [key for key in self._used_specs if self._has_ended(key) is not False]:
-            # The job has ended. On a host without cgroups, its exec commands may have left processes. Kill
-            # these processes.
+            # Kill the processes that the exec commands of the ended job may have left on a host without
+            # cgroups.
             left = self._used_specs.pop(key)
             uid = None if left.user is None else left.user[0]
             strays = process_tree.find_strays(left.directory, format_key(key), None, None, uid, left.mark_key)

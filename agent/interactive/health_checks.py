@@ -50,7 +50,9 @@ class _Probe:
 
 @dataclass
 class _Watch:
-    """The health of one attempt. `healthy` is None until the first report."""
+    """The health of one attempt. `healthy` is the health that was reported last; None before the first
+    report.
+    """
 
     check: HealthCheck
     started: float
@@ -106,8 +108,8 @@ class HealthChecks:
         """Checks whose processes were killed and may not have ended yet."""
 
     def watch(self, key: AttemptKey) -> None:
-        """Begin to check a running attempt. Do nothing if its job has no health check, or if the attempt is
-        checked already.
+        """Begin to check a running attempt. Do nothing if its job has no health check, if this node is not
+        the job's first node, or if the attempt is already checked.
         """
         order = self._order_of(key)
         if key in self._watched or order is None or order.health is None or order.rank:
@@ -145,8 +147,9 @@ class HealthChecks:
             launch = self._user_spec(key, order)
             if launch is None:
                 raise CannotExec(f"the user {order.user} does not exist on this node")
-            # Import the HTTP client only when a job has such a check, because the import takes 12 ms. Import
-            # it before the fork, because the job's user may not be allowed to read the files of this Python.
+            # Import the HTTP client only when a job has a check of a URL, because the import takes 12 ms.
+            # Import it before the fork, because the job's user may not be allowed to read the files of this
+            # Python.
             import http.client  # noqa: F401
 
             pid = os.fork()

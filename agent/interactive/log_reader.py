@@ -32,7 +32,7 @@ class _LogRequest:
 class LogReader:
     """The log requests that are not yet answered completely.
 
-    1. In each iteration of the event loop, each request in turn sends one part of its log, until the
+    1. In each iteration of the event loop, send one part of the log for each request in turn. Stop if the
        controller reads too slowly.
     2. A request that has reached the end of a growing log waits. `retry` lets all waiting requests continue.
     3. A request ends at the end of the log, if the attempt has ended or the request does not follow the log.
@@ -89,8 +89,8 @@ class LogReader:
                 self._step(reading)
 
     def _step(self, reading: _LogRequest) -> None:
-        # Find out whether the attempt has ended before reading the log. In the reverse order, output that the
-        # job writes between the two steps would not be sent.
+        # Check whether the attempt has ended before reading the log. If the log were read first, output that
+        # the job writes between the read and the check would not be sent.
         ended = self._has_ended(reading.key) is not False
         try:
             data = self._next(reading)

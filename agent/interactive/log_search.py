@@ -14,7 +14,9 @@ from wire.dataclass import dataclass
 
 BLOCK_BYTES = 1 << 20
 MOST_BYTES = 1 << 30
-"""The number of bytes that one search reads. Then it answers with the place at which it has stopped."""
+"""The number of bytes after which a search without a match ends. The answer then contains the offset at which
+the search has stopped.
+"""
 
 
 @dataclass
@@ -25,24 +27,26 @@ class _Search:
     descriptor: int
     size: int
     place: int
-    """A search forward has read all bytes before this place, a search back all bytes from this place on."""
+    """The offset in the log up to which the search has read. A search forward continues after this offset, a
+    search back continues before it.
+    """
     read: int = 0
 
 
 class LogSearch:
     """The searches that are not yet answered.
 
-    1. In each iteration of the event loop, each search in turn reads one block of its log. The agent does
-       other work between the blocks.
+    1. In each iteration of the event loop, read one block of the log for each search. The agent does other
+       work between the blocks.
     2. A search forward finds the first match that begins at `offset` or later. A search back finds the last
        match that begins before `offset`.
-    3. Neighbouring blocks overlap by the length of the text less one byte, so that a match at the limit of
-       two blocks is found, and found only once.
+    3. Neighbouring blocks overlap by the length of the text minus one byte. Therefore a match that lies in
+       two blocks is found, and is found only once.
     4. A search without a match ends at the end of the log, or after MOST_BYTES.
     5. If the text has no capital letter (ASCII), capital letters in the log match too.
 
-    The text is not a regular expression, because the time for some expressions grows exponentially, and the
-    agent would do nothing else meanwhile. Memory: two blocks. Cost: 1 GB takes about a second.
+    The text is not a regular expression, because some regular expressions take exponential time and would
+    block the agent. Memory: two blocks. Cost: 1 GB takes about a second.
 
     Example: in a log of 3 MB, a search back from the end reads the bytes from 2 MB, then from 1 MB.
     """
@@ -61,7 +65,7 @@ class LogSearch:
         return bool(self._searches)
 
     def search(self, order: SearchLog) -> None:
-        """Begin a search."""
+        """Begin a search. If the log cannot be searched, answer at once with the reason."""
         key = (order.job, order.attempt)
         text = order.text.encode("utf-8", "replace")
         if order.stream not in STREAMS:
@@ -85,13 +89,15 @@ class LogSearch:
         self._searches[order.request] = _Search(order, text, fold, descriptor, size, place)
 
     def stop(self, request: int) -> None:
-        """End the search with this number without an answer."""
+        """End the search with the number `request`, if there is one, without an answer."""
         search = self._searches.pop(request, None)
         if search is not None:
             os.close(search.descriptor)
 
     def read_blocks(self) -> None:
-        """Read one block for each search."""
+        """Read one block for each search. Send the answer of a search that has found a match, has reached the
+        end of its log, or has read MOST_BYTES.
+        """
         for search in list(self._searches.values()):
             try:
                 found = _back(search) if search.order.back else _forward(search)
@@ -109,7 +115,9 @@ class LogSearch:
 
 
 def _forward(search: _Search) -> int | None:
-    """Read the next block. Return the place of the first match in it; None if it has none."""
+    """Read the next block. Return the offset in the log of the first match in this block; None without a
+    match.
+    """
     begin = search.place
     end = min(search.size, begin + BLOCK_BYTES)
     data = _read(search, begin, min(search.size, end + len(search.text) - 1))
@@ -119,7 +127,9 @@ def _forward(search: _Search) -> int | None:
 
 
 def _back(search: _Search) -> int | None:
-    """Read the block before. Return the place of the last match in it; None if it has none."""
+    """Read the previous block. Return the offset in the log of the last match in this block; None without a
+    match.
+    """
     end = search.place
     begin = max(0, end - BLOCK_BYTES)
     data = _read(search, begin, min(search.size, end + len(search.text) - 1))

@@ -75,8 +75,8 @@ class AttemptCgroup:
 
     @property
     def is_v2(self) -> bool:
-        """Return whether this is a v2 cgroup. The caller needs to know, because moving a process into or out
-        of a v2 cgroup is slow.
+        """Return whether this is a v2 cgroup. Callers avoid moving a process into or out of a v2 cgroup,
+        because this is slow.
         """
         return any(not _takes_threads(directory) for directory, _, _ in self._parts)
 
@@ -91,7 +91,7 @@ class AttemptCgroup:
         return sorted(found)
 
     def kill(self) -> None:
-        """Kill all processes in the cgroups in one operation. If the kernel does not support this, do
+        """Kill all processes in the cgroups in one operation. If the kernel has no such operation, do
         nothing.
         """
         for directory, _, _ in self._parts:

@@ -1,4 +1,6 @@
-"""The cgroups of attempts on this host, and the limits of CPU, memory and processes that are set there."""
+"""The cgroups of attempts on this host, and the limits of CPU, memory and number of processes that are set in
+these cgroups.
+"""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class ScratchArea:
             try:
                 descriptor = _open_root(root, make=False)
             except (OSError, UntrustedPath):
-                continue  # Skip a root directory that a user may have created.
+                continue  # Skip this directory: it does not exist, or a user may have created it.
             try:
                 names = sorted(set(os.listdir(descriptor)) - kept)
             finally:
@@ -224,7 +224,7 @@ def remove_directory(folder: str) -> bool:
     except FileNotFoundError:
         return True
     except (OSError, UntrustedPath):
-        return False  # Delete nothing, because a user may have made this root directory.
+        return False  # Delete nothing, because a user may have created this root directory.
     try:
         return trusted_paths.remove_tree(parent, name)
     finally:

@@ -28,7 +28,8 @@ _KEY_BYTES = 32
 
 def load_key(spool: str) -> str:
     """Return the HMAC key of this spool. Create the key if the spool has none."""
-    # Import trusted_paths only here, because supervisors do not need it and must stay small.
+    # Import trusted_paths only in this function, because supervisors must stay small and do not call this
+    # function.
     from wire import trusted_paths
 
     try:
@@ -50,7 +51,7 @@ def load_key(spool: str) -> str:
             os.close(descriptor)
         os.rename(new, f"{spool}/{_KEY}")
     except OSError:
-        pass  # Continue if the key file cannot be written: the next agent then creates another key.
+        pass  # Continue with a key that is not stored. The next agent then creates another key.
     return made
 
 

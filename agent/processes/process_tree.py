@@ -93,8 +93,8 @@ def _children_from_list(pid: int) -> list[int]:
 
 
 def _children_by_scan() -> Callable[[int], list[int]]:
-    """Scan all processes once. Return a function that gives the pids of the children of a process at the time
-    of this scan. The scan is needed on kernels without /proc/<pid>/task/<tid>/children.
+    """Scan all processes once. Return a function that returns the pids of the children of a process at the
+    time of this scan. The scan is needed on kernels without /proc/<pid>/task/<tid>/children.
     """
     found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
@@ -215,8 +215,8 @@ def _name(pid: int) -> str:
 
 
 def spool_variable(directory: str) -> str:
-    """Return the environment variable that names the attempt of a process, as NAME=VALUE. `directory` is
-    the attempt's spool directory.
+    """Return the environment variable that names the attempt to which a process belongs, as NAME=VALUE.
+    `directory` is the attempt's spool directory.
     """
     return f"{SPOOL_VARIABLE}={directory}"
 
@@ -232,8 +232,8 @@ def start_ticks(pid: int) -> int | None:
 
 
 def runs_since(pid: int, ticks: int) -> bool:
-    """Return whether the process with this pid that started at this time still runs. A zombie (an exited
-    process that its parent has not collected) does not run.
+    """Return whether the process `pid` that started at `ticks` (clock ticks since boot) still runs. A zombie
+    (an exited process that its parent has not collected) does not run.
     """
     try:
         fields = _stat(pid)

@@ -1,1 +1,1 @@
-"""The steps of srun in jobs: their records, and the socket on which srun talks to the agent."""
+"""The steps of srun in jobs: their records, and the socket on which srun and the agent exchange messages."""

@@ -1,4 +1,6 @@
-"""Makes the sockets on which the agent listens for srun, and task hosts for the agent."""
+"""Creates two kinds of sockets: those on which the agent listens for srun, and those on which task hosts
+listen for the agent.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from contextlib import suppress
 from wire import trusted_paths
 
 _OLD_S = 3_600.0
-"""The number of seconds after its making at which an unused socket is removed. A socket is unused if no
-process listens on it. Until then, its agent may come back, and srun waits for the agent.
+"""An unused socket is removed this many seconds after it was created. A socket is unused if no process
+listens on it. Before that time another agent of the same node may start, and srun waits for this agent.
 """
 
 
 def bind(path: str, *, private: bool = False) -> socket.socket:
     """Return a socket that listens at this path. If `private` is False, all users may connect. Raise OSError
-    or UntrustedPath.
+    if the socket cannot be created, or UntrustedPath if another user could replace its directory.
     """
     folder, name = os.path.split(path)
     directory = trusted_paths.open_directory(folder, make=True, mode=0o700 if private else 0o755)
@@ -30,10 +32,10 @@ def bind(path: str, *, private: bool = False) -> socket.socket:
         if not private:
             _remove_old(directory)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # Bind with a path relative to the open directory, because the full path may be longer than the
-        # address of a unix socket may be.
+        # Bind with a path relative to the open directory, because the full path may be longer than the 107
+        # bytes that the address of a unix socket can have.
         listener.bind(f"/proc/self/fd/{directory}/{name}")
-        # All users may connect to a socket that is not private, because StepServer proves each connection.
+        # Let all users connect to a socket that is not private, because StepServer checks each connection.
         os.chmod(name, 0o600 if private else 0o666, dir_fd=directory)
         listener.listen(128)
         listener.setblocking(False)
@@ -43,13 +45,13 @@ def bind(path: str, *, private: bool = False) -> socket.socket:
 
 
 def remove(path: str) -> None:
-    """Remove the socket, because the process that listens on the socket ends."""
+    """Remove the socket at this path, because the process that listens on the socket is about to exit."""
     with suppress(OSError):
         os.unlink(path)
 
 
 def _remove_old(directory: int) -> None:
-    """Remove the sockets of agents that have ended long ago, such as agents of removed nodes."""
+    """Remove the unused sockets that are older than _OLD_S, such as sockets of agents of removed nodes."""
     for name in os.listdir(directory):
         with suppress(OSError):
             if name.endswith(".sock") and time.time() - os.stat(name, dir_fd=directory).st_mtime > _OLD_S:

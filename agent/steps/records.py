@@ -25,7 +25,7 @@ from wire.text import printable
 _FILE = "steps"
 _CHECK_S = 5.0
 _RESERVED = 100
-"""The number of steps above MAX_STEPS that get their numbers between two lines in the file."""
+"""The number of steps above MAX_STEPS for which one line in the file reserves the step numbers."""
 _KILLED, _ENDED_WITH_JOB = 9, 15
 """The signals that are recorded as the end of a step: _KILLED if its srun was killed, _ENDED_WITH_JOB if the
 job ended during the step.
@@ -39,22 +39,25 @@ class NoSuchStep(Exception):
 class StepRecords:
     """The steps of attempts that have this node as their first node.
 
-    1. `call` with a new step: give the next number to the step, append the step to the file `steps`, and
-       report the step.
+    1. `call` with a new step: assign the next number to the step, append the step to the file `steps` in the
+       attempt's spool directory, and report the step.
     2. `call` with the number of a running step: if the step has ended, append its end and report the end.
-    3. `with_steps` adds all steps to the report of the attempt's end. Steps that have no end have ended with
-       the attempt. The agent repeats this report until the controller has stored the report. So steps are as
-       durable as the exit code.
-    4. `adopt`: another agent has run here before. Read the file. Steps continue, because srun and the tasks
-       on this node do not depend on the agent. Check at intervals whether the srun of each step still exists.
-    5. Steps above MAX_STEPS are not recorded, but no number is used twice. Before the first of _RESERVED
-       numbers is used, append the line {"next": N} to the file. The next agent begins with N.
+    3. `with_steps` adds all steps to the report of the attempt's end. A step without a recorded end gets the
+       end of the attempt. The agent repeats this report until the controller has stored the report. So the
+       steps are stored as reliably as the exit code.
+    4. `adopt`: read the steps that an earlier agent has written to the file. Running steps have continued,
+       because srun and the tasks on this node do not depend on the agent. Check at intervals whether the srun
+       of each running step still exists.
+    5. A step after the first MAX_STEPS steps gets a number, but is neither written to the file nor reported.
+       So that no number is used twice, these numbers are reserved in groups of _RESERVED numbers: before the
+       first number of a group is used, append the line {"next": N} to the file, where N is the first number
+       after the group. A later agent begins with N.
 
-    Cost: nothing for an attempt without steps, except for one stat() when an agent adopts the attempt. For
-    each step two lines in the file, and two reports. At most MAX_STEPS steps of an attempt are recorded.
-    Further steps cost one line for _RESERVED steps.
+    Cost: two lines in the file and two reports for each of the first MAX_STEPS steps, and one line for each
+    group of _RESERVED further steps. An attempt without steps costs one stat() when an agent adopts it.
 
-    Example: step 7.0 begins and ends. The file has two lines with the number 0; the last one counts.
+    Example: step 7.0 begins and ends. The file then has two lines for the step number 0. A reader uses the
+    last one.
     """
 
     def __init__(
@@ -74,7 +77,9 @@ class StepRecords:
         self._adopted: set[tuple[AttemptKey, int]] = set()
 
     def call(self, key: AttemptKey, step: Step) -> int:
-        """Record a new step, or the present state of a known step. Return the number of the step."""
+        """Record a new step, or the present state of a known step. Return the number of the step. Raise
+        NoSuchStep if `step` has a number that this attempt has not used.
+        """
         steps = self._steps.setdefault(key, {})
         now = time.time()
         if step.number < 0:
@@ -98,8 +103,8 @@ class StepRecords:
             self._record(key, ended)
         elif known.ended_at is None and step.max_rss_kib:
             now_used = _checked(step)
-            # Do not write the usage of a running step to the file: the record of the end of the step has the
-            # final usage.
+            # Do not write the usage of a running step to the file, because the line for the end of the step
+            # will contain the final usage.
             steps[step.number] = replace(
                 known,
                 cpu_s=now_used.cpu_s,
@@ -111,13 +116,13 @@ class StepRecords:
         return step.number
 
     def abandon(self, key: AttemptKey, number: int) -> None:
-        """Record that the srun of a step was killed, if the step has not ended."""
+        """Record that the srun of a step was killed. Do nothing if the step has ended."""
         known = self._steps.get(key, {}).get(number)
         if known is not None and known.ended_at is None:
             self._record(key, replace(known, ended_at=time.time(), signal=_KILLED))
 
     def cancel(self, key: AttemptKey, number: int, by: str) -> None:
-        """Record that a user has cancelled a running step."""
+        """Record that the user `by` has cancelled a running step. Do nothing if the step has ended."""
         known = self._steps.get(key, {}).get(number)
         if known is not None and known.ended_at is None:
             self._record(key, replace(known, cancelled_by=by[:MAX_TEXT]))
@@ -153,7 +158,7 @@ class StepRecords:
                 self._send(StepsReport(*key, tuple(steps.values())))
 
     def with_steps(self, status: AttemptStatus) -> AttemptStatus:
-        """Return the report of an ended attempt with its steps. Return the report of any other attempt
+        """Return the report of an ended attempt with its steps added. Return the report of a running attempt
         unchanged.
         """
         key = (status.job, status.attempt)
@@ -181,7 +186,7 @@ class StepRecords:
         self._send(StepsReport(*key, (step,)))
 
     def _append(self, key: AttemptKey, data: object) -> None:
-        """Append a line to the file of an attempt."""
+        """Append a line with `data` as JSON to the file of an attempt."""
         path = f"{self._spool.directory(key)}/{_FILE}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         # Continue if the disk is full: the controller still gets the report of the step.
@@ -206,7 +211,9 @@ class StepRecords:
 
 
 def _checked(step: Step) -> Step:
-    """Return the step with bounded texts and numbers, because srun is a program of the user."""
+    """Return the step with texts of limited length and numbers in their valid range. This is needed because
+    the user can change srun.
+    """
     return replace(
         step,
         name=printable(step.name, MAX_TEXT),

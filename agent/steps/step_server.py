@@ -1,4 +1,6 @@
-"""The socket on which srun talks to the agent, and the relay of tasks to other nodes of the job."""
+"""The socket on which srun and the agent exchange messages. The messages about tasks on other nodes of the
+job are passed to the controller.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +45,17 @@ _LONGEST_LINE = 4 << 20
 _UNREAD_BYTES, _UNREAD_TASK_BYTES = 64 << 20, 512 << 10
 """The most bytes that an srun may leave unread. An srun with more unread bytes is disconnected. The first
 value is for the connection, the second is added for each task on other nodes. A task on another node may send
-STEP_WINDOW_BYTES of output (exec_sessions.py), and base64 makes a third more bytes.
+STEP_WINDOW_BYTES of output (exec_sessions.py), and base64 adds a third to its size.
 """
 _UNPROVED_BYTES, _UNPROVED_S = 4_096, 10.0
 """A connection must prove its attempt within this many bytes and this many seconds. Otherwise the connection
 is closed.
 """
 _MOST_CONNECTIONS, _MOST_OF_ATTEMPT = 512, 128
-"""The most connections to this agent, and the most of one attempt."""
+"""The most connections to this agent: of all attempts together, and of one attempt."""
 _MOST_UNANSWERED = 32
-"""The most StepCalls of one srun that wait for the answer of the controller. Further ones are refused, and
-reports of usage, which need no answer, are dropped.
+"""The most StepCalls of one srun that wait for the answer of the controller. Further StepCalls are refused.
+Further reports of usage, which request no answer, are dropped.
 """
 _MOST_TASKS = 4_096
 """The most tasks that one srun may start on other nodes."""
@@ -62,9 +64,9 @@ _ToTask = Union[ShellInput, ShellTaken, ShellSignal, CloseShell]
 
 @dataclass(eq=False)
 class _Connection:
-    """The connection of one srun. `requests` maps the numbers that srun gives to its tasks to the numbers
-    that the agent gives to these tasks. `unread_tasks` is the number of tasks on other nodes whose output may
-    be in `outgoing`. `refusal` is the answer to the first StepCall of a connection that was not accepted
+    """The connection of one srun. `requests` maps the numbers that srun assigns to its tasks to the numbers
+    that the agent assigns to these tasks. `unread_tasks` is the number of tasks on other nodes whose output
+    may be in `outgoing`. `refusal` is the answer to the first StepCall of a connection that was not accepted
     because its attempt has too many connections.
     """
 
@@ -81,7 +83,7 @@ class _Connection:
     unread_tasks: int = 0
     refusal: str = ""
     unanswered: int = 0
-    """The number of its StepCalls that the controller has not answered."""
+    """The number of StepCalls of this srun that the controller has not answered."""
 
 
 class StepServer:
@@ -92,12 +94,13 @@ class StepServer:
        to the attempt.
     2. StepCall: the agent of the job's first node records the step (StepRecords). Other agents pass the call
        to the controller, which passes the call to the first node.
-    3. OpenTask and the messages of the task go to the controller with a number of this agent. The answers
-       come back with this number, and srun gets the answers with its own number.
+    3. OpenTask and the messages of the task: replace the number that srun has assigned to the task by a
+       number that this agent assigns, and send the message to the controller. In answers of the controller,
+       replace the agent's number by the number of srun.
     4. While the controller reads too slowly (`congested`), do not read from connections that have proved
        their attempt: the kernel then stops the writes of srun. `resume` reads from these connections again.
-    5. If srun closes its connection without an end of its step, srun was killed. Record this, and end all
-       tasks of the step.
+    5. If srun closes its connection before it has reported the end of its step, srun was killed. Record the
+       end of the step, and end all tasks of the step.
 
     Users cannot enter the spool of an agent that runs as root. Therefore the socket of such an agent is in
     /run/corral-agent, in which only root can write. Any user may connect, and step 1 decides whether the
@@ -145,7 +148,7 @@ class StepServer:
         self._loop.on_readable(self._listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Remove the socket, because the agent ends."""
+        """Stop listening and remove the socket, because the agent is about to exit."""
         if self._listener is not None:
             self._loop.on_readable(self._listener.fileno(), None)
             self._listener.close()
@@ -175,7 +178,7 @@ class StepServer:
             self._loop.call_later(_UNPROVED_S, self._close_unproved)
 
     def _close_unproved(self) -> None:
-        """Close the connections that have not proved their attempt in time."""
+        """Close the connections that have not proved their attempt within _UNPROVED_S seconds."""
         now = time.monotonic()
         for each in [each for each in self._connections if each.key is None and each.prove_until <= now]:
             self._close(each)
@@ -236,7 +239,8 @@ class StepServer:
             if frame.request in connection.requests:
                 if isinstance(frame, OpenTask):
                     return False
-                # srun connects to the task again. Answers to its earlier request are old.
+                # srun connects to the task again. Drop the earlier number, so that answers to the earlier
+                # request are ignored.
                 del self._requests[connection.requests[frame.request]]
             number = self._number(connection, frame.request)
             connection.requests[frame.request] = number
@@ -271,8 +275,8 @@ class StepServer:
         return True
 
     def _proved(self, connection: _Connection, hello: StepHello) -> Optional[AttemptKey]:
-        """Return the attempt that a connection names; None if the connected process does not belong to this
-        attempt.
+        """Return the attempt that `hello`, the first message of a connection, names. Return None if the
+        connected process does not belong to this attempt, or if the mark in `hello` is wrong.
         """
         key = parse_key(hello.attempt)
         if key is None or self._rank_of(key) is None:
@@ -299,7 +303,9 @@ class StepServer:
         self._send(StepCall(number, *key, _without_process(call.step)))
 
     def record(self, key: AttemptKey, call: StepCall) -> StepNumber:
-        """Record a step of an attempt that has this node as its first node."""
+        """Record a step of an attempt that has this node as its first node. Return the number of the step, or
+        the reason why it cannot be recorded.
+        """
         if self._rank_of(key) != 0:
             return StepNumber(call.request, error=f"job {key[0]} does not run on its first node")
         try:
@@ -310,7 +316,9 @@ class StepServer:
     # --- messages of the controller ---
 
     def take_call(self, call: StepCall) -> None:
-        """Record a step that another node, or a client of the API, has begun or ended."""
+        """Record the begin or the end of a step that srun on another node, or a client of the API, has
+        reported. Send the number of the step to the controller.
+        """
         call = replace(call, step=_without_process(call.step))
         self._send(self.record((call.job, call.attempt), call))
 
@@ -332,8 +340,8 @@ class StepServer:
             self._write(connection, answer)
 
     def signal(self, order: Signal) -> None:
-        """Tell the srun of a step about the cancel of the step, and record the user that has cancelled the
-        step.
+        """Pass the order to cancel a step to the srun of this step, and record the user that has cancelled
+        the step. Do nothing for a signal to the whole job.
         """
         key, step = (order.job, order.attempt), order.step
         if step is None or not order.by:
@@ -396,8 +404,8 @@ class StepServer:
 
 
 def _is_valid(frame: Frame) -> bool:
-    """Return whether the agent of another node can carry out this message of srun, which is a program of the
-    user.
+    """Return whether the agent of another node can carry out this message of srun. The user can change srun,
+    so its messages may contain any signal name and any data.
     """
     if isinstance(frame, ShellSignal):
         return f"SIG{frame.signal}" in signal.Signals.__members__
@@ -410,8 +418,8 @@ def _is_valid(frame: Frame) -> bool:
 
 
 def _without_process(step: Step) -> Step:
-    """Return the step without its process. The agent of the first node checks whether the process runs, which
-    is possible only for a process on its own host.
+    """Return the step without the pid of its srun. The agent of the first node can check only processes on
+    its own host, and this srun runs on another host.
     """
     return replace(step, pid=0, pid_ticks=0)
 

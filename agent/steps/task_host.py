@@ -1,4 +1,4 @@
-"""The task host: a process that runs the tasks on this node which srun has started from other nodes. The task
+"""The task host: a process that runs the tasks that srun on other nodes has started on this node. The task
 host outlives the agent.
 """
 
@@ -42,15 +42,18 @@ directory.
 SPEC = b"spec "
 """The beginning of a line with the launch spec of the next OpenShell, as base64."""
 END = b"end "
-"""The beginning of the line that ends all tasks and the task host. The reason follows."""
+"""The beginning of the line with which the agent ends all tasks and the task host. The reason follows in the
+same line.
+"""
 ALONE_S = 600.0
-"""A task ends after this many seconds without its srun, while the agent runs; then srun could have come back.
-A task host without running tasks ends after the same time.
+"""A task is ended after it had no connection to its srun for this many seconds. The task is not ended while
+no agent is connected, because srun cannot connect to the task without an agent. A task host without running
+tasks exits after the same number of seconds.
 """
 _CHECK_S, _IDLE_CHECK_S = 0.1, 5.0
 _MOST_WAITING = 2 * STEP_INPUT_WINDOW + (1 << 20)
-"""A task with more waiting input than this ends. srun keeps to STEP_INPUT_WINDOW, but srun is a program of
-the user.
+"""A task is ended if more than this many bytes of input wait to be read by the task. srun sends at most
+STEP_INPUT_WINDOW bytes, but the user can change srun.
 """
 _MOST_ENDED = 4_096
 
@@ -58,8 +61,8 @@ _MOST_ENDED = 4_096
 @dataclass
 class _Task:
     """A task. `unread` has the output that srun has not acknowledged; its first byte is byte `unread_from` of
-    the whole output. `request` is the number under which the agent knows the task; 0 if no srun is connected
-    to the task, since `alone_since`.
+    the whole output. `request` is the number of the task in messages of the agent. It is 0 if no srun is
+    connected to the task, and `alone_since` is then the time of the disconnection.
     """
 
     name: str
@@ -76,22 +79,23 @@ class _Task:
 
 
 class TaskHost:
-    """Runs tasks of one attempt, and exchanges messages about these tasks with the agent. The connection to
-    the agent may be lost and made again.
+    """Runs tasks of one attempt, and exchanges messages about these tasks with the agent. The agent may
+    disconnect, and a later agent may connect.
 
     1. OpenShell with a new name starts a task: a process with the job's user, environment and cgroups.
-    2. Output is sent, and kept until srun acknowledges the output (ShellTaken). While STEP_WINDOW_BYTES are
-       kept, no more is read, and the task blocks.
-    3. Input is written to the task as the task reads it. InputTaken tells srun the number of bytes that the
-       task has read.
-    4. When the connection to the agent is lost, the tasks go on. OpenShell with the name of a known task
-       connects srun to this task again: send all output after the first `received` bytes, and the end of an
-       ended task. Forget the input that the task has not read, because srun sends this input again.
-    5. A task ends in four cases: its program ends, srun closes the task, the job ends, or the task was
-       without srun for ALONE_S seconds.
+    2. The output of a task is sent, and kept until srun acknowledges the output (ShellTaken). While
+       STEP_WINDOW_BYTES of output are kept, no further output is read, and the task blocks when it writes.
+    3. Input from srun is written to the stdin of the task as fast as the task reads. InputTaken reports to
+       srun the number of bytes that the task has read.
+    4. When the connection to the agent is lost, the tasks continue. OpenShell with the name of a known task
+       connects srun to this task again: send all output after the first `received` bytes, and the exit status
+       of an ended task. Drop the input that the task has not read, because srun sends this input again.
+    5. A task ends in four cases: its program exits, srun closes the task, the job ends, or no srun was
+       connected to the task for ALONE_S seconds.
 
-    Invariant: srun gets each byte of the output once and in order, and the task each byte of its input. Cost:
-    a Python process for each attempt and node that has such tasks, and 256 KiB for each task at most.
+    Invariant: srun gets each byte of the output once and in order, and the task gets each byte of its input
+    once and in order. Cost: one Python process for each attempt on each node with tasks of srun from other
+    nodes, and at most 256 KiB for each task.
     """
 
     def __init__(self, listener: socket.socket, directory: str) -> None:
@@ -109,7 +113,9 @@ class TaskHost:
         self._loop.on_readable(listener.fileno(), self._accept)
 
     def run(self) -> None:
-        """Serve until the attempt has ended, or until no task has run for ALONE_S seconds."""
+        """Handle messages and tasks until the attempt has ended, or until no task has run for ALONE_S
+        seconds.
+        """
         self._check()
         while not self._may_exit():
             self._loop.run_once()
@@ -241,7 +247,7 @@ class TaskHost:
             self._send(task, replace(task.ended, request=task.request))
 
     def _start(self, order: OpenShell, spec: Optional[LaunchSpec]) -> str:
-        """Start a task. Return the reason if the task cannot start."""
+        """Start a task. Return the reason if the task cannot start, otherwise an empty text."""
         if order.resume or spec is None:
             return "the task has ended, because the process of Corral that ran it on its node was killed"
         running = sum(task.ended is None for task in self._tasks.values())
@@ -357,7 +363,7 @@ class TaskHost:
             self._set_readers(task)
 
     def _drop_output(self, task: _Task, size: int) -> None:
-        """Forget the first `size` bytes of the kept output, because srun has these bytes."""
+        """Drop the first `size` bytes of the kept output, because srun has received these bytes."""
         task.unread_from += size
         task.unread_bytes -= size
         while size:

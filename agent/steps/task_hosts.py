@@ -36,8 +36,8 @@ _KILLED = "the process of Corral that ran the task on its node was killed"
 
 @dataclass
 class _Host:
-    """The connection to the task host of an attempt. `requests` are the requests of its tasks. `launch` is
-    the launch spec of one of its tasks.
+    """The connection to the task host of an attempt. `requests` has the numbers of its tasks in messages of
+    the controller. `launch` is the launch spec of one of its tasks.
     """
 
     key: AttemptKey
@@ -58,10 +58,11 @@ class TaskHosts:
     1. `adopt`: connect to the task hosts that earlier agents have started.
     2. `open` sends the order to start a task, or to connect to a task again, with the launch spec of the
        task.
-    3. When an attempt has ended, tell its task host to end, and kill the processes that its tasks have left.
+    3. When an attempt has ended, order its task host to exit, and kill the processes that its tasks have
+       left.
     4. While the controller reads too slowly, do not read from task hosts.
 
-    When the agent ends, the connections are closed, and the task hosts and their tasks go on.
+    When the agent exits, the connections are closed, and the task hosts and their tasks continue.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class TaskHosts:
         self._check_planned = False
 
     def adopt(self, keys: Iterable[AttemptKey]) -> None:
-        """Connect to the task hosts of these attempts that earlier agents have started."""
+        """Connect to the task hosts that earlier agents have started for the attempts `keys`. Skip attempts
+        without a task host.
+        """
         for key in keys:
             host = self._connect(key)
             if host is not None:
@@ -131,7 +134,7 @@ class TaskHosts:
         return True
 
     def processes(self, key: AttemptKey) -> list[int]:
-        """Return the processes of all tasks in an attempt."""
+        """Return the pids of all tasks of an attempt that its task host runs, with their descendants."""
         host = self._hosts.get(key)
         return [] if host is None else process_tree.descendants(host.pid)
 
@@ -146,14 +149,15 @@ class TaskHosts:
     # --- connections ---
 
     def _connect(self, key: AttemptKey) -> Optional[_Host]:
-        """Connect to the task host of an attempt. Return None if none runs."""
+        """Connect to the task host of an attempt. Return None if the attempt has no task host."""
         try:
             directory = trusted_paths.open_directory(self._spool.directory(key))
         except (OSError, trusted_paths.UntrustedPath):
             return None
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # The backlog of the task host has room, so the connection is made at once.
+            # Connect without a timeout: connect() returns at once, because only this agent connects to the
+            # task host.
             sock.connect(f"/proc/self/fd/{directory}/{SOCKET}")
         except OSError:
             sock.close()
@@ -170,7 +174,9 @@ class TaskHosts:
         return host
 
     def _start(self, key: AttemptKey) -> _Host:
-        """Start the task host of an attempt. Raise OSError, UntrustedPath or CannotExec."""
+        """Start the task host of an attempt, and connect to it. Raise OSError, UntrustedPath or CannotExec if
+        the task host cannot be started.
+        """
         directory = self._spool.directory(key)
         listener = listening_socket.bind(f"{directory}/{SOCKET}", private=True)
         try:
@@ -246,7 +252,7 @@ class TaskHosts:
         self._requests.pop(request, None)
 
     def _lose(self, host: _Host) -> None:
-        """Close the connection to a task host that has ended."""
+        """Close the connection to a task host that has exited, and report the end of its tasks."""
         if self._hosts.get(host.key) is not host:
             return
         del self._hosts[host.key]
@@ -263,7 +269,9 @@ class TaskHosts:
             self._kill_strays(host.key, host.launch)
 
     def _kill_strays(self, key: AttemptKey, launch: LaunchSpec) -> None:
-        """Kill the processes that tasks have left. On a host without cgroups some may still run."""
+        """Kill the processes that the tasks of an attempt have left. Such processes exist only on a host
+        without cgroups.
+        """
         uid = None if launch.user is None else launch.user[0]
         strays = process_tree.find_strays(launch.directory, format_key(key), None, None, uid, launch.mark_key)
         process_tree.send_signal(strays, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Asks the container engine whether the containers of an attempt have exited."""
+"""Queries the container engine whether the containers of an attempt have exited."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 def confirm_ends(attempt: Supervisor, now: float) -> None:
-    """Ask the container engine about tasks whose client process (`docker run`) has exited.
-
-    1. The engine does not answer: query it again later. The attempt keeps its GPUs until then.
-    2. The container still runs, because the client or the daemon was restarted: attach to it again.
+    """Query the container engine for the containers of tasks whose client process (`docker run`) has exited.
+    1. The engine does not answer: query the engine again later. The attempt keeps its GPUs until the engine
+    answers.
+    2. The container still runs, because the client or the daemon was restarted: attach to the container
+       again.
     3. The container has exited: the task has the exit code of the container.
     4. The container never ran or was removed: the task has the exit status of the client.
     """
@@ -49,8 +50,8 @@ def confirm_ends(attempt: Supervisor, now: float) -> None:
             del attempt.unconfirmed[pid]
             _reattach(attempt, pid, number)
         else:
-            # The docker daemon may have been away for so short a time that only its client noticed. In
-            # this case the exit code of the client is not the exit code of the container.
+            # Compare the exit codes of the client and of the container. They differ if the docker daemon was
+            # restarted so fast that only the client has noticed the restart.
             away = attempt.engine_was_away or os.waitstatus_to_exitcode(status) != found.code
             if away and not attempt.ending and container_supervision.was_lost(launch, found):
                 attempt.why = attempt.why or f"{LOST}: docker was away and lost the container"

@@ -5,7 +5,7 @@ A fork is cheap here, because this process has few modules and its garbage colle
 arrive on descriptor 0.
 
 Algorithm
-1. Wait for a launch spec, for the end of a child, or for the time of the next lease check.
+1. Wait for a launch spec, for the exit of a child, or for the time of the next lease check.
 2. For a launch spec, fork a supervisor and send its pid to the agent.
 3. If a supervisor exits with code 0, no process of its attempt is left.
 4. If a supervisor ends in any other way, the processes of its attempt are now children of this process,

@@ -99,7 +99,9 @@ class RestartedForkServer:
         self._client.send(launch)
 
     def flush(self) -> None:
-        """Write queued launch specs. The event loop writes what the socket does not accept now."""
+        """Write queued launch specs. If the socket does not accept all bytes now, the event loop writes the
+        others later.
+        """
         client = self._client
         client.flush()
         self._loop.on_writable(client.fileno(), client.flush if client.has_unsent else None)

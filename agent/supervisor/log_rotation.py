@@ -1,4 +1,4 @@
-"""Limits the size of the logs of running jobs. The purpose is that of log rotation in other systems.
+"""Limits the size of the logs of running jobs, as log rotation does in other systems.
 
 The beginning and the end of a log are kept, and the middle is deleted. The job itself writes its log files,
 so its output does not depend on another process. The deleted middle becomes a hole in the file: all other

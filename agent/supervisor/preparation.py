@@ -11,9 +11,9 @@ _CHECKPOINT = "CORRAL_CHECKPOINT"
 
 
 def choose_port(launch: LaunchSpec) -> str:
-    """If MASTER_PORT is in use, choose another port. The port of a gang cannot be changed, because the
-    other members have already received it. So the attempt of a gang ends with the reason `port_in_use`,
-    and the controller starts the gang again. Return this reason, or an empty text.
+    """If MASTER_PORT is in use, choose another port and return an empty text. The port of a gang cannot be
+    changed, because the other members have already received the port. So for a gang return the reason
+    `port_in_use`, with which the attempt ends; the controller then starts the gang again.
     """
     env = launch.env
     port = env.get(_PORT, "")

@@ -37,7 +37,7 @@ class RecordWriter:
 
     @property
     def hint_pending(self) -> bool:
-        """Whether a hint did not fit into the FIFO and must be sent again."""
+        """Return whether a hint did not fit into the FIFO and must be sent again."""
         return bool(self._pending_hint)
 
     def write(self, line: bytes) -> None:

@@ -20,9 +20,9 @@ _TIMEOUT_S = 2.0
 def write_cancelled(launch: LaunchSpec, why: str) -> None:
     """Append `slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-11-19T10:00:00 ***` to the job's stderr.
 
-    A process with the rights of the job's user writes the line, because the user has chosen the file. dd
-    neither makes nor truncates the file. A file system that does not answer delays the end of the job by at
-    most two seconds.
+    A process with the rights of the job's user writes the line, because the user has chosen the file. The
+    process runs dd, which neither creates nor truncates the file. A file system that does not answer delays
+    the end of the job by at most two seconds.
     """
     path = os.path.join(launch.cwd, launch.error or launch.output)
     cause = _CAUSES.get(why.partition(":")[0], "")

@@ -75,7 +75,7 @@ class SupervisorWatches:
 
     def add(self, key: AttemptKey, pid: int) -> None:
         # Begin to watch the supervisor only in the next iteration of the event loop, and only if its attempt
-        # still runs then. An attempt that ends at once therefore costs no watch.
+        # still runs then. Therefore no watch is set up for an attempt that ends at once.
         self._new[key] = pid
 
     def watch_new(self) -> None:

@@ -30,8 +30,8 @@ class TaskNotStarted(Exception):
 
 
 def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task: dict[str, str]) -> int:
-    """Start a task in the attempt's cgroup, as leader of a new session. Return its pid. `task` has the
-    environment variables that only this task gets. Raise TaskNotStarted if that fails.
+    """Start a task in the attempt's cgroup, as leader of a new session. Return the pid of the task. `task`
+    has the environment variables that only this task gets. Raise TaskNotStarted if the task cannot start.
     """
     env = {**launch.env, **task} if task else launch.env
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
@@ -257,8 +257,8 @@ def _redirect(launch: LaunchSpec, first_task: bool) -> None:
             try:
                 descriptor = os.open(path, flags, 0o666)
             except FileNotFoundError:
-                # Make the folder of the log. Clients of sbatch make this folder when they know the job's id,
-                # and the job may start before that.
+                # Create the directory of the log. Some programs that call sbatch create this directory only
+                # when they have received the job's id, and the job may start before that.
                 os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
                 descriptor = os.open(path, flags, 0o666)
         except (OSError, ValueError) as error:

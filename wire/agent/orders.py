@@ -247,9 +247,9 @@ class OpenShell:
     interface by which MPI processes find each other) as file descriptor PMI_FD. `variables` are added to the
     environment of the command.
 
-    If `task` is not empty, it is the name of a task of srun. A task outlives the agent. If this task already
-    runs, it is connected to this request, and continues with the output after the first `received` bytes.
-    With `resume` a task that does not exist is not started.
+    If `task` is not empty, it is the name of a task of srun. Such a task outlives the agent. If the task
+    already runs, do not start it again, but send its output after the first `received` bytes as answers to
+    this request. With `resume` a task that does not exist is not started.
     """
 
     request: int
@@ -308,7 +308,7 @@ class ResizeShell:
 @dataclass(frozen=True)
 class CloseShell:
     """End a `corral exec` command, because its client has closed the connection. With `keep`, a task of srun
-    goes on, because srun may come back: only the connection to its node was lost.
+    continues, because only the connection to the node of srun was lost and srun may connect again.
     """
 
     request: int

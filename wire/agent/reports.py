@@ -251,7 +251,7 @@ class HealthReport:
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process on a GPU; `job` is None if no job started it."""
+    """A process on a GPU. `job` is the job that started the process, or None if no job started it."""
 
     uuid: str
     pid: int

@@ -23,7 +23,7 @@ cannot enter the spool of an agent that runs as root.
 class StepHello:
     """The first message of srun on the socket of the agent. `attempt` is the name of srun's attempt, such as
     42.1. `mark` is the value of CORRAL_MARK, which proves that srun belongs to the attempt. `version` is 0
-    for an srun that does not know RunTask and its answers.
+    for an srun of an earlier version of Corral, which does not support RunTask.
     """
 
     attempt: str
@@ -32,13 +32,13 @@ class StepHello:
 
 
 VERSION = 1
-"""The version in StepHello of this srun."""
+"""The value that this srun sends as `version` in StepHello."""
 
 
 @dataclass(frozen=True)
 class StepCall:
-    """A step has begun, goes on after an interruption, or has ended. The agent of the job's first node
-    records the change, and answers with StepNumber.
+    """The beginning, the usage or the end of a step. srun also sends it when it connects again after a lost
+    connection. The agent of the job's first node records the step, and answers with StepNumber.
     """
 
     request: int
@@ -70,9 +70,9 @@ class StepsReport:
 
 @dataclass(frozen=True)
 class OpenTask:
-    """Start a task of a step on another node of the attempt, as an srun with version 0 does: the task ends
-    with the connection. The controller passes the task to the agent of that node, and passes the output of
-    the task back. `variables` are added to the environment of the task.
+    """Start a task of a step on another node of the attempt. Only an srun with version 0 sends this message.
+    If the connection is lost, the task ends. The controller passes the message to the agent of that node, and
+    passes the output of the task to srun. `variables` are added to the environment of the task.
     """
 
     request: int
@@ -87,9 +87,9 @@ class OpenTask:
 @dataclass(frozen=True)
 class RunTask:
     """Start a task of a step on another node of the attempt, or connect to a running task again. The task
-    goes on while an agent or the controller is restarted. srun chooses its name `task`. Of the output, srun
-    has received the first `received` bytes. With `resume` the task was started before, and is not started
-    again.
+    continues while an agent or the controller is restarted. `task` is the name of the task, which srun
+    chooses. `received` is the number of bytes of the output that srun has already received. With `resume` the
+    task was started before, and a task that does not exist is not started.
     """
 
     request: int
@@ -106,9 +106,10 @@ class RunTask:
 
 @dataclass(frozen=True)
 class InputTaken:
-    """The number of bytes that a task has taken since its start: from its stdin and from its socket for PMI.
-    srun keeps the later bytes and sends at most STEP_INPUT_WINDOW bytes of them. After a new connection, srun
-    sends these bytes again. This is also the first answer to RunTask: the task exists.
+    """The number of bytes that a task has read since its start: from its stdin, and from its socket for PMI
+    (the interface by which MPI processes find each other). Beyond these bytes, srun sends at most
+    STEP_INPUT_WINDOW bytes, and keeps them to send them again after a lost connection. An InputTaken is also
+    the first answer to RunTask, and shows that the task exists.
     """
 
     request: int
@@ -117,16 +118,16 @@ class InputTaken:
 
 
 STEP_INPUT_WINDOW = 64 << 10
-"""The bytes of stdin that srun sends before the task has taken any of these bytes. With this value, the input
-on the way to all tasks of a node stays below the bytes at which the controller cuts the connection of an
+"""The most bytes of stdin that srun sends before the task has read any of these bytes. With this value, the
+unread input of all tasks of a node stays below the size at which the controller closes the connection to the
 agent.
 """
 
 
 @dataclass(frozen=True)
 class TaskAway:
-    """The answer to RunTask, or a later message, while the node of the task is not connected: srun asks again
-    later.
+    """The answer to RunTask, or to a later message about the task, while the node of the task is not
+    connected to the controller. srun sends RunTask again later.
     """
 
     request: int

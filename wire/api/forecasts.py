@@ -40,8 +40,8 @@ class Explanation:
 
     `starts_at` is the latest start. None: the latest start is unknown, and `unknown` has the reason. If every
     job runs as long as predicted, this job starts at `likely_at` and runs for `predicted_s` seconds. Each
-    change in `easings` would start the job now; the smallest change is first. If `makes_room` is True, the
-    running jobs in `victims` are preempted for this job.
+    change in `easings` would start the job now. The change with the smallest effect on other jobs is first.
+    If `makes_room` is True, the running jobs in `victims` are preempted for this job.
     """
 
     job: JobView
@@ -74,7 +74,9 @@ class Explanation:
     other jobs.
     """
     last: str = ""
-    """The last reason for which the job will wait before its start; empty if this is also the reason now."""
+    """The last reason for which the job will wait before its start; empty if the job waits for the same
+    reason now.
+    """
     no_preemption: str = ""
     """The reason why no running job can be preempted for this job now."""
 
@@ -241,7 +243,7 @@ class PlanEntry:
     """One job of a plan: its nodes, its start and its end.
 
     `ends_at` is the latest end of the job. If the certainty of the start is `likely`, `ends_at` is the likely
-    end instead. None if the job has no time limit.
+    end instead. `ends_at` is None if the job has no time limit.
     """
 
     job: int
@@ -308,7 +310,7 @@ class Plan:
     takes their GPUs into account.
     """
     complete: bool = True
-    """False if the time for the answer ended before the whole horizon was forecast."""
+    """False if the time allowed for the plan ended before the whole horizon was planned."""
     covers_until: Optional[float] = None
     """For an incomplete plan, the time up to which the plan has the starts of all jobs. None if the plan is
     complete.

@@ -90,8 +90,8 @@ class LogMatch:
     """The answer to a search in the output of a job. `found` is the byte at which the match begins. `size` is
     the size of the output in bytes.
 
-    If `found` is None, the search has reached the byte `reached` without a match. If this is neither the
-    beginning nor the end of the output, a search from there continues.
+    If `found` is None, the search has reached the byte `reached` without a match. If `reached` is neither the
+    beginning nor the end of the output, the client can send another search from this byte.
     """
 
     found: Optional[int]
@@ -101,14 +101,16 @@ class LogMatch:
 
 @dataclass(frozen=True)
 class StepRequest:
-    """A step of a running job that has begun (its number is -1) or ended."""
+    """The body of a request to record a step of a running job: a new step has the number -1, and an ended
+    step has the number from the answer to the earlier request.
+    """
 
     step: Step
 
 
 @dataclass(frozen=True)
 class StepRecorded:
-    """The number of a step."""
+    """The answer to StepRequest: the number of the recorded step."""
 
     number: int
 
@@ -188,7 +190,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class LastAttempt:
-    """The end of the attempt before the present one. `reason` is, for example, preempted or exit_nonzero."""
+    """The time and the reason of the end of the previous attempt. `reason` is, for example, preempted or
+    exit_nonzero.
+    """
 
     attempt: int
     at: float
@@ -237,7 +241,9 @@ class JobView:
     than counts as idle.
     """
     kept_until: Optional[float] = None
-    """The time before which the job is not ended because of idle GPUs, as a user has ordered."""
+    """The time until which the job is not ended because of idle GPUs, because a user has ordered this with
+    `corral job keep`.
+    """
     silent: tuple[str, ...] = ()
     """Nodes of the running job that do not report. Whether the job still runs on these nodes is unknown."""
     profile: str = ""
@@ -253,7 +259,7 @@ class JobView:
     or if `reason` alone states the cause.
     """
     last: Optional[LastAttempt] = None
-    """The end of the attempt before the present one, if the job was queued again."""
+    """The end of the previous attempt, if the job was queued again; otherwise None."""
     qos: str = ""
     """The QoS class of the job: guaranteed, burstable or best-effort."""
     workload: Optional[int] = None
@@ -333,7 +339,7 @@ class JobsOrder:
 
 @dataclass(frozen=True)
 class JobRefused:
-    """A refusal: a job with a refused order, or a word that matches no job, with the reason."""
+    """A job for which the order was refused, or a word that matches no job, with the reason."""
 
     job: str
     problem: Problem
@@ -341,7 +347,9 @@ class JobRefused:
 
 @dataclass(frozen=True)
 class JobsAnswer:
-    """The jobs with an accepted order, in their new state, and the jobs with a refused order."""
+    """The answer to JobsOrder: the jobs for which the order was carried out, in their new state, and the
+    refusals.
+    """
 
     done: tuple[JobView, ...]
     refused: tuple[JobRefused, ...] = ()

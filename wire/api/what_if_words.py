@@ -59,7 +59,10 @@ def starts_known_in_one_case(answer: WhatIfAnswer) -> list[str]:
 
 
 def extent(answer: WhatIfAnswer) -> str:
-    """Return a text with the jobs and times outside of the answer; empty if the answer covers everything."""
+    """Return a text on the limits of the answer: the number of jobs with small changes, which the answer does
+    not list, and the time up to which starts are known. Return an empty text for an answer without such
+    limits.
+    """
     limits = []
     if answer.trifles:
         limits.append(f"{counted(answer.trifles, 'job')} would move by less than a minute or 5 % of the wait")

@@ -14,7 +14,7 @@ __all__ = ["Client", "JobName", "Refused", "Unreachable"]
 
 class Client(JobCalls, NodeCalls, PolicyCalls, ServiceCalls):
     """Sends requests to the controller, with one method for each endpoint of the API. Each method raises
-    Unreachable or Refused.
+    Unreachable if no controller answers, and Refused if the controller refuses the request.
     """
 
     def __enter__(self) -> Client:

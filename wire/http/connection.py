@@ -116,8 +116,8 @@ class Answer:
             self.status, headers = self._head()
         self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()
         self._left: Optional[int] = None
-        """Bytes of the body, or of the present chunk, that have not been read; None: until the connection
-        ends.
+        """The number of bytes of the body, or of the present chunk, that have not been read. None if the body
+        ends when the server closes the connection.
         """
         if self._chunked or self.status in (204, 304):
             self._left = 0

@@ -1,4 +1,6 @@
-"""Sends HTTP requests over a unix socket or TCP. Every failure raises Unreachable or Refused."""
+"""Sends HTTP requests over a unix socket or TCP. Raises Unreachable if no controller answers, and Refused if
+the controller refuses the request.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,7 @@ class Transport:
         try:
             connection = self._connect()
             line = connection.sock
-            assert line is not None  # The connection is new.
+            assert line is not None  # A new connection has a socket.
             self._endless.add(line)
             line.settimeout(silence_s)
             answer = connection.request("GET", target, None, self._headers)
@@ -301,7 +303,8 @@ def _connection_error(error: Exception) -> tuple[str, str]:
 
 
 def _readable(line: socket.socket) -> bool:
-    # Return True if the idle connection has data to read: the server has closed it, or does not speak HTTP.
+    # Return True if the idle connection has data to read: the server has closed the connection, or is no HTTP
+    # server.
     poll = select.poll()
     poll.register(line, select.POLLIN)
     return bool(poll.poll(0))

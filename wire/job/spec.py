@@ -38,9 +38,9 @@ class JobSpec:
       `merge_output`, stdout and stderr go to one log, in the written order.
     - With `time_min_s` the scheduler may give an attempt a shorter limit than `time_limit_s`, but at least
       this many seconds, if the job can then start earlier.
-    - With `checkpoint_every_s` a running job is asked to save a checkpoint at this interval. Old checkpoints
-      are deleted until the others have at most `checkpoint_mib` MiB together; the newest checkpoint is always
-      kept. 0 means no interval and no limit.
+    - With `checkpoint_every_s` a running job is requested to save a checkpoint at this interval. Old
+      checkpoints are deleted until the others have at most `checkpoint_mib` MiB together; the newest
+      checkpoint is always kept. 0 means no interval and no limit.
     - A `batch` command runs once, on the first node. It may start programs on the other nodes of the job.
     - `profile` is the name of a scheduler profile that accepts the job. None means the first profile that
       accepts the job.

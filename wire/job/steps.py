@@ -7,7 +7,7 @@ from typing import Optional
 from wire.dataclass import dataclass
 
 MAX_STEPS = 100
-"""The most steps of one attempt that are recorded. Further steps run, but are not recorded."""
+"""The most steps of one attempt that are recorded. Further steps run without a record."""
 MAX_NODES_TEXT = 400
 """The most characters in the list of a step's nodes."""
 MAX_TEXT = 64
@@ -18,12 +18,12 @@ MAX_TEXT = 64
 class Step:
     """One step of an attempt: the tasks that one srun has started.
 
-    `number` is -1 until the agent has given the step a number. `nodes` is a host list such as gpu[01-04] of
-    `node_count` nodes. `code` and `signal` are the highest exit code and signal of the tasks. `cancelled_by`
-    is the user that cancelled the step with scancel. `cpu_s` is the CPU time of all tasks. `max_rss_kib` is
-    the peak memory of the largest process, which belonged to the task `max_rss_task` on the node
-    `max_rss_node`. The process srun runs on `host` with the number `pid`, and started `pid_ticks` clock ticks
-    after the boot.
+    `number` is -1 until the agent has assigned a number to the step. `nodes` is a host list such as
+    gpu[01-04] of `node_count` nodes. `code` and `signal` are the highest exit code and signal of the tasks.
+    `cancelled_by` is the user that cancelled the step with scancel. `cpu_s` is the CPU time of all tasks.
+    `max_rss_kib` is the peak memory of the largest process, which belonged to the task `max_rss_task` on the
+    node `max_rss_node`. `pid` is the process id of srun on `host`, and `pid_ticks` is the start time of srun
+    in clock ticks since the boot of this host.
     """
 
     number: int = -1

@@ -25,7 +25,8 @@ class WorkloadRequest:
 @dataclass(frozen=True)
 class TaskView:
     """A task of a workload, and the number of its jobs in each state. Jobs that a retry has replaced are not
-    counted. `total` is the number of all others. `after` names the tasks on which the task depends.
+    counted. `total` is the number of all other jobs of the task. `after` names the tasks on which the task
+    depends.
     """
 
     name: str

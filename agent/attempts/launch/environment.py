@@ -98,7 +98,8 @@ def has_checkpoints(order: Start) -> bool:
 
 def checkpoint_variables(order: Start, cwd: str) -> dict[str, str]:
     """Return the variables with the checkpoint directory and the newest checkpoint of earlier attempts; empty
-    if the job writes no checkpoints. If the order has no checkpoint directory, the directory is in `cwd`.
+    if the job writes no checkpoints. If the order has no checkpoint directory, the directory is
+    `corral-checkpoints` in `cwd`.
     """
     variables = {}
     if has_checkpoints(order):

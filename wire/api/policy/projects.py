@@ -11,8 +11,9 @@ from wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class ProjectView:
-    """A project. If `members` is empty, all users may submit to it. `default_for` has the users whose jobs
-    without --project go to it. `may_submit` says whether the user that asks may submit to it.
+    """A project. If `members` is empty, all users may submit jobs to the project. `default_for` has the users
+    whose jobs without --project are in this project. `may_submit` is True if the user that sent the request
+    may submit jobs to the project.
     """
 
     name: str
@@ -22,7 +23,7 @@ class ProjectView:
     may_submit: bool
     weight: float
     quota: QuotaView
-    """The limits of the project, and what its jobs use."""
+    """The limits of the project, and the resources that its jobs use."""
     default_for: tuple[str, ...] = ()
     organisation: str = ""
     share: Optional[float] = None
@@ -33,7 +34,7 @@ class ProjectView:
     """The fair-share factor, as in ShareView."""
     budget: Optional[BudgetView] = None
     queues: tuple[str, ...] = ()
-    """The queues that admit only some projects, and this one among them."""
+    """The queues that admit only some projects and admit this project."""
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ class ServiceList:
 
 @dataclass(frozen=True)
 class ScaleRequest:
-    """The number of replicas that a service must have. None means the number in scheduler.toml."""
+    """The body of a request to set the number of replicas that a service must have. None means the number in
+    scheduler.toml.
+    """
 
     replicas: Optional[int] = None

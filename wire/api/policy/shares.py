@@ -49,7 +49,9 @@ class ShareView:
     Empty if there is no such entry.
     """
     until: Optional[float] = None
-    """The latest time at which jobs may start again; None if unknown."""
+    """The latest time at which jobs under the hard limit `stopped` may start again; None if this time is
+    unknown.
+    """
 
 
 @dataclass(frozen=True)

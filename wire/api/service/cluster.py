@@ -125,7 +125,7 @@ class StreamBatch:
     and node that these events change.
 
     GPU readings are not in the journal. They arrive in messages without events, with the nodes that have new
-    GPU readings. If the client asked for pulse=1, other messages without events have a sample of the
+    GPU readings. If the client has requested pulse=1, other messages without events have a sample of the
     cluster's figures.
     """
 

@@ -57,7 +57,7 @@ class PolicyText:
 
 @dataclass(frozen=True)
 class PolicyExplanation:
-    """What the scheduling policy means, in sentences."""
+    """An explanation of the scheduling policy, in sentences."""
 
     texts: tuple[PolicyText, ...]
 
@@ -80,9 +80,9 @@ class ConfigView:
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """A request to apply a configuration. It is the configuration in `text`, or, if `previous` is True, the
-    one that was in effect before the current one. If neither field is set, the controller reads its
-    configuration file.
+    """A request to apply a configuration: the text `text`, or, if `previous` is True, the configuration that
+    was in effect before the current one. If neither field is set, the controller applies its configuration
+    file.
 
     If `expect` is set, it must be the digest of the configuration in effect; otherwise the request is
     refused.

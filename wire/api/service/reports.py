@@ -259,7 +259,7 @@ class ModelUse:
 
 @dataclass(frozen=True)
 class MonthRow:
-    """What a user, a project or a queue used in one month."""
+    """The resources that a user, a project or a queue used in one month, with their cost."""
 
     name: str
     jobs: int
@@ -277,14 +277,14 @@ class MonthRow:
     seconds. Each is accurate to 12 %. None if no job started, or if the waits are not known.
     """
     off_queue_gpu_hours: float = 0.0
-    """GPU-hours of the user's processes outside of jobs; 0 for projects and queues."""
+    """GPU-hours that the user's processes used without a job; 0 for projects and queues."""
     cpu_ms: int = 0
-    """Milliseconds of one allocated CPU."""
+    """The allocated CPU time: the number of allocated CPUs times the run time in milliseconds."""
     cpu_hours: float = 0.0
     cpu_hours_used: float = 0.0
     """The CPU-hours that processes of jobs used, as measured."""
     memory_mib_s: int = 0
-    """Allocated memory: MiB times seconds."""
+    """The allocated memory in MiB times the run time in seconds."""
     memory_gib_hours: float = 0.0
     memory_peak_mib: int = 0
     """The highest measured memory of a job on one node."""
@@ -298,7 +298,7 @@ class MonthRow:
 class MonthReport:
     """The usage of one calendar month. The rows are ordered by GPU time. The integers `gpu_ms`, `cpu_ms` and
     `memory_mib_s` are the sums of all rows, and of all usage records of the month. `money` is the exact sum,
-    rounded once, so `money` is the same by project, user and queue.
+    rounded once. Therefore a report by project, a report by user and a report by queue have the same `money`.
     """
 
     month: str
@@ -311,7 +311,7 @@ class MonthReport:
     gpu_hours: float
     money: float
     off_queue_gpu_hours: float
-    """GPU-hours of all processes outside of jobs."""
+    """GPU-hours that processes used without a job."""
     lost: tuple[GpuHoursByCause, ...] = ()
     """GPU-hours of unsaved work that preemption and failures lost in the whole cluster, by cause."""
     cpu_ms: int = 0
@@ -344,7 +344,7 @@ class SlaRow:
 
 @dataclass(frozen=True)
 class SlaReport:
-    """The queues with a target for waits, ordered by name. The report begins at `since`."""
+    """The queues with a wait target, ordered by name. The report counts jobs since the time `since`."""
 
     since: float
     until: float

@@ -30,8 +30,8 @@ class VerifyLine:
 
 @dataclass(frozen=True)
 class CompactRequest:
-    """A request to delete ended jobs and journal entries that are older than this number of days. None means
-    the number of days in the table [retention] of scheduler.toml.
+    """A request to delete jobs that ended more than `jobs_days` days ago, and journal entries that are more
+    than `journal_days` days old. None means the number of days in the table [retention] of scheduler.toml.
     """
 
     jobs_days: Optional[float] = None

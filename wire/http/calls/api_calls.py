@@ -21,7 +21,9 @@ questions, and KEYED for requests that have the same effect if they are repeated
 
 
 class ApiCalls:
-    """The base class of the API client. Each method raises Unreachable or Refused."""
+    """The base class of the API client. Each method raises Unreachable if no controller answers, and Refused
+    if the controller refuses the request.
+    """
 
     def __init__(self, url: str = "", *, timeout_s: float = 30.0, token: str = "") -> None:
         self._transport = open_transport(url, timeout_s=timeout_s, token=token)

@@ -96,7 +96,7 @@ class JobCalls(ApiCalls):
         return self._get(JobDetail, f"/v1/jobs/{quoted(job)}")
 
     def job_stats(self, job: JobName) -> JobStats:
-        """Return what the last attempt of a job requested and used."""
+        """Return the resources that the last attempt of a job requested, and the resources that it used."""
         return self._get(JobStats, f"/v1/jobs/{quoted(job)}/stats")
 
     def explain(self, job: JobName, *, within_s: Optional[float] = None) -> Explanation:
@@ -133,7 +133,7 @@ class JobCalls(ApiCalls):
         return self._post(JobView, f"/v1/jobs/{quoted(job)}/signal", request)
 
     def record_step(self, job: JobName, step: Step) -> int:
-        """Record a step that begins or has ended. Return its number."""
+        """Record a step that has begun (its number is -1) or ended. Return the number of the step."""
         return self._post(StepRecorded, f"/v1/jobs/{quoted(job)}/steps", StepRequest(step)).number
 
     def checkpoint(self, job: JobName) -> JobView:

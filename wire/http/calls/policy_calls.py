@@ -31,7 +31,7 @@ class PolicyCalls(ApiCalls):
         return self._get(QuotaView, f"/v1/quotas/{quoted(scope)}/{quoted(name)}")
 
     def sync_quotas(self) -> QuotaSync:
-        """Let the controller read the quotas from their source again, and apply the changed ones."""
+        """Let the controller read the quotas from their source again, and apply those that have changed."""
         return self._post(QuotaSync, "/v1/quotas/sync")
 
     def scheduler(self) -> SchedulerView:
