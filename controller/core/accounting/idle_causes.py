@@ -328,7 +328,7 @@ class _EqualJobs:
         nodes, per_node = self.shape.nodes, self.per_node
         found = [row for row, gpus in free.items() if gpus >= per_node]
         if len(found) < nodes:
-            # Return here, because to bring the ranking up to date takes most of the time of a sample.
+            # Return here, because to bring the ranking up to date may call the filters for all changed nodes.
             return []
         fits = self.placer.ranking(self.shape.part).fits
         found = [row for row in found if fits[row]]
