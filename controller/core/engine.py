@@ -67,7 +67,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
 _CHANGES_STANDING = frozenset((JobEdited, PriorityInherited, PredictionOutlived))
-"""Events after which other waiting jobs may be able to preempt the job."""
+"""Events after which further waiting jobs may be able to preempt the job of the event."""
 _CHANGES_VICTIM = _CHANGES_STANDING.union(
     (AttemptStarted, CheckpointSaved, MembersStarted, JobShrunk, JobGrew)
 )
@@ -89,8 +89,8 @@ class Engine:
        effects and the reply.
 
     Invariant: every decision depends only on the state, the configuration, the input and the time. So a new
-    engine with the same state and configuration makes the same decisions. Without this property, a restart or
-    a change of the configuration could change decisions.
+    engine with the same state and configuration makes the same decisions. Without this property, the
+    decisions after a restart could differ from the decisions without a restart.
 
     Cost: that of the handler. The handler of `Tick` runs a scheduling cycle
     (backfill/profiles/profile_cycles.py).
@@ -250,7 +250,8 @@ class Engine:
         return reply
 
     def _on_apply_config(self, given: inputs.ApplyConfig, now: float) -> None:
-        """Change the configuration, as after a restart with the new configuration. Running jobs continue.
+        """Change the configuration. The result is the same as after a restart with the new configuration.
+        Running jobs continue.
 
         1. Record the change.
         2. Copy the state for the new configuration (`given.pipeline`).
@@ -360,7 +361,8 @@ class Engine:
         """The time at which the next tick is needed, unless another input comes before."""
         reservations, budgets = self.state.reservations, self.state.budgets
         at = min(self.timers.next_at, self.profile_cycles.again_at, self.hours_change_at)
-        # Ask the other parts only if they are in use, because the simulator calls this after each input.
+        # Query the other parts only if they are in use, because the simulator reads `next_at` after each
+        # input.
         if reservations.by_name:
             at = min(at, reservations.next_at)
         if reservations.drains:

@@ -122,8 +122,8 @@ class Simulation:
             self.refused.append((work, reply))
 
     def _planned_run(self, job: int) -> PlannedRun:
-        """Return the run time of the job's next attempt, and its end. A replica of a service, which is not in
-        the log, runs until it is stopped.
+        """Return the run time, the exit code and the checkpoint interval of the job's next attempt. A replica
+        of a service, which is not in the log, runs until it is stopped.
         """
         return self.planned_runs.get(job, _ENDLESS)
 

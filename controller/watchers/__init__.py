@@ -1,2 +1,2 @@
-"""Background tasks of the controller, which watch data paths and GPUs, call placement hooks, delete old jobs,
-and estimate starts."""
+"""Background tasks of the controller, which watch GPUs and the paths of `--after-data`, call placement hooks,
+delete old jobs, and estimate starts."""

@@ -97,7 +97,7 @@ _NOTED = {JobPlaced, JobPreempted, JobRequeued, JobEnded}
 
 @dataclasses.dataclass(slots=True)
 class _JobUse:
-    """The GPUs that a job holds or waits for. Also the time since which its work is not saved in a
+    """The GPUs that a job holds or waits for, and the time since which the job has not saved its work in a
     checkpoint.
     """
 
@@ -111,8 +111,8 @@ class _JobUse:
 
 @dataclasses.dataclass(slots=True)
 class _TenantUse:
-    """The GPUs that a tenant holds and waits for now, and the GPU-seconds of both since the last closed
-    step.
+    """The GPUs that a tenant holds and waits for now, and the GPU-seconds of the held and of the requested
+    GPUs since the last closed step.
     """
 
     since: float
@@ -126,7 +126,7 @@ class _TenantUse:
     jobs: int = 0
 
     def integrate(self, until: float) -> None:
-        """Add the GPU-seconds from the time `self.since` to the time `until` to the sums."""
+        """Add the GPU-seconds from the time `self.since` to the time `until` to the sums of the tenant."""
         seconds = until - self.since
         if seconds <= 0:
             return
@@ -178,8 +178,8 @@ class ClusterAccounting:
         self._tenants: dict[Tenant, _TenantUse] = {}
 
     def load(self, state: State, notes: Iterable[NoteRow]) -> None:
-        """Load the stored figures, and count the GPUs of the jobs in a restored state. The time until the
-        next input is left out, because the controller was not running.
+        """Load the stored figures, and count the GPUs of the jobs in a restored state. The time before the
+        next input is not counted, because the controller did not run then.
         """
         self.periods.load(notes)
         self._uses.clear()
@@ -232,8 +232,8 @@ class ClusterAccounting:
             self._recount(state, number, now)
 
     def take_changed(self, now: float) -> list[NoteRow]:
-        """Return the database rows of the hours and days whose figures have changed. The rows are returned at
-        most every SAVE_S seconds; otherwise the list is empty.
+        """Return the database rows of the hours and days whose figures have changed. The list is empty if
+        rows were returned less than SAVE_S seconds ago.
         """
         if now < self._saved_at + SAVE_S:
             return []
@@ -308,8 +308,8 @@ class ClusterAccounting:
         tenant.change(use, sign)
 
     def _close_step(self, state: State, begin: float, end: float, idle: Mapping[IdleCause, float]) -> float:
-        """Add the GPU-hours between `begin` and `end` to their hour. Both times must lie in one hour. Return
-        `end`.
+        """Add the GPU-hours between `begin` and `end` to the figures of the hour that contains both times.
+        Return `end`.
 
         `idle` is the sample with the number of idle GPUs for each cause.
         """
@@ -380,8 +380,8 @@ class _Limits:
         return found
 
     def most(self, path: SharePath) -> float:
-        """Return how many GPUs the quota of a tenant allows; infinity if there is no quota. The tenant
-        belongs to a project, or to a user within a project.
+        """Return how many GPUs the quota of a tenant allows; infinity if there is no quota. The tenant is a
+        project, or a user within a project.
         """
         shares, quotas = self._state.shares, self._state.quotas
         if quotas.unlimited or path[-1] in shares.sharing.organisations:

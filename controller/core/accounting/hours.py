@@ -1,4 +1,5 @@
-"""Keeps the counted GPU-hours and waits. The last hours are kept one by one, earlier times as days.
+"""Keeps the counted GPU-hours and waits. The last KEPT_HOURS hours are kept one by one; earlier hours are
+added up to days.
 
 A period is an hour or a day with the figures of all tenants. A tenant is a user in a project. Periods are
 stored as notes (database rows) of the kind NOTE. The name of a note is `hour/N` or `day/N`, where N counts
@@ -57,7 +58,7 @@ class TenantHours:
         self.longest_wait_s = max(self.longest_wait_s, wait_s)
 
     def add(self, other: TenantHours) -> None:
-        """Add the figures of another period or another tenant to these."""
+        """Add the figures of another period or of another tenant to these figures."""
         self.got += other.got
         self.entitled += other.entitled
         self.demanded += other.demanded
@@ -200,8 +201,8 @@ class Periods:
         """The periods, as ("hour" or "day", number), that have changed since the last commit."""
 
     def at(self, time: float) -> Period:
-        """Return the hour that contains `time`, created on first use. The caller adds figures to
-        this hour.
+        """Return the figures of the hour that contains `time`. They are created (all zero) on first use, and
+        the caller adds figures to them.
         """
         hour = int(time // HOUR_S)
         found = self._hours.get(hour)

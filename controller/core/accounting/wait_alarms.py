@@ -24,7 +24,7 @@ from wire.codec import dumps
 
 NOTE = "waits"
 LEAST_S = 3_600.0
-"""No alarm is given for a job that has waited less than this. Unit: seconds."""
+"""No alarm is raised for a job that has waited less than this. Unit: seconds."""
 RECENT = 400
 """The most waits of one group. When there are more, all counts of the group are halved, so that recent waits
 count more.
@@ -52,15 +52,15 @@ class WaitAlarms:
     """Finds jobs that have waited `factor` times as long as jobs of their group (similar jobs) usually wait.
 
     1. When a job starts for the first time, its wait is added to the histogram of its group.
-    2. `due` compares each waiting job without an alarm with the median of its group. A job gives an alarm if
-       the job has waited longer than `factor` times the median, and at least LEAST_S. There is no alarm for a
-       group of which no job has started.
+    2. `due` compares each waiting job without an alarm with the median of its group. An alarm is raised for a
+       job that has waited longer than `factor` times the median, and at least LEAST_S. There is no alarm for
+       a group of which no job has started.
 
     Cost: O(1) for a start, O(waiting jobs) for `due`. Memory: at most MOST_GROUPS histograms of about 50
     bins.
 
-    Example: half of the 1-GPU jobs of queue short start within 10 min. With factor 10 a job of this group
-    gives an alarm after 100 min.
+    Example: half of the 1-GPU jobs of queue short start within 10 min. With factor 10, an alarm is raised for
+    a job of this group after 100 min.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
     1. Take the nominated jobs whose nodes have changed since the last cycle.
     2. Withdraw the nomination of a job that may no longer use the nodes, for example because of a quota. If
        the job was being moved to these nodes, undo the move.
-    3. Start a job if all its victims have left.
+    3. Start a job if all its victims have ended.
     """
     state, preemption = cycle.state, cycle.preemption
     touched = _take_touched_claimants(cycle)
@@ -72,7 +72,8 @@ def preempt_scavengers(cycle: Cycle, lanes: Iterable[Lane], now: float, apply: A
 
     1. Take the first job of each lane (list of jobs with one request), in queue order. Skip scavengers, jobs
        over a limit, and jobs that would not fit even if the scavengers left their nodes.
-    2. If no reservation is delayed, keep nodes for the job from which scavengers are preempted (nomination).
+    2. If the start of the job delays no reservation, preempt scavengers, and keep their nodes for the job
+       (nomination).
 
     Without step 2, a scavenger on a free GPU would keep that GPU from all later jobs until the first waiting
     job can use it. Cost: O(running scavengers) if no running scavenger may be preempted. Otherwise O(lanes),

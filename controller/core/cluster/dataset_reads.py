@@ -51,7 +51,7 @@ class DatasetReads:
     Invariant: the content depends only on the events so far, so a restart or a replay gives the same content.
     Cost: O(data sets of the job) for `note`, O(1) for `advance`, O(nodes of the data set) for `levels`.
 
-    Example: the retention is 64 h. A job that reads `imagenet` ended on gpu01 at 10:00. At 26:00 the level of
+    Example: the retention is 64 h. 16 h after a job that reads `imagenet` ended on gpu01, the level of
     `imagenet` on gpu01 is 0.75.
     """
 

@@ -33,7 +33,7 @@ class FreeResources:
     scratch_mib: int = 0
 
     def add(self, node: Node, allocation: Allocation, sign: int) -> None:
-        """Add (sign 1) or subtract (sign -1) the resources of an allocation."""
+        """Add the resources of an allocation (`sign` 1), or subtract them (`sign` -1)."""
         self.cpu_milli += sign * allocation.cpu_milli
         self.memory_mib += sign * allocation.memory_mib
         self.scratch_mib += sign * allocation.scratch_mib

@@ -23,9 +23,10 @@ class JobAffinityIndex:
     """Counts running jobs by label and node, and their anti-affinity terms by node.
 
     A term is like a pod affinity term of Kubernetes. It names a label of other jobs, a topology (a node label
-    whose values are the domains) and a number of domains. `domains=None` means anti-affinity. 1 means "in a
-    domain where such a job runs", n > 1 means "spread over n domains". `version` increases with each change.
-    Cached results for all nodes are then invalid, because a job affects all nodes of its domain.
+    whose values are the domains) and a number of domains. `domains=None` means anti-affinity, `domains=1`
+    means "in a domain where such a job runs", and a larger number n means "spread over n domains". `version`
+    increases with each change. Cached results for all nodes are then invalid, because a job affects all nodes
+    of its domain.
 
     Anti-affinity of a running job excludes only jobs of the same user. Otherwise a user could keep the jobs
     of other users off a rack or a zone with one small job. The terms of a waiting job restrict only this job,
@@ -79,11 +80,11 @@ class JobAffinityIndex:
         return other
 
     def affects(self, part: PerNodeRequest) -> bool:
-        """Return whether affinity limits the nodes for the request: a required term of the request, or the
-        anti-affinity of a running job.
+        """Return whether an affinity term limits the nodes for the request: a required term of the request,
+        or an anti-affinity term of a running job.
 
-        The anti-affinity of a running job counts if both jobs have the same user and the term names a label
-        of the request.
+        A term of a running job counts if both jobs have the same user and the term names a label of the
+        request.
         """
         return any(not term.prefer for term in part.company) or any(
             user == part.user and (term.key, term.value) in part.labels for user, term in self._anti_affinity

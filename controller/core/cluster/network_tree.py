@@ -64,9 +64,10 @@ class NetworkTree:
     height 0. The distance of two nodes is the height of the lowest switch above both. The root means "no
     common switch" and is one level above all switches. The nearness of a set of nodes is 1 - (height +
     unused) / height of the root. Here `height` is the height of the lowest switch above all of these nodes.
-    `unused` is a fraction: of the nodes with room below this switch, the part that the set does not use. So
-    nodes below a lower switch are always nearer than nodes below a higher one. Of two switches on one level,
-    the switch with fewer free nodes is preferred, so that larger blocks of free nodes stay whole.
+    `unused` is a fraction: of the nodes below this switch with enough free resources, the part that the set
+    does not use. So nodes below a lower switch are always nearer than nodes below a higher one. Of two
+    switches on one level, the switch with fewer free nodes is preferred, so that larger blocks of free nodes
+    stay whole.
 
     Algorithm of `choose`
     1. Make candidates, which are sets of nodes. One is the set of nodes with the best scores. `_fill` makes

@@ -44,7 +44,7 @@ class Node:
     """True if the node has been disconnected for so long that its state is DOWN."""
     drained: bool = False
     timed_drain: TimedDrain | None = None
-    """The timed drain of the node, until its time has come. None if there is none."""
+    """The timed drain of the node; None if there is none or if its time has passed."""
     why: str = "never connected"
     since: float = 0.0
     boot_id: str = ""

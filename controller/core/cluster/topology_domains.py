@@ -33,7 +33,7 @@ class TopologyDomains:
         """Choose the best `nodes` nodes in `rows` that together satisfy the topology. Return their row
         numbers in ascending order. Return an empty result if this is not possible.
 
-        1. In each domain, take the best nodes. Their number is the number that the gang needs in one domain.
+        1. In each domain, take as many of the best nodes as the gang needs in one domain.
         2. Take the domains with the greatest sum of scores; without scores, the first by name.
         """
         split = self._topology.split(nodes)
@@ -55,8 +55,8 @@ class TopologyDomains:
         return sorted(row for _, found in full[:domains] for row in found)
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return the worst-case number of the nodes `rows` that can be lost before a gang of `nodes` nodes no
-        longer fits. The result is negative if the gang does not fit now.
+        """Return how many of the nodes `rows` can be lost, in the worst case, before a gang of `nodes` nodes
+        no longer fits. The result is negative if the gang does not fit now.
         """
         split = self._topology.split(nodes)
         if split is None:

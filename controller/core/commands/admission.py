@@ -117,8 +117,8 @@ def quota_refusal(
 
     The jobs are refused if a tenant (user, project or queue) would have too many waiting jobs, or if one job
     alone exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants of `was` already
-    count the job as waiting, so the job is not counted twice for these tenants. `with_these` has the number
-    of other jobs, by tenant, that will be queued together with these.
+    count the job as waiting, so the job is not counted twice for these tenants. `with_these` contains the
+    number of other jobs, by tenant, that will be queued together with these jobs.
     """
     if quotas.unlimited:
         return None

@@ -53,7 +53,7 @@ class AgentReports:
        nothing.
     2. When a member of a gang (its part on one node) has ended, `_record_exit` records the end.
        `_after_member_exits` then orders resets of the member's GPUs if needed. Depending on the job's
-       settings, the other members of the gang continue, are stopped, or give back their nodes.
+       settings, the other members of the gang continue, are stopped, or release their nodes.
     3. When the last member of the gang has ended, `_finish_attempt` records the end of the job, or queues it
        again.
 
@@ -83,9 +83,9 @@ class AgentReports:
            for waiting jobs).
         2. Record the node's hardware, and its GPUs that are new or missing.
         3. Handle the status of each attempt that the agent reports.
-        4. Go through the attempts that the state has on this node. Repeat each stop order, because the order
-           may have been lost. If the agent does not report the attempt, start the attempt again or record it
-           as lost.
+        4. Go through the attempts that the state records for this node. Repeat each stop order, because the
+           order may have been lost. If the agent does not report the attempt, start the attempt again or
+           record it as lost.
         """
         if given.node in self._state.nodes.removed:
             return no_such_node(given.node)
@@ -120,7 +120,7 @@ class AgentReports:
         return None
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
-        """Handle an attempt on the node that the state has as running, but that the node's agent does not
+        """Handle an attempt on the node that the state records as running, but that the node's agent does not
         report. If the attempt has not started, start it again. Otherwise record the attempt as lost.
         """
         # Start the attempt again only if the node was not rebooted. Before a reboot, the attempt may have
@@ -307,7 +307,7 @@ class AgentReports:
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
         """Handle a node that has sent no message for `given.for_s` seconds. Record a job on the node as lost
-        if its lease is over. At the end of the lease, the job's supervisor has ended the processes.
+        if its lease is over, because the job's supervisor ends the processes at the end of the lease.
         """
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
         if node is None or node.up:

@@ -21,7 +21,9 @@ FIXED = {
 }
 """Fields that cannot be edited, each with advice on another way to reach the goal."""
 ANY_TIME = frozenset({"comment", "name", "priority", "deadline_at", "restart"})
-"""Fields that can be edited even after the placement. All other fields are then already with the agents."""
+"""Fields that can be edited even after the placement. The agents have then already received the values of all
+other fields.
+"""
 
 
 def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:

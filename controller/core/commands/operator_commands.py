@@ -64,7 +64,7 @@ class OperatorCommands:
 
     def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
         """Record that the journal entries up to number `given.through` will be deleted. Also record the hash
-        of the last deleted entry. It is needed to verify the hash chain of the later entries.
+        of the last deleted entry, because the hash chain of the later entries begins with this hash.
 
         The store deletes the entries after the commit.
         """

@@ -29,9 +29,9 @@ class ReservationCommands:
     The nodes of a reservation
     1. A reservation that names nodes gets these nodes. It is refused if another reservation has one of these
        nodes at the same time.
-    2. A reservation for a number of nodes or GPUs gets the nodes that become free first (`_chosen`). If
-       several nodes become free at the same time, take the nodes with the fewest jobs, then the first by
-       name.
+    2. A reservation for a number of nodes or GPUs gets the nodes that become free first (`_chosen`). Of
+       several nodes that become free at the same time, it gets the nodes with the fewest jobs. If these
+       numbers are equal too, it gets the first nodes by name.
     3. A reservation is refused if a job of another user could still run on its nodes when the reservation
        begins. With `anyway`, the reservation is made all the same. Replicas of services do not count, because
        replicas leave the nodes in time.

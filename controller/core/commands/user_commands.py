@@ -55,8 +55,8 @@ class UserCommands:
 
     Checks of a submit (`examine`; an edit has the same checks for the changed fields)
     1. The spec must be valid, and its queue and its scheduler profile must accept the spec. The user must be
-       allowed to use the project. The request must be within the ceilings (the most that the user may ask
-       for).
+       allowed to use the project. The request must be within the ceilings (the most that the user may
+       request).
     2. Missing CPU and memory are filled in (`DefaultSizes`).
     3. The job's dependencies, begin time and deadline must be possible. These fields also decide which gates
        (reasons that keep the job out of the queue) are closed at first.
@@ -126,7 +126,7 @@ class UserCommands:
         the indices of its array elements.
 
         `count` is the number of jobs with this request. None means all elements of the array. `with_these`
-        has the number of other jobs, by tenant, that will be queued together with these.
+        contains the number of other jobs, by tenant, that will be queued together with these jobs.
         """
         wrong = spec_problems(given.spec)
         if wrong:
@@ -239,9 +239,9 @@ class UserCommands:
     def _extension_refusal(self, job: Job, asked: JobSpec, given: inputs.Edit, now: float) -> Refusal | None:
         """Return a refusal if the user may not extend the time limit of a running job; otherwise None.
 
-        An operator always may. The owner may under three conditions. The conditions: the configuration allows
-        it, a forecast shows that no planned start of another job is delayed, and the quotas of GPU time are
-        large enough.
+        An operator always may. The owner may if three conditions hold: the configuration allows it, a
+        forecast shows that no planned start of another job is delayed, and the quotas of GPU time are large
+        enough.
         """
         if _operates(given.asker):
             return None

@@ -56,7 +56,8 @@ class WorkloadCommands:
     Cost: step 2 once for each group of jobs with equal requests, then O(jobs).
 
     Example: the task `train` has two jobs, and the task `report` depends on `train`. The next free id is 7.
-    The jobs are 7_0 and 7_1 of the array 7, and job 9 with the dependency "job 7 to succeed".
+    The jobs of `train` are 7_0 and 7_1 of the array 7 (with the internal ids 7 and 8). The job of `report` is
+    job 9, with the dependency "array 7 must succeed".
     """
 
     def __init__(self, context: Context, users: UserCommands) -> None:

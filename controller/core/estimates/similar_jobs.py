@@ -21,7 +21,7 @@ SimilarityKey = tuple[str, ...]
 - (user, "", id of the array): the elements of one array;
 - (user, name, size, command): jobs with the same command, apart from the numbers in the command;
 - (user, name, size): jobs of one size whose names differ only in the number at the end;
-- (user, name, ANY_SIZE): the same with any size.
+- (user, name, ANY_SIZE): jobs of any size whose names differ only in the number at the end.
 """
 
 _NUMBER_AT_END = re.compile(r"[\W_]*\d*$")

@@ -13,7 +13,7 @@ from wire.text import duration, printable
 
 
 def held_text(job: Job) -> str:
-    """Return a sentence that tells the user that the job is held, and who may release the job."""
+    """Return a sentence that says that the job is held, and how the job can be released."""
     if job.operator_hold:
         return f"held by operator {printable(job.operator_hold)}: only an operator can release it"
     return f"held until a release: corral job release {job.label}"

@@ -37,9 +37,9 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
     A guard is a limit of [preemption] in scheduler.toml, such as the cooldown. The function searches for
     victims (running jobs to preempt) in the same way as the scheduling cycle.
 
-    1. If preemption is never tried for the job, name the cause. The causes: the job lacks licences, a limit
-       of its quota, fair share or queue keeps it from starting, it fits without preemption, or it may preempt
-       no job.
+    1. If preemption is never tried for the job, name the cause. Possible causes: the job lacks licences, a
+       limit of its quota, fair share or queue keeps it from starting, it fits without preemption, or it may
+       preempt no job.
     2. Name the running jobs that are likely to end soon, if the waiting job can start after their end.
     3. If no victims are found even without guards, say how many running jobs the job may preempt, and why it
        may not preempt the others.

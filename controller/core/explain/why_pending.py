@@ -98,7 +98,7 @@ def request_text(job: Job) -> str:
 
 
 def _receipt(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """Return how many points each factor, such as age, adds to the job's priority. A note tells if the
+    """Return how many points each factor, such as age, adds to the job's priority. A note says whether the
     priority is inherited from another job.
     """
     found, note = priority_points(state, job, now), inherited_text(state, job)

@@ -19,7 +19,7 @@ OffQueueKey = tuple[str, str, str]
 """(node, GPU UUID, user)."""
 
 _UNKNOWN_USER = "?"
-"""The user name that agents report for a process that ended too early to find its owner."""
+"""The user name that agents report for a process that ended before the agent found its owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class OffQueueUse:
 
 @dataclass(slots=True)
 class OffQueueUsage:
-    """The uses of GPUs by processes that belong to no job. Has all uses that have not ended, and the last
-    MAX_KEPT ended uses. Ended uses are numbered in the order of their ends.
+    """The uses of GPUs by processes that belong to no job. Contains all uses that have not ended, and the
+    last MAX_KEPT ended uses. Ended uses are numbered in the order of their ends.
     """
 
     open: dict[OffQueueKey, OffQueueUse] = field(default_factory=dict)

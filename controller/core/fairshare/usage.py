@@ -24,7 +24,7 @@ HOUR_S = 3600.0
 BUCKETS = 60
 """A sliding window is divided into this many parts."""
 ROUNDING = 1e-9
-"""A rate of use below this is a rounding error. It remains after all charges were subtracted."""
+"""A rate of use below this is only a rounding error, which remains after all charges were subtracted."""
 
 
 @dataclass(slots=True)
@@ -182,7 +182,8 @@ class FairshareConfig:
     fully, older use does not count. None: the half-life applies.
     """
     billing: Mapping[str, float] = field(default_factory=lambda: {"gpu": 1.0})
-    """Units per hour for a CPU (`cpu`), a GiB (`memory`), a GPU (`gpu`), or a GPU of one model (`gpu.H100`).
+    """Billing units per hour for a CPU (`cpu`), a GiB of memory (`memory`), a GPU (`gpu`), or a GPU of one
+    model (`gpu.H100`).
 
     The model name must match whole words, as with --gpu-model.
     """
@@ -191,7 +192,7 @@ class FairshareConfig:
     resources.
     """
     held_hours: float = 1.0
-    """The use of resources is counted in advance for this many hours."""
+    """The use of running jobs in the next hours is counted in advance, for this many hours."""
     organisations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The names of the projects in each organisation."""
     weights: Mapping[str, float] = field(default_factory=dict)

@@ -123,7 +123,7 @@ def forecast(
     going: KeepGoing | None = None,
     steps: int = MAX_STEPS,
 ) -> Forecast:
-    """Give `ahead`, a copy of the engine, the inputs in `first`, then simulate the future on it.
+    """Let `ahead`, a copy of the engine, handle the inputs in `first`. Then simulate the future on this copy.
 
     The copy cannot be used afterwards.
 
@@ -137,8 +137,8 @@ def forecast(
 
     Cost: one scheduling cycle for each step.
 
-    Example: job 3 runs until 10:00 on the only node, and jobs 4 and 5 wait for it with one hour each. Steps:
-    now, 10:00 (job 4 starts), 11:00 (job 5 starts).
+    Example: job 3 runs until 10:00 on the only node. Jobs 4 and 5 have limits of one hour and wait for the
+    node. The steps are at the present time, at 10:00 (job 4 starts) and at 11:00 (job 5 starts).
     """
     ahead.give_no_limit_warnings()
     decisions = tuple(ahead.handle(given, now) for given in first)
@@ -212,8 +212,9 @@ def _end_due(engine: Engine, moment: float, ends: dict[int, float]) -> None:
 
 
 def _ends(engine: Engine, number: int, by: float = NEVER) -> bool:
-    """Return whether the running job `number` ends by the time `by` in a forecast. Its expected end is not
-    after `by`, but may be only assumed.
+    """Return whether the running job `number`, whose expected end is at or before `by`, ends at this time in
+    a forecast. A job without a time limit ends only if it is being stopped or if the forecast uses
+    predictions. Otherwise its expected end is only assumed.
     """
     job = engine.state.jobs[number]
     limited = job.limit < NEVER or (job.stop_by is not None and job.stop_by <= by)

@@ -37,7 +37,7 @@ class Suggestion:
 
     Exactly one of these fields is set: `changes` (new values of spec fields), `preempt` (running jobs to
     preempt), `release` (release the job) or `resume` (nodes and GPUs to resume). With `hold`, the preempted
-    jobs are also held. Otherwise they would start again before the waiting job.
+    jobs are also held, because the preempted jobs would otherwise start again before the waiting job.
     """
 
     sentence: str
@@ -49,8 +49,8 @@ class Suggestion:
 
 
 def suggestions(ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) -> tuple[Suggestion, ...]:
-    """Return the changes that would start the job now, the smallest first. Return none if the job starts
-    without a change, or if no change helps.
+    """Return the changes that would start the job now, the smallest first. The result is empty if the job
+    starts without a change, or if no change helps.
 
     1. For a held job, suggest only its release.
     2. Change one field of its spec. Take the smallest change of each kind, and at most MAX_EDITS changes in
@@ -96,7 +96,7 @@ class EditSearch:
 
     def both(self) -> Iterator[Suggestion]:
         """Yield at most one change: all constraints of the job on nodes, GPUs and other jobs are removed. If
-        the job would still not start, it also reduces one amount, such as memory.
+        the job would still not start, the change also reduces one amount, such as memory.
         """
         bare = without_constraints(self._job.spec)
         if bare is None:
@@ -237,8 +237,8 @@ def suggestion_command(suggestion: Suggestion, label: str, labels: dict[int, str
     """Return the arguments of the `corral` command that carries out a suggestion.
 
     The result is empty if the suggestion changes the spec, because the command line makes the command for
-    such a change itself. `label` is the display id (17 or 12_3) of the waiting job. `labels` has the same for
-    each running job, by job id.
+    such a change itself. `label` is the display id (17 or 12_3) of the waiting job. `labels` contains the
+    display id of each running job, by job id.
     """
     if suggestion.release:
         return ("job", "release", label)

@@ -1,5 +1,5 @@
-"""Makes sentences about the start that a forecast found for a waiting job. If it found none, a sentence tells
-why.
+"""Makes sentences about the start that a forecast found for a waiting job. If the forecast found no start, a
+sentence says why.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests on copies of the engine if a change starts a waiting job."""
+"""Tests on copies of the engine whether a change starts a waiting job."""
 
 from __future__ import annotations
 

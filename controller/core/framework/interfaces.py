@@ -115,8 +115,9 @@ class PreemptionGuards:
     spare_ending_s: float = 300.0
     """A job that is likely to end within this many seconds is not preempted."""
     gang_gain: float = 0.0
-    """If above 0, a job on several nodes may preempt jobs on one node. The GPU-hours for which its other GPUs
-    would wait must be at least this many times the lost GPU-hours (preemption/gang_gain.py).
+    """If above 0, a job on several nodes may preempt jobs on one node. Without the preemption, the other GPUs
+    for this job would stay idle for some GPU-hours. They must be at least this many times the lost GPU-hours
+    (preemption/gang_gain.py).
     """
 
 
@@ -176,8 +177,8 @@ class DeadlinePolicy(enum.Enum):
     free.
     """
     LIFT = "lift"
-    """As GUARD. Jobs before this job in the queue must also leave its nodes free. At its latest start, the
-    job is tried before all others.
+    """Like GUARD, but jobs that are ahead of the job in the queue must also leave its nodes free. At its
+    latest start, the job is tried before all other jobs.
     """
 
 

@@ -41,8 +41,8 @@ class DynamicOrderChain:
     first: Order
     second: Order
     _moves: tuple[bool, bool] = field(init=False, compare=False, repr=False)
-    """Whether the first and the second order change positions while jobs wait. Computed once, because a
-    check of a protocol takes longer than the sort key.
+    """Whether the first and the second order change positions while jobs wait. Computed once, because the
+    check whether an order implements a protocol takes longer than the computation of a sort key.
     """
 
     def __post_init__(self) -> None:

@@ -4,8 +4,9 @@ lines.
 1. Take the rules of the site in their order, then the rules of Corral.
 2. Find the last line of the log that looks like the end of a Python exception. If a rule matches this line,
    the first matching rule gives the class of the attempt.
-3. Otherwise try all lines of the log. If the log has a Python exception, use only rules with `anywhere`. For
-   example, a line about a refused connection says little if the program ended with another exception.
+3. Otherwise try all lines of the log. If the log has a Python exception, use only rules with `anywhere`
+   (rules that may match any line). For example, a line about a refused connection says little if the program
+   ended with another exception.
 4. If no rule matches and the program itself failed, the class is `user_code`.
 
 A rule matches if all its conditions hold. Cost: one search of each pattern in at most 8 KiB.

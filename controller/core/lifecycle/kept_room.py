@@ -21,8 +21,7 @@ KEPT_ROOM = "kept-room"
 SUCCESSOR = "service"
 """The strategy name in the event that nominates a new replica for the resources of the old replica."""
 _NOT_THERE = (*HARDWARE_ENDS, Reason.GPU_HELD, Reason.NODE_UNFIT, Reason.PREEMPTED, Reason.EVICTED)
-"""Reasons for the end of an attempt. After these reasons, the next attempt must not, or need not, run on the
-same node.
+"""Reasons for the end of an attempt after which the next attempt must not, or need not, run on the same node.
 """
 
 

@@ -21,7 +21,7 @@ from wire.names import JobState, Reason
 from wire.text import duration
 
 MOST_OUTDATED = 10_000
-"""The most outdated entries that stay on the heap (a rough limit)."""
+"""At most about this many outdated entries stay on the heap."""
 LEAST_LEAD_S = 1.0
 """The least time, in seconds, between a warning and the end of the job. A warning that would come later is
 not given.
@@ -50,7 +50,6 @@ class LimitWarnings:
        WARNING_PART of the limit before this end.
     2. When this time has come, record EndWarned with the present end of the limit. Skip an entry of a job
        that has ended or has another limit now.
-
     3. With `ends_backfilled`, the preemption strategy `window` may preempt a running job after its predicted
        end. The job that preempts it must have waited already when the running job was placed. If such a
        waiting job exists, also warn the owner before the predicted end.
@@ -193,8 +192,8 @@ def window_end(job: Job) -> float:
 
 
 def window_warns_at(job: Job, rules: TimeLimitRules) -> float:
-    """Return the time at which the owner is warned: after its predicted end, the job may be preempted. Return
-    NEVER if there is no such warning.
+    """Return the time at which the owner is warned that the job may be preempted after its predicted end.
+    Return NEVER if there is no such warning.
     """
     end = window_end(job)
     lead = rules.lead_s(job.planned_s or 0.0)

@@ -17,8 +17,8 @@ from controller.core.state.state import State
 def undo_move(
     state: State, placer: Placer, job: Job, why: str, now: float, *, back: bool = True
 ) -> Iterator[PreemptionDropped | MoveUndone]:
-    """Yield the events that undo the move of a job to other nodes. The caller must apply each event before
-    asking for the next one.
+    """Yield the events that undo the move of a job to other nodes. The caller must apply each event before it
+    requests the next event.
 
     1. The job gets its old nodes again under three conditions: `back` is True, the nodes take jobs, and the
        job's old allocations are still free. The job may have been moved for another job that has not started

@@ -53,8 +53,8 @@ class Stopper:
         self._order = order
 
     def stop(self, job: Job, reason: Reason, by: str, now: float, until: float | None = None) -> None:
-        """Order all processes of a job to end. `by` names the user, job or cause. `until` is the latest time
-        at which the job ends; None if this time is not known yet.
+        """Order all processes of a job to end. `by` names the user or the job that ordered the stop, or
+        another cause. `until` is the latest time at which the job ends; None if this time is not known yet.
         """
         self._record(StopRequested(job.id, now, reason, by, until))
         for member in job.running:

@@ -57,8 +57,8 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     """Return the outcome of a job whose members have all ended.
 
     1. The job was stopped because its health checks failed: FAILED.
-    2. All members succeeded, or enough members with on_failure = "continue": COMPLETED, even if a stop was
-       ordered.
+    2. All members succeeded or, with on_failure = "continue", enough members succeeded: COMPLETED, even if a
+       stop was ordered.
     3. Otherwise the exit code, signal and reason of the job come from the member that failed first. A member
        that was stopped because another member had failed counts only if no other member has failed.
     """

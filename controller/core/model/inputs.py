@@ -67,7 +67,7 @@ class Submit(Input):
     key: str = ""
     known: Mapping[str, JobState] = field(default_factory=dict)
     """The final states, by display id, of jobs that the submit names in dependencies. Only ended jobs that
-    are no longer in memory are listed. The sender of the input read their states from the store.
+    are no longer in memory are listed. The sender of the input has read the states from the store.
     """
     asker: Requester | None = None
     """The user that sends the submit; None in a simulation, which allows everything."""

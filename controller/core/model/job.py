@@ -192,7 +192,7 @@ class Job:
     """The newest checkpoint of any attempt; the next attempt receives its path."""
     claim: tuple[Allocation, ...] = ()
     """The nomination of the job: the allocations that are kept for the job until other jobs have left them.
-    None: the job is not nominated.
+    Empty: the job is not nominated.
     """
     claim_quality: int = 0
     claim_from: tuple[Victim, ...] = ()

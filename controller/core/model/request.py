@@ -72,8 +72,8 @@ class PerNodeRequest(_Hashed):
     contained: bool = False
     """True: the job runs in a container image, so the node needs a container runtime."""
     user: str = ""
-    """The user of the job if the request is `social`; otherwise empty. It is needed because anti-affinity
-    excludes only jobs of the same user.
+    """The user of the job if the request is `social`; otherwise empty. The user is needed because
+    anti-affinity excludes only jobs of the same user.
     """
 
     social: bool = field(init=False, repr=False, compare=False)
@@ -81,7 +81,7 @@ class PerNodeRequest(_Hashed):
     there.
     """
     wants_gpus: bool = field(init=False, repr=False, compare=False)
-    """True if the request asks for whole GPUs, a part of a GPU, or GPU memory."""
+    """True if the job requests whole GPUs, a part of a GPU, or GPU memory."""
 
     def __post_init__(self) -> None:
         _Hashed.__post_init__(self)

@@ -9,8 +9,8 @@ from controller.core.model.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One event in the journal. `body` is the event as JSON. `seq` is the number of the entry; each entry has
-    the next number.
+    """One event in the journal. `body` is the event as JSON. `seq` is the number of the entry; the numbers
+    have no gaps.
     """
 
     seq: int

@@ -76,7 +76,7 @@ class GpuModelGroups:
         return sorted(best[:nodes].tolist())
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return the worst-case number of the nodes `rows` that can be lost before no GPU model has `nodes`
+        """Return how many of the nodes `rows` can be lost, in the worst case, before no GPU model has `nodes`
         nodes any more. The result is negative if no model has enough nodes now.
 
         Example: with 5 H100 nodes, 3 A100 nodes and `nodes` = 4, the result is 1.

@@ -39,7 +39,7 @@ class NodeRanking:
     its topology domain. All scores are computed again when `value_version` increases.
 
     Invariant: after `update`, `fits` equals the result of all filters for all rows. Cost: O(changed rows *
-    filters) for `fits`, and the same with scorers for `scores`.
+    filters) for `fits`, and O(changed rows * scorers) for `scores`.
 
     Example: 12 of 1,000 nodes have changed since the last cycle. The filters are called for these 12 rows.
     The request fits on 3 of them, and the scorers are called for these 3 rows. The scores of the other 988

@@ -114,8 +114,8 @@ class FairShareReclaim:
        nominated jobs, and subtract the use of their victims (`pending_transfers`).
     2. The path of the waiting job's tenant has one tenant on each level of the tree, such as organisation,
        project and user. Find the deepest level whose tenant would exceed its fair share with this job. On all
-       levels below this level the tenant is within its fair share. If no level is below it, the tenant is not
-       `entitled` to reclaim.
+       levels below this level the tenant is within its fair share. If no level is below that level, the
+       tenant is not `entitled` to reclaim.
     3. Compare the path of a running job's tenant with the path of the waiting job's tenant, from the top of
        the tree. The first tenant that is only on the running job's path is the `side` of the running job. The
        jobs of a side may be stopped under two conditions. The side is deeper than the level of step 2, and
@@ -178,8 +178,8 @@ class FairShareReclaim:
     def _side(self, path: SharePath) -> SharePath | None:
         """Return the tenant from which the waiting job may reclaim the resources of a running job. `path` is
         the path of the running job's tenant in the fair-share tree. The result is the first tenant of `path`
-        that is not on the path of the waiting job's tenant. Return None if this tenant is too high in the
-        tree.
+        that is not on the path of the waiting job's tenant. Return None if this tenant is not below the level
+        of step 2 in the docstring of FairShareReclaim.
         """
         for depth in range(1, min(len(path), len(self._path)) + 1):
             if path[:depth] != self._path[:depth]:
@@ -232,8 +232,8 @@ class QuotaReclaim:
     Algorithm
     1. Count the resources that each project will hold after all stopped victims have ended
        (`pending_transfers`).
-    2. The waiting job's project may reclaim (`entitled`) under one condition. Its use with this job must be
-       within its own hard limit for each resource that the job needs.
+    2. The waiting job's project may reclaim (`entitled`) if its use with this job is within its own hard
+       limit for each resource that the job needs.
     3. Another project must give resources back if it holds more of one of these resources than its own hard
        limit.
     4. `select` stops jobs of a project only until the project has borrowed nothing of these resources.

@@ -20,7 +20,7 @@ LATE = 0.25
 @dataclass(frozen=True, slots=True)
 class GangGainStrategy:
     """Stops jobs on one node, with at most the normal priority, for a job on several nodes. The preemptor
-    also checks that this is worth the lost work (`is_worth`).
+    also checks that the gain is worth the lost work (`is_worth`).
     """
 
     name: ClassVar[str] = GANG_GAIN
@@ -35,13 +35,13 @@ class GangGainStrategy:
 
 
 def is_worth(shape: Shape, victims: Iterable[Job], gain: float, now: float) -> bool:
-    """Return whether it is worth it to stop the victims, so that a job with the request `shape` starts now.
+    """Return whether a job with the request `shape` gains more by a start now than the victims lose.
 
     1. Lost: the GPU-hours since the last checkpoint of each victim. A victim that saves its state loses
        nothing.
-    2. Gained: the other GPUs of the waiting job, times the hours until the last victim would have ended.
-       Without the preemption these GPUs would wait for the victims.
-    3. It is worth it if the gained GPU-hours are at least `gain` times the lost GPU-hours.
+    2. Gained: the GPUs that the waiting job requests, without the GPUs of the victims, times the hours until
+       the last victim would have ended. Without the preemption these GPUs would stay idle until then.
+    3. The preemption is worth its cost if the gained GPU-hours are at least `gain` times the lost GPU-hours.
 
     Example: a gang needs 32 GPUs, and 28 of them are free. Four jobs of one GPU have run for 2 hours, and the
     longest of them is predicted to run for 3 more hours. 84 GPU-hours are gained, and 8 are lost. With a

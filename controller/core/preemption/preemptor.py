@@ -58,8 +58,9 @@ class Preemptor:
        an operator's reservation or affinity.
     3. Search victims with each strategy, in the configured order, until one strategy finds enough victims. If
        the job's queue has the key `may_preempt`, only jobs in the queues of that key can be victims. With
-       `gang_gain`, a job on several nodes may at last preempt jobs on one node, if this is worth the lost
-       work (gang_gain.py) and its project has not used more than its share.
+       `gang_gain`, if no other strategy finds enough victims, a job on several nodes may preempt jobs on one
+       node. Two conditions must hold: the preemption is worth the lost work (gang_gain.py), and the project
+       of the waiting job has not used more than its share.
     4. If more jobs would be stopped within `window_s` seconds than the configured `rate`, plan nothing.
     5. Find other nodes for each victim, the victim with the most GPUs first (`_targets`). A victim that fits
        on other nodes is moved: these nodes are kept for the victim, and the victim starts there when its
@@ -116,7 +117,7 @@ class Preemptor:
         preemption would lose.
 
         `preemptible_at` is the time from which more waiting jobs than before may preempt the job. It is NEVER
-        if there are no more.
+        if no further waiting job may preempt the job.
         """
         self._changed.add(job)
         self.retry_at = min(self.retry_at, preemptible_at)

@@ -1,5 +1,5 @@
-"""The preemptible jobs of every node in one matrix. Also has lower bounds on the work that preemption would
-lose.
+"""The preemptible jobs of every node in one matrix. Also computes lower bounds on the work that preemption
+would lose.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class OrderView:
         self._columns = columns
         self._capacity = capacity
         self.rationed = rationed
-        """The users who have got more than their part of their project's use, while another user of the
+        """The users that have used more than their part of their project's use, while another user of the
         project with less usage waits (backfill/candidates/rationing.py).
         """
 

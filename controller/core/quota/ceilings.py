@@ -1,4 +1,4 @@
-"""Ceilings: the highest priority and the best protection from preemption that a user may ask for.
+"""Ceilings: the highest priority and the best protection from preemption that a user may request.
 
 1. The `Requester` of a submit or an edit has the rights of its user. Ceilings do not apply to admins. In the
    simulator and in replays there is no Requester, so ceilings do not apply there.
@@ -12,8 +12,9 @@
 Priorities inherited from a dependent job need no check, because the priority of the dependent job has been
 checked.
 
-Example: users may ask for NORMAL, project "prod" for HIGH, queue "scavenge" for LOW. A job of a member of
-prod with HIGH is accepted in the default queue. In queue "scavenge" this job is refused: at most LOW.
+Example: the highest priority is NORMAL for all users, HIGH in project "prod", and LOW in queue "scavenge". A
+job of a member of prod with HIGH is accepted in the default queue. In queue "scavenge" this job is refused,
+because LOW is the highest priority there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from wire.text import duration, printable
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """One table of ceilings in scheduler.toml: the most that a job may ask for. A field is None if the table
+    """One table of ceilings in scheduler.toml: the most that a job may request. A field is None if the table
     does not have the key.
     """
 
@@ -39,9 +40,9 @@ class Ceiling:
     not_preemptible: bool | None = None
     """True: users may make jobs exempt from preemption."""
     min_runtime_s: float | None = None
-    """A job may ask for at most this many seconds after its start without preemption."""
+    """A job may request at most this many seconds after its start without preemption."""
     grace_s: float | None = None
-    """A job may ask for at most this many seconds to save its state and end."""
+    """A job may request at most this many seconds to save its state and end."""
     deadline: bool | None = None
     """True: jobs may have a deadline."""
 
@@ -59,10 +60,10 @@ class Ceilings:
     projects: Mapping[str, Ceiling] = field(default_factory=dict)
     queues: Mapping[str, Ceiling] = field(default_factory=dict)
     queue_priorities: Mapping[str, int] = field(default_factory=dict)
-    """The highest priority for which users may ask in each queue, from `[queues.NAME] max_priority`."""
+    """The highest priority that users may request in each queue, from `[queues.NAME] max_priority`."""
 
     def refusal(self, asker: Requester | None, spec: JobSpec, was: JobSpec | None = None) -> Refusal | None:
-        """Return a refusal if the job asks for more than a ceiling allows the user; otherwise None. `was` is
+        """Return a refusal if the job requests more than a ceiling allows the user; otherwise None. `was` is
         the spec before an edit, and None for a submit.
         """
         if asker is None or asker.admin:

@@ -54,7 +54,7 @@ class Unlimited:
 @dataclass(frozen=True, slots=True)
 class QuotaConfig:
     """The part of scheduler.toml about queues, projects, quotas, budgets, licences and ceilings (the highest
-    values that users may ask for).
+    values that users may request).
     """
 
     queues: Mapping[str, QueueRule] = field(default_factory=dict)

@@ -280,8 +280,8 @@ class Quotas:
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
         """Return the first hard limit that the job would exceed if the job started now; None if there is no
-        such limit. `need` is the amount that the job requests. `reserved` has additional amounts by tenant.
-        They count as used.
+        such limit. `need` is the amount that the job requests. `reserved` contains additional amounts by
+        tenant, which count as used.
         """
         if self.unlimited:
             return None

@@ -18,8 +18,8 @@ CPU, MEMORY, GPU, RUNNING, QUEUED, GPU_TIME = range(6)
 FIRST_MODEL = 6
 """Index in an Amount of the first GPU model in `UsageCounters.models`: 1/1000 GPUs of this model."""
 Amount = tuple[int, ...]
-"""A list with one amount for each resource. The six resources above come first, and then each GPU model that
-has a limit.
+"""A list with one amount for each resource. The six resources from CPU to GPU_TIME come first, and then each
+GPU model that has a limit.
 """
 
 HOUR_S = 3_600
@@ -72,8 +72,8 @@ class TenantUsage:
         return self.used[kind] + self._spent - sum(self._over(now, window_s))
 
     def falls_at(self, now: float, window_s: float) -> float:
-        """Return the time at which the GPU time of ended attempts decreases next, because its oldest hour
-        becomes older than `window_s` seconds. Return NEVER if no GPU time is counted.
+        """Return the time at which the GPU time of ended attempts decreases next, because the oldest counted
+        hour becomes older than `window_s` seconds. Return NEVER if no GPU time is counted.
         """
         leaving = ((hour + 1) * HOUR_S + window_s for hour in self.spent)
         return next((moment for moment in leaving if moment > now), NEVER)
@@ -116,7 +116,6 @@ class UsageCounters:
        gets more nodes.
     2. `release` is called when gang members have ended, `finish` at the end of the attempt, `remove_queued`
        at the cancel of a queued job.
-
     3. GPUs of a model are counted only while a quota limits this model (`models`). All jobs are counted again
        when the set of these models changes, or when a node with running jobs reports GPUs of other models.
 
@@ -142,7 +141,7 @@ class UsageCounters:
 
     def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, ...]:
         """Return the counters of the tenants for which a job counts: its user, its project, its queue, and
-        its user within its queue. The class docstring has the exceptions.
+        its user within its queue. The class docstring names the exceptions.
         """
         key = user, spec.project, spec.queue
         found = self._of.get(key)

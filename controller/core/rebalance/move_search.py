@@ -130,8 +130,8 @@ class MoveSearch:
         """Do not move this running job for the present waiting job, because no other nodes fit the running
         job.
 
-        If no other nodes would fit it without the reservation for the waiting job either, also exclude it for
-        all later waiting jobs.
+        If no other nodes would fit the running job without the reservation for the waiting job either, also
+        exclude the running job for all later waiting jobs.
         """
         self.stuck.add(job.id)
         if self.move(job) is None:

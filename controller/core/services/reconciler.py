@@ -66,8 +66,9 @@ class ServiceReconciler:
     2. If two jobs have the same replica number, the later job replaces the earlier job. End the earlier job
        when the later job is ready. End the later job if it still waits and is no longer needed, for example
        because the drained node of the earlier job is open again.
-    3. A replica on a drained node, or on a node with a reservation for others soon, gets a replacement with
-       the same number. Step 2 of a later round ends the replica when its replacement is ready.
+    3. A replica on a drained node, or on a node that will soon be reserved for other users, gets a
+       replacement with the same number. Step 2 of a later round ends the replica when its replacement is
+       ready.
     4. A replica with another revision is ended, and its successor gets its resources. The revision changes
        with the settings and with each ordered restart. Meanwhile at most `max_unavailable` replicas may be
        unready. If `max_unavailable` is 0, the replica gets a replacement as in step 3. Replicas on nodes that

@@ -1,3 +1,3 @@
-"""The state of the cluster. The package also has the changes of the state by events, and the database rows in
-which the state is stored.
+"""The state of the cluster. The package also contains the changes of the state by events, and the database
+rows in which the state is stored.
 """

@@ -69,12 +69,13 @@ def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
     in the result at once.
 
     In the default order of several projects (`State.orders_projects`), a job of a project above its share is
-    never in the result. There the project is compared with the projects that have waiting jobs. Otherwise, in
-    an overloaded cluster, the gangs of one project would always come before the jobs of all other projects.
+    never in the result. For this rule, the project is compared only with the projects that have waiting jobs.
+    Without this rule, the gangs of one project would always come before the jobs of all other projects in an
+    overloaded cluster.
 
-    Such a job comes before all other jobs. Backfill then reserves nodes for this job and starts no further
-    jobs there. If several jobs have equal requests (a lane), only the first job of the lane can be in the
-    result.
+    The jobs in the result come before all other jobs. Backfill reserves nodes for the first of them and
+    starts no further jobs on these nodes. If several jobs have equal requests (a lane), only the first job of
+    the lane can be in the result.
 
     Example: with `gang_after_s = 86400`, a job on four nodes that has waited for 25 hours comes first. If
     several such jobs wait, the order of the queue decides which job is first.

@@ -86,8 +86,9 @@ class Workload:
 
 
 class Workloads:
-    """All workloads by id. A submit request that a client sends again, with the same key,
-    finds the workload that the first request made."""
+    """All workloads by id. If a client sends a submit request again, with the same key, the workload of the
+    first request is found.
+    """
 
     def __init__(self) -> None:
         self.by_id: dict[int, Workload] = {}
@@ -107,7 +108,7 @@ class Workloads:
                 self.dropped.add(number)
 
     def submitted(self, event: WorkloadSubmitted) -> None:
-        """Add the workload of an event. Its jobs follow as events of their own."""
+        """Add the workload of an event. A separate event for each of its jobs follows."""
         asked = event.asked
         tasks = {
             task.name: Task(tuple(dict.fromkeys(each.task for each in task.after))) for task in asked.tasks

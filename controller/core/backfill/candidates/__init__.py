@@ -1,1 +1,2 @@
-"""Starts waiting jobs behind the first waiting job, also with shorter time limits, and grows elastic jobs."""
+"""Starts jobs behind the first waiting job, if necessary with a shorter time limit, and adds nodes to elastic
+jobs."""

@@ -1,6 +1,4 @@
-"""Starts waiting jobs that have no reservation, because more jobs wait than may have reservations (the
-depth).
-"""
+"""Starts waiting jobs behind the depth, the greatest number of waiting jobs that get a reservation."""
 
 from __future__ import annotations
 
@@ -23,20 +21,20 @@ SEARCHES = 100
 
 
 class StartsBeyondDepth:
-    """Starts jobs behind the depth that delay no reservation. The depth is the number of waiting jobs that
-    get reservations. The depth is the number of waiting jobs that may have a reservation. The started jobs
-    get no reservation.
+    """Starts jobs behind the depth that delay no reservation. The depth is the greatest number of waiting
+    jobs that get a reservation. The jobs behind the depth have none.
 
     1. Leave out the lanes (lists of jobs with the same request) whose request fits on too few nodes now.
     2. Go through the jobs of the other lanes in queue order. Leave out jobs that have reservations.
     3. Leave out a job that would break a limit if all jobs with reservations had started. Such a job would
        take quota from a job ahead of it.
-    4. If a slot (a start time and nodes) between the reservations begins now, start the job there. Otherwise
-       leave out the jobs of its lane that run at least as long, because these jobs do not fit either.
+    4. Search a slot (a start time and nodes) that begins now and overlaps no reservation. If there is one,
+       start the job in this slot. Otherwise leave out the jobs of the same lane that run at least as long,
+       because these jobs do not fit either.
     5. Stop after SEARCHES slot searches.
 
-    Invariant: no reservation is delayed, and a job with a reservation never starts later because of a job
-    without one. Cost: O(lanes) if no lane fits now, otherwise up to SEARCHES slot searches in addition.
+    Invariant: a job that is started here delays no job with a reservation. Cost: O(lanes) if no lane fits
+    now, otherwise up to SEARCHES slot searches in addition.
 
     Example: the depth is 2, and one GPU of 8 is free. Jobs 5 and 6 (8 GPUs each) have reservations at 10:00
     and 12:00. At 9:00, job 7 (1 GPU, 2 h) does not start, because it would delay job 5. Job 8 (1 GPU, 1 h)

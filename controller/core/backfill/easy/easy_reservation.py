@@ -119,7 +119,7 @@ class EasyReservation:
 
     def advance(self, now: float) -> bool:
         """Find the reserved start. Go through the ends of running jobs until the waiting job fits. Set
-        `starts_at` to this time, but at least to `now`. Return False if the job never fits.
+        `starts_at` to this time, or to `now` if this time has passed. Return False if the job never fits.
         """
         if self._barring:
             return self._advance_between(now)
@@ -204,8 +204,8 @@ class EasyReservation:
         return {row for each in barring for row in reservations.rows(nodes, each)}
 
     def lends(self, wanted: LicenceCounts = ()) -> bool:
-        """Return whether another job can take the licences in `wanted`. Enough licences must stay free for
-        the waiting job at its reserved start.
+        """Return whether enough licences stay free for the waiting job at its reserved start if another job
+        takes the licences in `wanted`.
         """
         free = self._licences
         if not free:
@@ -284,8 +284,8 @@ class EasyReservation:
         return self._needs.met_by(self._gpus[row], self._models[row], row)
 
     def blocks(self, placer: Placer, part: PerNodeRequest, row: int) -> bool:
-        """Return whether a job with the request `part` would take the room of the waiting job on the node
-        `row`. The job is assumed to run there at the reserved start.
+        """Return whether a job with the request `part` would leave too little free for the waiting job on the
+        node `row`. The job is assumed to run there at the reserved start.
         """
         if row not in self._fitting:
             return False
@@ -305,8 +305,8 @@ class EasyReservation:
         return not fits
 
     def blocked_by(self, placer: Placer, part: PerNodeRequest, rows: list[int]) -> set[int]:
-        """Return the nodes of `rows` on which a job with the request `part` would take the room of the
-        waiting job. The job is assumed to run there at the reserved start.
+        """Return the nodes of `rows` on which a job with the request `part` would leave too little free for
+        the waiting job. The job is assumed to run there at the reserved start.
         """
         fitting = self._fitting
         if not self._plain:

@@ -26,8 +26,8 @@ PASSES_MOST = 4
 
 
 class ProfileCycles:
-    """Has one `Cycle` (a scheduler) for each scheduler profile. The default profile is last. Without profiles
-    there is only one `Cycle`.
+    """Contains one `Cycle` (a scheduler) for each scheduler profile. The default profile is last. Without
+    profiles there is only one `Cycle`.
 
     A profile is a scheduling policy for some of the jobs on some of the nodes. `run` does this:
 
@@ -36,9 +36,9 @@ class ProfileCycles:
        reservations in one table.
     3. Run one scheduling cycle of each profile.
     4. Repeat step 3 while a cycle makes other starts possible, but at most PASSES_MOST times. Other starts
-       become possible when the cycle drops or moves a reservation in this table, or when `Nodes.room_version`
-       grows. For example, this version grows when a job with labels starts, because jobs with affinity to
-       this job may then fit.
+       become possible when the cycle drops or moves a reservation in such a shared table, or when
+       `Nodes.room_version` grows. For example, this version grows when a job with labels starts, because jobs
+       with affinity to this job may then fit.
     """
 
     def __init__(self, state: State, pipeline: SchedulingPolicy) -> None:
@@ -96,7 +96,6 @@ class ProfileCycles:
     def run(self, now: float, apply: Apply) -> None:
         """Run the cycles of all scheduler profiles. `apply` applies each event to the state before the next
         decision.
-
         """
         # Record longer predictions (step 1 of the class docstring).
         outlived = self._outlived_predictions(now) if self._replaces_limits else []
@@ -175,7 +174,7 @@ class ProfileCycles:
         preemption may now lose more or less work.
 
         `preemptible_at` is the time from which more waiting jobs than before may preempt the job. It is NEVER
-        if there are no more.
+        if no further waiting job may preempt the job.
         """
         for cycle in self.cycles.values():
             if cycle.placer.pipeline.strategies:

@@ -25,8 +25,8 @@ from wire.names import Reason
 from wire.text import duration
 
 KINDS = (CPU, MEMORY, GPU, RUNNING)
-"""The resources whose use falls when a job ends, besides the GPUs of single models. GPU time is missing,
-because its use falls as time passes. Therefore no GPU time is reserved.
+"""The kinds of resources for which quota is reserved, in addition to the GPUs of single models. No GPU time
+is reserved, because its use falls as time passes and not when a job ends.
 """
 Limit = tuple[TenantKey, int, bool]
 """(tenant, resource, shared) of a limit. The last value is True for the limit on what all projects together
@@ -39,13 +39,13 @@ class QuotaReserved:
     """The reason why a job may not start: the quota that it needs is reserved for another job."""
 
     job: str
-    """The label of the job that has the reservation."""
+    """The display id of the job that has the reservation."""
     key: TenantKey
     kind: int
     model: str
     """The GPU model that the quota limits; empty if the quota limits another resource."""
     wait_s: float
-    """Seconds until the reserved start of this job."""
+    """Seconds until the reserved start of the job that has the reservation."""
     reason: ClassVar[Reason] = Reason.QUOTA
     only_this_job: ClassVar[bool] = True
     """True, because another job with the same request and a shorter time limit may start."""
@@ -80,12 +80,12 @@ class QuotaReservations:
     1. In a cycle that tries all jobs, `reserve` is called for each job over a limit, in queue order. The
        first job of each limit gets the reservation.
     2. Go through the running jobs of the tenant in the order of their planned ends, until the ended jobs free
-       enough. The last of these ends is `starts_at`. `spare` is the amount that is free at `starts_at` and
-       not needed.
+       enough quota. The last of these ends is `starts_at`. `spare` is the amount that is free at `starts_at`
+       and that the waiting job does not need.
     3. `delay_of`: a later job of the tenant may start if it ends by `starts_at`, or if it needs at most
        `spare`. When a job starts, `take` subtracts from `spare` the amount that the job still holds at
        `starts_at`.
-    4. If the ends of all running jobs do not free enough, there is no reservation.
+    4. If the ends of all running jobs do not free enough quota, there is no reservation.
 
     A project that borrows is limited by the unused quota of all projects together. Only jobs that borrow
     count for a reservation of this limit, because every project may use its own quota at any time.
@@ -93,8 +93,8 @@ class QuotaReservations:
     Cost: O(running jobs) in a cycle with a job over a limit, otherwise nothing.
 
     Example: project `vision` may hold 16 GPUs and holds 15: job 1 has 8 until 10:00, job 2 has 7 until 11:00.
-    Job 3 needs 16 GPUs, so it can start at 11:00, and nothing is spare. At 9:00 a 1-GPU job with a time limit
-    of one hour may start. A 1-GPU job with a time limit of three hours may not.
+    Job 3 needs 16 GPUs, so it can start at 11:00, and `spare` is 0. At 9:00 a 1-GPU job with a time limit of
+    one hour may start. A 1-GPU job with a time limit of three hours may not.
     """
 
     def __init__(self, state: State, limits: StartLimits, runtime: Callable[[Job], float]) -> None:
@@ -149,8 +149,8 @@ class QuotaReservations:
     def take(self, job: Job, now: float) -> None:
         """Record in the quota reservations that a job is about to start.
 
-        If the job will still run at a reserved start, its amount is subtracted from what this reservation can
-        spare. Call this before the job starts.
+        If the job will still run at a reserved start, its amount is subtracted from the `spare` of this
+        reservation. Call this before the job starts.
         """
         if self._by_limit:
             need = self._limits.need(job)

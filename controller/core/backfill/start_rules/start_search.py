@@ -26,8 +26,8 @@ class StartSearch:
     A job may not start on a node if one of these rules forbids the start. The rules are checked in this
     order.
     1. An operator's reservation bars the job from the node.
-    2. Another waiting job has a deadline and needs the node's resources before this job would end. Only
-       callers that cycle `for_deadlines=True` apply this rule.
+    2. Another waiting job has a deadline and needs the node's resources before this job would end. This rule
+       applies only if the caller passes `for_deadlines=True`.
     3. On nodes shared with other scheduler profiles: the free resources are reserved for another job.
     """
 
@@ -158,8 +158,8 @@ class StartSearch:
         """Return why a job may not start on the nodes that its preemption victims have left. Return an empty
         text if the job may start there.
 
-        The job may not start if an operator's reservation of a node begins before the job would end. At the
-        time of the preemption plan, the job would still have ended before the reservation.
+        The job may not start if an operator's reservation of a node begins before the job would end. When the
+        preemption was planned, the job would still have ended before this reservation.
         """
         rows, full = self._state.nodes.by_name, self._state.nodes_at_model_quota(job)
         above = [each.node for each in job.claim if full is not None and full[rows[each.node].row]]

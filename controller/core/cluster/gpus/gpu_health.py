@@ -168,8 +168,9 @@ _FALLS = {
 def after_fault(
     old: GpuCondition, action: HealthAction, why: str, now: float, policy: GpuHealthPolicy
 ) -> GpuCondition:
-    """Return the condition of a GPU after a fault. `action` is the configured reaction to the fault, and
-    demands a state. If the GPU is already in this state or a worse state, its condition stays the same.
+    """Return the condition of a GPU after a fault. `action` is the configured reaction to the fault, which
+    determines the new state of the GPU. If the GPU is already in this state or in a worse state, its
+    condition stays the same.
     """
     health, needs = _FALLS[action]
     if _GRAVITY.index(health) < _GRAVITY.index(old.health) or (

@@ -2,17 +2,17 @@
 could use.
 
 The model. A free GPU has no value if no submitted request can use the GPU, or if no CPU and memory are left
-for a job on the GPU. In this module, milli are thousandths of a GPU. A request k asks for n GPUs on one node,
-with m milli of each, cpu_k CPUs and memory_k memory. A node with the free CPU `cpu` and the free memory
-`memory` offers to request k
+for a job on the GPU. In this module, milli are thousandths of a GPU. A request k is a request for n GPUs on
+one node, with m milli of each GPU, cpu_k CPUs and memory_k memory. A node with the free CPU `cpu` and the
+free memory `memory` offers to request k
 
 usable_k = B * min(1, n * min(cpu / cpu_k, memory / memory_k) / G)
 
 where G is the number of GPUs with at least m milli free, and B is the sum of the free milli of these GPUs (0
 if G < n). The value of a node is the weighted mean of usable_k over the submitted requests. The weight of a
 request is its frequency, divided by the fraction of the cluster's GPUs that the request could use now, times
-1000/m. So requests that few nodes can hold weigh more. The cost of a placement is the value that the node
-loses by the placement. The `thrift` scorer prefers the placement with the least cost.
+1000/m. So a request that fits on few nodes has a larger weight. The cost of a placement is the value that the
+node loses by the placement. The `thrift` scorer prefers the placement with the least cost.
 
 Example: a node has 2 free GPUs and 8 free CPUs, and all submitted jobs want 1 GPU with 4 CPUs. G = 2, B =
 2000, usable = 2000 * min(1, 1 * (8 / 4) / 2) = 2000. A CPU job that takes 4 of the CPUs leaves 2000 * min(1,

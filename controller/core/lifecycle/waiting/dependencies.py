@@ -28,7 +28,9 @@ _VERBS = {
 Edge = tuple[int, int]
 """(id of the waiting job, index of the dependency in its `spec.after`)."""
 Target = tuple[str, Until]
-"""The target of a dependency: (label of a job or array, or a path; the condition that must become true)."""
+"""The target of a dependency: (display id of a job or array, or a path; the condition that must become
+true).
+"""
 
 
 class DependencyIndex:

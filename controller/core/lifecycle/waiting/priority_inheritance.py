@@ -28,7 +28,7 @@ class PriorityInheritance:
        before the event. It then adds to `changed` each target whose highest lent priority has changed.
     3. `settle` yields an event for each job in `changed` whose inherited priority has changed. The priority
        that this job lends may then change too. Therefore the caller applies each event and calls `update`
-       before asking for the next event.
+       before it requests the next event.
 
     Cost: O(targets of the job) for an event. A target that is an array costs O(elements) if its highest lent
     priority has changed.
@@ -83,7 +83,7 @@ class PriorityInheritance:
 
     def settle(self, now: float) -> Iterator[PriorityInherited]:
         """Yield an event for each job that now inherits another priority. The caller must apply each event
-        before asking for the next event.
+        before it requests the next event.
         """
         while self.changed:
             changed = next(iter(self.changed))

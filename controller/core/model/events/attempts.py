@@ -187,7 +187,7 @@ class IdleKept(JobEvent):
 @dataclass(frozen=True, slots=True)
 class EndWarned(JobEvent):
     """The owner of a running job was warned that the job will get a stop order at the time `ends_at`.
-    `reason` names why.
+    `reason` is the reason for the stop order.
 
     `detail` names the cause, such as the drain of a node.
     """
@@ -228,8 +228,9 @@ BATCH_ENDED = "the end of its batch command"
 
 @dataclass(frozen=True, slots=True)
 class JobShrunk(JobEvent):
-    """A job gives up some of its nodes. An elastic job gives up nodes for other jobs, and a batch job when
-    its command on the first node has ended. The job's processes on these nodes were ordered to stop.
+    """A job gives up some of its nodes. An elastic job gives up nodes for other jobs. A batch job gives up
+    its other nodes when its command on the first node has ended. The job's processes on the given-up nodes
+    were ordered to stop.
     """
 
     attempt: int

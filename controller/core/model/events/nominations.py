@@ -48,8 +48,8 @@ class PreemptionPlanned(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionDropped(JobEvent):
-    """The nomination of the job was withdrawn, because the job cannot or must not start there any more. The
-    allocations are no longer kept for the job.
+    """The nomination of the job was withdrawn, because the job cannot or must not start on the kept nodes any
+    more. The allocations are no longer kept for the job.
     """
 
     why: str

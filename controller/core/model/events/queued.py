@@ -91,8 +91,7 @@ class PriorityInherited(JobEvent):
 
     priority: int
     heir: str
-    """The label (id shown to users) of the job from which the priority is inherited; empty if there is none.
-    """
+    """The display id of the job from which the priority is inherited; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)

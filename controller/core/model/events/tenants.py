@@ -74,8 +74,8 @@ class HoursChanged(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ShareSet(ClusterEvent):
-    """The weight or the limits of a tenant were set. The tenant belongs to an organisation, a project or a
-    user (`project/user`). None: the value is unchanged.
+    """The weight or the limits of a tenant were set. The tenant is an organisation, a project or a user
+    (`project/user`). None: the value is unchanged.
     """
 
     share: str

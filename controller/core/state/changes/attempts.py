@@ -41,7 +41,7 @@ from wire.job.datasets import parse_dataset
 from wire.names import JobState, Reason
 
 _RATED = 100_000
-"""Only this many times of earlier preemptions are kept. The rate limit of preemption never needs more."""
+"""The times of at most this many preemptions are kept. The rate limit of preemption never needs more."""
 _ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
 """The `reason` of a job that starts to run after a stop order. The key is the reason of the stop order, or
 None if there was none.

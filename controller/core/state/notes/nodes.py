@@ -1,4 +1,4 @@
-"""Notes about nodes: data sets on them, host keys, and processes outside the queue."""
+"""Notes about nodes: data sets on them, host keys, and off-queue processes."""
 
 from __future__ import annotations
 
