@@ -205,7 +205,7 @@ class IdleSampler:
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
         placer = self._placer(cycle)
-        # Ask first whether the job comes next, because this takes less time than a search for nodes.
+        # Check first whether the job comes next, because this check takes less time than a search for nodes.
         if not starts_next_pass(cycle, job, now, placer):
             return None
         if placer.find(job.ask, state.barred_nodes(job, now)) is None:

@@ -348,7 +348,8 @@ class Cycle:
         """Return a placement on fewer nodes than the job requests; None if there is none.
 
         A gang that accepts fewer nodes first waits for all its nodes (the assembly time). During the assembly
-        time, return None, and set `again_at` to its end so that the gang is tried again then.
+        time, return None. Also set `again_at` to the end of the assembly time, so that the gang is tried
+        again then.
         """
         if job.ask.least is not None and not self.state.licences.insufficient(job.ask.licences):
             ripe_at = accepts_fewer_from(job)

@@ -81,7 +81,7 @@ class DefaultSizes:
     def __init__(self, rules: QuotaConfig) -> None:
         self._rules = rules
         self._layout = -1
-        """The cached results below are valid for this version of the nodes."""
+        """The cached results below are valid for this value of `Nodes.layout_version`."""
         self._sizes: dict[tuple[Hashable, ...], Mapping[str, Any]] = {}
         self._last: tuple[JobSpec, Placer, JobSpec] | None = None
         """The last submitted spec, its placer, and the same spec with CPU and memory filled in. All replicas
@@ -164,7 +164,7 @@ class DefaultSizes:
         if spec.best_effort:
             return BEST_EFFORT[field], "best-effort"
         if self._rules.defaults is None:
-            # Request all sizes: only simulations and tests have no configured defaults.
+            # Return a fixed amount, because only simulations and tests have no configured defaults.
             return FIXED_SIZES[field], "fixed"
         sizes = {"cpu_milli": spec.cpu_milli or 1, "memory_mib": spec.memory_mib or 1}
         probe = request_of(with_values(spec, sizes))

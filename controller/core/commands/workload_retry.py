@@ -88,7 +88,7 @@ def renewed(state: State, old: Sequence[Job]) -> list[tuple[str, list[RenewedJob
 
     1. Group the old jobs by task. The elements of an array become elements of a new array, with their
        indices.
-    2. Assign the new ids, so that each old job has the display id of its new job.
+    2. Assign the new ids. Store the display id of the new job for each old job.
     3. Rewrite the dependencies of each new job. A dependency on a replaced job becomes a dependency on the
        new job. In a dependency on an array, leave out elements that have met the condition, and name the
        other elements one by one.

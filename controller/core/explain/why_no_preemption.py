@@ -27,7 +27,7 @@ _LIMITS = {
     Reason.KEPT_FREE: "the free GPUs are kept for another queue",
     Reason.RESOURCES: "the next GPUs that become free are kept for another queue",
 }
-"""The limits of a job that are no quota, fair-share limit or budget."""
+"""Phrases for the limits of a job other than quotas, fair-share limits and budgets."""
 
 
 def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:

@@ -26,8 +26,8 @@ errors, the use may still be just above the limit at the computed time.
 
 
 USERS_COUNT = 0.3
-"""A factor below 1. The ratio of a user's used amount to its fair use is multiplied by this in the fair-share
-factor. The ratios of projects and organisations count fully.
+"""A factor below 1. In the formula of the fair-share factor, the ratio of a user's used amount to its fair
+use is multiplied by this factor. The ratios of projects and organisations count fully.
 """
 
 
@@ -180,7 +180,7 @@ class ShareTree:
                 self.accounts[account.path[:-1]].active[account.weight] -= 1
 
     def _tenants_on(self, path: SharePath) -> tuple[FairShareTenant, ...]:
-        """Yield the root of the fair-share tree and each tenant on the path. Create a tenant that does not
+        """Return the root of the fair-share tree and each tenant on the path. Create a tenant that does not
         exist yet.
         """
         line = self._above.get(path)
@@ -222,7 +222,9 @@ class ShareTree:
             self._reweigh(names)
 
     def _reweigh(self, names: Container[str]) -> None:
-        """Give all tenants with these names the weight that is now in force for them."""
+        """Set the weight of each tenant with one of these names to the weight that is now in force for the
+        tenant.
+        """
         for path, account in self.accounts.items():
             if path and self.name(path) in names:
                 above, weight = self.accounts[path[:-1]], self.weight(path)
@@ -264,7 +266,7 @@ class ShareTree:
     def above_share(self, name: str, now: float, among: Container[str] | None = None) -> bool:
         """Return whether a top-level tenant has used more than its fair part of the use of all top-level
         tenants. A top-level tenant is an organisation, or a project without an organisation. Tenants without
-        waiting or running jobs are left out. With `among`, all tenants that are not in it are left out.
+        waiting or running jobs are left out. With `among`, all tenants that are not in `among` are left out.
         """
         active = [
             share

@@ -146,8 +146,8 @@ class FairShareReclaim:
             if self._rate(self._path[:depth]) + asked > self._fair(self._path[:depth]) + _NOISE
         ]
         self._from = max(beyond, default=0) + 1
-        """The level of the fair-share tree from which downwards the waiting job's tenant is within its fair
-        share.
+        """On this level of the fair-share tree and on all lower levels, the waiting job's tenant is within
+        its fair share.
         """
         self.entitled = self._from <= len(self._path)
 

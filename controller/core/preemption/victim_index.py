@@ -73,8 +73,8 @@ class VictimIndex:
         likely end, the job is spared (not preempted).
         """
         self._ending_rows: dict[int, float] = {}
-        """The rows of nodes that may have a spared job (likely to end soon, so not preempted). Each has the
-        time until which this may be so.
+        """The rows of nodes that may have a spared job (likely to end soon, so not preempted), each with the
+        time until which the node may have a spared job.
         """
         self._has_free_gpu: Bools = np.zeros(0, dtype=np.bool_)
         """True for each node that accepts jobs and has at least a part of a GPU free."""

@@ -86,7 +86,7 @@ class Lane:
         self.ranks: dict[int, Rank] = {}
         """The rank (sort key) of each waiting job, by job id."""
         self.waits_since = NO_END
-        """No job of the lane has waited since before this time."""
+        """All jobs of the lane have waited since this time or since a later time."""
         self.version = 0
         """A version number that increases when a job is added or removed. A waiting job that is edited, or
         whose priority changes, is removed and added again.
@@ -166,8 +166,8 @@ class Queue:
         self.gang_lanes: dict[Lane, None] = {}
         """The lanes of jobs that may need several nodes. Every waiting gang is in one of these lanes."""
         self.rationed: frozenset[tuple[str, ...]] = frozenset()
-        """The users, as paths in the share tree, who have used more than their part of their project
-        (backfill/candidates/rationing.py), as found in the last cycle that tried all jobs.
+        """The users, as paths in the fair-share tree, that have used more than their part of their project's
+        use (backfill/candidates/rationing.py), as found in the last cycle that tried all jobs.
         """
         self.new_jobs: dict[int, None] = {}
         """Waiting jobs that were added since the last cycle. If nothing else has changed, a cycle tries only

@@ -141,7 +141,9 @@ class Budgets:
     def __init__(self, models_of: ModelsOfNode = no_models) -> None:
         self.rules = NO_BUDGETS
         self.uses: dict[str, BudgetUse] = {}
-        """The use of each project. It also has projects whose budget was removed from the configuration."""
+        """The use of each project. It also contains projects whose budget was removed from the
+        configuration.
+        """
         self.stops = self.lowers = False
         """True if a used-up budget of some project changes what its jobs may do. `stops`: its jobs have to
         wait. `lowers`: its jobs come after all others.

@@ -61,7 +61,9 @@ class MoveSearch:
         self.stuck: set[int] = set()
         """Running jobs that fit on no other nodes, because nodes are reserved for the present waiting job."""
         self._always_stuck: set[int] = set()
-        """Running jobs that fit on no other nodes even without this reservation. They are also in `stuck`."""
+        """Running jobs that fit on no other nodes even without a reservation for a waiting job. These jobs
+        are also in `stuck`.
+        """
         self._tries_left = self.MOST_TRIES_IN_ALL
         self._guards = placer.pipeline.guards
         self._guards_by_queue: dict[str, PreemptionGuards] = {}

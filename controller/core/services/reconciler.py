@@ -103,8 +103,8 @@ class ServiceReconciler:
         """
         self._changed = dict.fromkeys((*self._services, *self._state.replicas), NEVER)
         """The services with an event since their last round (check of replicas), each with the time of the
-        event. At the beginning, all services are in this dictionary. Their time is NEVER, because a
-        scheduling cycle follows each new configuration and runs these rounds.
+        event. At the beginning, it contains all services with the time NEVER. An earlier time is not needed,
+        because a scheduling cycle follows each new configuration and runs these rounds.
         """
 
     @property

@@ -101,8 +101,8 @@ class State:
         self.claims: dict[int, None] = {}
         """The nominated jobs (jobs for which resources are kept), in the order of their nominations."""
         self.shortenable: set[int] = set()
-        """Waiting jobs with a least time limit (`--time-min`). Some of these jobs may have started or ended
-        since.
+        """Waiting jobs with a least time limit (`--time-min`). Jobs that have started or ended since they
+        were added may still be included.
 
         """
         self.elastic: dict[int, None] = {}

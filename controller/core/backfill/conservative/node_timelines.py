@@ -69,7 +69,9 @@ class NodeTimelines:
         self._add_separate(separate)
         self._aside: BackfillReservation | None = None
         self._saved: dict[int, NodeTimeline] = {}
-        """The separate timelines before the last `set_aside`, by row number of the node."""
+        """The separate timelines that the last `set_aside` replaced by changed copies, by row number of the
+        node.
+        """
         self._changed: list[int] = []
         """The row numbers of the nodes with separate timelines, in the order in which these nodes changed."""
         self._known: dict[tuple[PerNodeRequest, float], tuple[int, list[FirstStart]]] = {}
@@ -115,8 +117,8 @@ class NodeTimelines:
                 self.split_shared(now)
 
     def split_shared(self, now: float) -> None:
-        """Give each node without GPUs a separate timeline, in place of the timeline that all of
-        them share.
+        """Create a separate timeline for each node without GPUs. These timelines replace the timeline that
+        the nodes share.
         """
         shared, self._shared = self._shared, SharedTimeline(now, {})
         rows = shared.rows
