@@ -1,8 +1,9 @@
 """The table of all actions of the terminal UI. Key bindings, the footer, the command menu and the help are
 built from this table.
 
-Actions that change the cluster have a capital letter as their key. The other capital letters are `G`, which
-goes to the end of the list, and `N` in the view of a job, which goes to the match before.
+Actions that change the cluster have a capital letter as their key. Only two other actions have a capital
+letter: `G` moves the cursor to the end of the list, and `N` in the view of a job shows the previous match of
+the search.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ CHART: Final = frozenset({PLAN})
 class ScreenAction:
     """An action of the user, its key, and the views in which the action is available.
 
-    `command` is the shell command that does the same as the action. A word in braces, such as {jobs}, stands
-    for the marked jobs or the job under the cursor. `footer` is the position of the action in the footer; 0
-    means that the action is not in the footer.
+    `command` is the shell command that does the same as the action. Its placeholders are words in braces:
+    {jobs}, for example, stands for the ids of the marked jobs, or of the job under the cursor. `footer` is
+    the position of the action in the footer; 0 means that the action is not in the footer.
     """
 
     name: str

@@ -128,7 +128,7 @@ class CorralApp(OrderedKeysApp):
         self._was_stale = True
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return the filters that Textual applies to each line of the screen. If the terminal shows only
+        """Return the filters that Textual applies to each line of the screen. If the terminal can show only
         ASCII, the last filter translates the line to ASCII.
         """
         return [*super().get_line_filters(), *([self._ascii] if self._ascii else [])]
@@ -263,7 +263,7 @@ class CorralApp(OrderedKeysApp):
         return None
 
     def action_act(self, name: str) -> None:
-        """Do the action with this name. Textual calls this method for every key binding."""
+        """Carry out the action with this name. Textual calls this method for every key binding."""
         self.act(name)
 
     # -- moving between views -----------------------------------------------------------
@@ -278,8 +278,8 @@ class CorralApp(OrderedKeysApp):
         self.refresh_lines()
 
     def _focus_view(self) -> bool:
-        """Give the keyboard focus to the view at once. Textual's `Widget.focus` gives the focus later, and a
-        key that already waits would go to another widget. Return True if the view has the focus.
+        """Move the keyboard focus to the view at once. Textual's `Widget.focus` moves the focus later, and a
+        key that already waits in the queue would go to another widget. Return True if the view has the focus.
         """
         pane = self.view.pane
         if pane.is_attached and pane.is_mounted:

@@ -54,11 +54,11 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def act(self, name: str) -> None:
-        """Do the action with this name. If the action is not allowed now, show the reason."""
+        """Carry out the action with this name. If the action is not allowed now, show the reason."""
         raise NotImplementedError
 
     def allowed(self, action: ScreenAction) -> str:
-        """Return the reason why the action cannot be done now; empty for a possible action."""
+        """Return the reason why the action is not allowed now; empty if the action is allowed."""
         raise NotImplementedError
 
     def show_message(self, text: str, style: str = "text") -> None:
@@ -99,14 +99,14 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def apply_advice(self, job: JobView, advice: Easing, command: str) -> None:
-        """Ask the user to confirm, and make a change that would start a waiting job now. `command` is the
-        shell command that makes the same change.
+        """Ask the user to confirm a change that would start a waiting job now, and then make the change.
+        `command` is the shell command that makes the same change.
         """
         raise NotImplementedError
 
     def ask_text(self, hint: str, then: Callable[[str], None]) -> None:
-        """Let the user type a line of text below the view. Then call `then`, unless the user pressed
-        Escape.
+        """Let the user type a line of text below the view. When the user presses Enter, call `then` with the
+        text. When the user presses Escape, do not call `then`.
         """
         raise NotImplementedError
 
@@ -117,7 +117,9 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def try_change(self, name: str) -> None:
-        """Open the dialog of an action, also in a view that has no key for the action."""
+        """Open the dialog of the action with this name. This is also possible in a view that has no key for
+        the action.
+        """
         raise NotImplementedError
 
     def show_jobs(self, filter_text: str) -> None:

@@ -31,9 +31,9 @@ LISTED: Final = 6
 class Confirmation:
     """The content of a confirmation dialog. If `must_type` is not empty, the user must type this text.
 
-    If `reason` is not empty, the user may type a reason; `reason` is the flag of the shell command for this
-    reason, such as --why. If `trial` is set, the dialog sends this what-if request and shows which jobs would
-    start sooner or later.
+    If `reason` is not empty, the user may type a reason for the change, and `reason` is the flag of the shell
+    command for this text, such as --why. If `trial` is set, the dialog sends this what-if request and shows
+    which jobs would start sooner or later.
     """
 
     title: str
@@ -214,7 +214,7 @@ def move(steps: Sequence[MoveRow]) -> Confirmation:
 
 
 def move_line(job_move: MoveView) -> Sequence[Piece]:
-    """Return a line that shows a job, its nodes now, and its nodes after the move."""
+    """Return one line of the dialog: a job, its present nodes, and its nodes after the move."""
     return [
         (f"{printable(job_move.label)} ", "strong"),
         (f"{printable(job_move.name, 24)}  ", "text"),
@@ -228,9 +228,9 @@ def job_command(verb: str, jobs: Sequence[JobView]) -> str:
 
 
 def _rows(jobs: Sequence[JobView], now: float) -> list[Sequence[Piece]]:
-    """Return one line for each of the first LISTED jobs, and one line with the number of the other jobs. The
-    dialog shows these lines below its other texts, because a screen with few lines cuts off the end of the
-    dialog.
+    """Return one line for each of the first LISTED jobs, and one line with the number of the other jobs.
+    These lines come after the other texts of the dialog, because they are the least important texts and a
+    screen with few lines cuts off the end of the dialog.
     """
     more = len(jobs) - LISTED
     rest: list[Sequence[Piece]] = [[(f"  … and {more:,} more", "muted")]] if more > 0 else []

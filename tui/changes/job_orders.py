@@ -1,5 +1,5 @@
-"""Actions that change jobs or nodes. Each action asks the user, sends the request, and shows the result on
-the status line.
+"""Actions that change jobs or nodes. Each action asks the user for confirmation, sends the request, and shows
+the result on the status line.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class JobOrders:
         self._app.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
 
     def drain_by(self) -> None:
-        """Open the form for a drain with a time, for the node under the cursor or the node of the view."""
+        """Open the form for a timed drain of the node under the cursor, or of the node of the view."""
         nodes = self._app.view.nodes()
         if nodes:
             self._app.push_screen(FormDialog(drain.new(nodes, self._app.model.now), self._draining))
@@ -118,10 +118,10 @@ class JobOrders:
             self._each("resumed", [name], lambda client, _: client.resume_gpu(nodes[0].name, gpu.number))
 
     def apply_advice(self, job: JobView, advice: Easing, command: str) -> None:
-        """Ask the user to confirm, and make a change that would start a waiting job now.
+        """Ask the user to confirm a change that would start a waiting job now, and then make the change.
 
-        The change is to the job itself, or it is one of the commands of an Easing: release the job, resume
-        nodes and GPUs, or preempt other jobs.
+        `advice` describes the change: new values of fields of the job, or a command that releases the job,
+        resumes nodes and GPUs, or preempts other jobs.
         """
 
         def question() -> confirm.Confirmation | None:

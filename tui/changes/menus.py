@@ -49,8 +49,8 @@ class Menus:
         app.push_screen(Menu("Commands", entries, search=True, extra=job), picked)
 
     def what_if(self) -> None:
-        """Open the menu of changes whose effect the plan shows. Each opens the dialog that could also make
-        the change.
+        """Open the menu of changes whose effect the plan can show. Each entry opens the dialog of a change.
+        In this dialog the user can also make the change.
         """
         app = self._app
         jobs, nodes = app.view.jobs(), app.view.nodes()

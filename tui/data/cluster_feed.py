@@ -1,8 +1,8 @@
 """Receives the state of the cluster: a thread loads the whole state once, and then follows the event stream.
 
-The thread does all network input and parses all JSON. The screen takes the collected changes when the screen
-is ready. If a row (a job, node or other object) has changed several times, the screen gets only the newest
-version of the row.
+The thread receives all data and parses all JSON. The screen takes the collected changes when it has finished
+its last update. If a row (a job, node or other object) has changed several times, the screen gets only the
+newest version of the row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wire.names import JobState
 
 KEPT_EVENTS: Final = 2_000
 KEPT_ENDED: Final = 20_000
-"""Ended jobs are loaded only if they belong to this many newest jobs."""
+"""Of the ended jobs, only those are loaded that are among this many newest jobs of the cluster."""
 
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 15.0
@@ -109,8 +109,8 @@ class PendingChanges:
         self._minutes: list[PulseSample] = []
 
     def on_wake(self, wake: Callable[[], None]) -> None:
-        """Set the wake function. It is called for the first change after each `take`, and not for later
-        changes before the next `take`.
+        """Set the function that is called for the first change after each `take`, and not for further changes
+        before the next `take`.
         """
         self._wake = wake
 
@@ -240,7 +240,8 @@ class LiveFeed:
         self._seq = cluster.seq
 
     def _snapshot(self, source: ClusterSource, cluster: ClusterView) -> Iterator[Changes]:
-        """Yield the whole state of the cluster in parts. The first parts have the nodes and the active jobs.
+        """Yield the whole state of the cluster in parts. The first parts contain the nodes and the active
+        jobs.
 
         Afterwards the event stream starts at `cluster.seq`, the journal position before the first part. So
         changes that happen while the parts are loaded are not lost.
@@ -267,8 +268,8 @@ class LiveFeed:
 
 
 def _history(source: ClusterSource) -> Changes:
-    """Return the samples of the cluster's figures that the controller has kept. A controller of an earlier
-    version has none.
+    """Return the samples of the cluster's figures that the controller has kept; no samples for a controller
+    of an earlier version.
     """
     try:
         return Changes(seconds=source.pulse("seconds").samples, minutes=source.pulse("minutes").samples)

@@ -2,8 +2,8 @@
 
 A slow connection or a paste delivers several keys at once. Textual would send all these keys to the widget
 with the focus at that moment. But the first key may open a dialog: after `/`, the text `H100` should be typed
-into the filter, and `H` must not hold a job. Therefore each key waits until all effects of the previous key
-are over.
+into the filter, and `H` must not hold a job. Therefore each key waits until all messages that the previous
+key has caused are handled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAUSE_S: Final = 0.01
 
 
 class KeyHandled(Message, verbose=True):
-    """A message that tells the application when all effects of a key are over.
+    """A message with which the application detects that all messages that a key has caused are handled.
 
     1. The application posts the message to the focused widget directly after the key.
     2. When the message arrives, the widget has handled the key. The application posts the message again. It
@@ -54,7 +54,7 @@ class OrderedKeysApp(AppInterface):
         return bool(self._typed) or self._handling is not None
 
     def ready(self) -> bool:
-        """Return True if the screen can take the next key. Return False while a dialog is being opened."""
+        """Return True if the screen accepts the next key. Return False while a dialog is being opened."""
         raise NotImplementedError
 
     async def on_event(self, event: events.Event) -> None:
@@ -67,7 +67,9 @@ class OrderedKeysApp(AppInterface):
             await self._next_key()
 
     async def on_key_handled(self, message: KeyHandled) -> None:
-        """Handle the next key in the queue, because all effects of the previous key are over."""
+        """When the message arrives for the first time, post the message again. When it arrives for the second
+        time, handle the next key in the queue.
+        """
         message.stop()
         key, target = message.key, message.target
         if not (message.again and target.post_message(KeyHandled(key, target, again=False))):

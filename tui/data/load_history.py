@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EVERY_S: Final = 10
 """Seconds between two requests. The controller takes a sample of each GPU after the same time."""
 KEPT: Final = 2_000
-"""The numbers of jobs and of nodes whose loads are kept."""
+"""The most jobs, and the most nodes, whose loads are kept."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class LoadHistory:
         return all(node in self.nodes for node in rows.nodes) and all(job in self.jobs for job in rows.jobs)
 
     def of_node(self, name: str) -> Values:
-        """Return the mean loads over all GPUs of a node; empty if they are not known."""
+        """Return the mean loads over all GPUs of a node; empty if no loads of this node are known."""
         return mean(self.nodes.get(name, {}).values())
 
 
@@ -74,7 +74,7 @@ class LoadRequests:
     1. `tick` is called once a second. It sends a request if the loads of a shown row are missing, or if the
        last request is EVERY_S seconds old.
     2. Only one request is under way at a time.
-    3. A controller of an earlier version refuses the request. Then it is not repeated.
+    3. If a controller of an earlier version refuses the request, the request is not repeated.
     """
 
     def __init__(

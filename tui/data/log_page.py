@@ -1,4 +1,6 @@
-"""Fetches parts of a log from any place, and searches the whole log at the agent, without loading the log."""
+"""Fetches parts of a log from any place. Lets the agent search the whole log, so that the log need not be
+loaded.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ from wire.http.client import Client
 
 PAGE_BYTES: Final = 1 << 20
 BEFORE_BYTES: Final = 1 << 18
-"""The bytes of a page before the place that the user wants to see."""
+"""The number of bytes of a page that lie before the place that the user has requested."""
 
 
 @dataclass(frozen=True)
 class LogPage:
-    """A part of a log: its lines, and the byte at which each line begins. `end` is the byte after the last
-    line. If `over` is True, the log has no more lines now.
+    """A part of a log: its lines, and the byte of the log at which each line begins. `end` is the byte after
+    the last line. `over` is True if the page reaches the present end of the log.
     """
 
     lines: tuple[str, ...]
@@ -37,8 +39,8 @@ class LogPage:
 def fetch_page(connect: Callable[[], Client], job: int, stream: str, place: int) -> LogPage:
     """Return the part of a log around the byte `place`.
 
-    1. Read PAGE_BYTES, beginning BEFORE_BYTES before the place, on a connection of its own. Then close the
-       connection, so that the agent sends no more.
+    1. On a separate connection, read PAGE_BYTES, beginning BEFORE_BYTES before the byte `place`. Then close
+       the connection, so that the agent does not send the rest of the log.
     2. Leave out the first and the last line if they are not complete. A line that is longer than the page is
        kept.
     """
@@ -73,8 +75,9 @@ def fetch_page(connect: Callable[[], Client], job: int, stream: str, place: int)
 
 @dataclass(frozen=True)
 class FoundPage:
-    """The result of a search: the place of the match and the page around it; None if there is no match.
-    `wrapped` is True if the search has passed the end of the log and continued at its other end.
+    """The result of a search: the byte at which the match begins, and the page around the match; both are
+    None if there is no match. `wrapped` is True if the search has reached one end of the log and continued at
+    the other end.
     """
 
     place: int | None
@@ -85,10 +88,11 @@ class FoundPage:
 def search(
     connect: Callable[[], Client], job: int, stream: str, text: str, place: int, back: bool
 ) -> FoundPage:
-    """Search a log from the byte `place` on, or towards its beginning with `back`; -1 is its end. If nothing
-    is found, continue at the other end of the log.
+    """Search a log from the byte `place` on, or with `back` from this byte towards the beginning of the log.
+    `place` -1 means the end of the log. If nothing is found, continue at the other end of the log.
 
-    The agent answers after 1 GiB without a match. Then the search continues at the byte that it has reached.
+    The agent also answers after it has read 1 GiB without a match. In this case, send another request that
+    continues at the byte that the agent has reached.
     """
     client = connect()
     try:

@@ -44,7 +44,9 @@ class Piece:
     note: str
     over: bool
     from_begin: bool = False
-    """True if the lines since the last `fresh` piece begin at the beginning of the log."""
+    """True if the lines since the last piece with `fresh` begin at the beginning of the log, so that no lines
+    are missing.
+    """
 
 
 class LogTail:

@@ -59,14 +59,14 @@ class ClusterModel:
         self.loads = LoadHistory()
         self.alarms: list[Alarm] = []
         self.running: dict[int, JobView] = {}
-        """The jobs that hold nodes, by number."""
+        """The jobs that hold nodes, by job id."""
         self.waiting: dict[int, JobView] = {}
-        """The jobs in the queue, by number."""
+        """The jobs in the queue, by job id."""
         self._failed: dict[int, float] = {}
-        """The times at which jobs failed, by number, for the last FAILED_FOR_S seconds."""
+        """The times at which jobs failed, by job id, for the last FAILED_FOR_S seconds."""
         self._waiting_long = 0
         self.places: dict[int, QueuePlace] = {}
-        """The places of waiting jobs in the queue, by number."""
+        """The places of waiting jobs in the queue, by job id."""
         self._recent: deque[int] = deque()
         self._ended: deque[int] = deque()
 
@@ -241,7 +241,9 @@ def _job_time(job: JobView) -> tuple[float, float]:
 
 
 def job_location(job: JobView) -> str:
-    """Return the nodes of a job as text, or the reason for its waiting or its end."""
+    """Return the nodes of a running job as text. For other jobs, return the reason why the job waits or has
+    ended.
+    """
     if job.held and job.state is not JobState.FAILED:
         more = f" +{len(job.held) - 1}" if len(job.held) > 1 else ""
         return f"{job.held[0].node}{more}"

@@ -28,8 +28,8 @@ screen of fewer than LOW lines.
 
 
 class ConfirmDialog(Dialog[str]):
-    """Asks the user to confirm a change. The result is None if the user declines; otherwise the typed text,
-    which may be empty.
+    """Asks the user to confirm a change. The result is None if the user declines. If the user confirms, the
+    result is the typed text, which may be empty.
 
     `question` returns the content of the dialog, and is called again after each change of the cluster. If
     `question` returns None, there is nothing left to change, and the dialog closes.
@@ -69,8 +69,8 @@ class ConfirmDialog(Dialog[str]):
                 yield Button(content.button, id="do", compact=True, disabled=bool(content.must_type))
 
     def on_mount(self) -> None:
-        """Set the focus to the input, in which the user types a reason or the number of jobs. A dialog
-        without an input sets the focus to the button that closes the dialog.
+        """Set the focus to the input in which the user types a reason or the number of jobs. If the dialog
+        has no input, set the focus to the button that closes the dialog.
         """
         self._trial.try_out(self._confirmation.trial)
         target = Input if self._confirmation.reason or self._confirmation.must_type else Button
@@ -93,8 +93,8 @@ class ConfirmDialog(Dialog[str]):
 
     @on(Input.Changed)
     def check(self) -> None:
-        """Enable the confirm button. If the dialog requires the number of jobs, enable the button only when
-        the user has typed this number. Show a typed reason in the shell command.
+        """Enable the confirm button. If the user must type the number of jobs, enable the button only when
+        the user has typed this number. Show the typed reason in the shell command.
         """
         self.query_one(CommandLine).show_command(self.command)
         if self._confirmation.must_type:

@@ -31,8 +31,8 @@ class Dialog(ModalScreen[Result]):
     ]
 
     def on_mount(self) -> None:
-        """Leave the chart visible if the dialog is opened above the plan, because the chart shows the effect
-        of the change.
+        """If the dialog is opened above the plan, place the dialog so that the chart stays visible, because
+        the chart shows the effect of the change.
         """
         if app_of(self).view.NAME == actions.PLAN:
             self.add_class("beside")

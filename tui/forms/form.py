@@ -101,8 +101,8 @@ def filled(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
 
 
 def changed(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
-    """Return the texts of the fields that the user has changed. For a field that was emptied, the text is
-    "none".
+    """Return the texts of the fields that the user has changed. If the user has deleted the text of a field,
+    return "none" for this field.
     """
     found = {field: typed.get(field.name, field.default).strip() for field in fields}
     return {field: text or "none" for field, text in found.items() if text != field.default}

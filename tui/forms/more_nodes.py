@@ -1,4 +1,6 @@
-"""The form that tries out more nodes. It changes nothing: nodes are added by `corral nodes add`."""
+"""The form that shows the effect of more nodes on the plan. The form adds no nodes: operators add nodes with
+`corral nodes add`.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ SHOWN_STEPS = 3
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt: its number, its nodes and its times. `end` describes its end; empty while it runs."""
+    """One attempt: its number, its nodes and its times in seconds since 1970. `end` describes how the attempt
+    ended; empty while the attempt runs.
+    """
 
     number: int
     placed_at: float
@@ -36,8 +38,9 @@ class Attempt:
 def attempts(events: Sequence[EventView]) -> list[Attempt]:
     """Return the attempts in the events of a job, oldest first.
 
-    1. A placement begins an attempt. The first start on a node is its start.
-    2. The last exit on a node is its end. A preemption, a requeue and the end of the job describe the end.
+    1. A placement begins an attempt. The attempt starts with the first start on one of its nodes.
+    2. The attempt ends with the last exit on one of its nodes. The text `end` comes from the event that ended
+       the attempt: a preemption, a requeue or the end of the job.
     """
     found: dict[int, Attempt] = {}
     last = 0
@@ -76,7 +79,7 @@ def attempts(events: Sequence[EventView]) -> list[Attempt]:
 
 
 def attempt_lines(job: JobView, tries: Sequence[Attempt], now: float, width: int) -> list[list[Piece]]:
-    """Return the lines of the tab with the attempts: one line for each."""
+    """Return the lines of the tab with the attempts: one line for each attempt."""
     if not tries:
         return [[], [("  no attempt yet: the job has not been placed on nodes", "muted")]]
     nodes_width = max(12, min(30, width // 4))
@@ -108,8 +111,8 @@ def attempt_lines(job: JobView, tries: Sequence[Attempt], now: float, width: int
 def timeline(
     job: JobView, tries: Sequence[Attempt], explanation: Explanation | None, now: float, width: int
 ) -> list[Piece]:
-    """Return the life of the job as one line: waits, attempts with their ends, and the expected start. If the
-    line is too long, the first attempts are only counted.
+    """Return the history of the job as one line: waits, attempts with their ends, and the expected start. If
+    the line is too long, a number stands for the first attempts.
 
     Example: submitted 05:42 ─ waited 4h ─ ran 12m, preempted by 411 ─ waits 25m ··· starts ≤ 08:52
     """
@@ -123,7 +126,7 @@ def timeline(
 def _timeline(
     job: JobView, tries: Sequence[Attempt], explanation: Explanation | None, now: float, hidden: int
 ) -> list[Piece]:
-    """Return the line of `timeline`, in which the first `hidden` attempts are only counted."""
+    """Return the line of `timeline`, in which a number stands for the first `hidden` attempts."""
     line: list[Piece] = [(f"submitted {cells.clock(job.submitted_at, now)}", "muted")]
     queued_at = job.submitted_at
     if hidden:

@@ -19,10 +19,11 @@ from wire.text import counted, memory, printable
 class JobLog:
     """The log of one job.
 
-    1. At first the end of the log is followed by a thread (LogTail).
-    2. The first line, the next match, or scrolling beyond a page fetch another part of the log, of about
-       1 MiB. The end is not followed meanwhile.
-    3. The last line, Escape and the key to follow return to the end.
+    1. At first a thread (LogTail) follows the end of the log.
+    2. If the user goes to the first line or to another match, or scrolls beyond a page, fetch another part of
+       the log, of about 1 MiB (a page). While a page is shown, the end of the log is not followed.
+    3. If the user goes to the last line, or presses Escape or the key to follow, show the end of the log again
+       and follow it.
     """
 
     def __init__(self, view: Widget, job: int, pane: LogPane, changed: Callable[[], None]) -> None:
@@ -31,11 +32,11 @@ class JobLog:
         self._tail: LogTail | None = None
         self._note, self._over = "", False
         self._fetching = False
-        """True while a part of the log or a match is awaited."""
+        """True while a request for a part of the log, or a search, is under way."""
 
     @property
     def has_ended(self) -> bool:
-        """Return True if the followed log has ended, or if it is not followed yet."""
+        """Return True if no further lines are expected: the log has ended, or is not followed yet."""
         return self._over or (self._tail is None and self._pane.shown_page is None)
 
     def note(self) -> Sequence[Piece]:
@@ -69,14 +70,14 @@ class JobLog:
             self._tail.stop()
 
     def switch_stream(self) -> None:
-        """Show the standard error instead of the standard output, or the other way round."""
+        """Show stderr instead of stdout, or stdout instead of stderr."""
         self.stream = "stderr" if self.stream == "stdout" else "stdout"
         self._pane.following = True
         self.follow()
         self._changed()
 
     def to_end(self) -> bool:
-        """Show the end of the log instead of a page. Return False if the end is shown already."""
+        """Show the end of the log instead of a page. Return False if the end is already shown."""
         if self._pane.shown_page is None:
             return False
         self._pane.following = True
@@ -85,7 +86,9 @@ class JobLog:
         return True
 
     def undo(self) -> bool:
-        """Forget the search, and show the end of the log. Return False if there is nothing to undo."""
+        """End the search, and show the end of the log. Return False if there was no search and the end is
+        already shown.
+        """
         searched, self._pane.searched = self._pane.searched, ""
         self._pane.refresh()
         self._changed()
@@ -102,7 +105,7 @@ class JobLog:
     # -- other parts of the log -----------------------------------------------------------
 
     def fetch_begin(self) -> bool:
-        """Fetch the beginning of the log. Return False if it is loaded already."""
+        """Fetch the beginning of the log. Return False if the beginning is already loaded."""
         pane = self._pane
         loaded = pane.from_begin if pane.shown_page is None else pane.shown_page.begin == 0
         if not loaded:
@@ -148,8 +151,8 @@ class JobLog:
     # -- search ---------------------------------------------------------------------------
 
     def find(self, text: str) -> None:
-        """Search a text in the whole log: from the shown page downwards, or from the end of the log
-        upwards.
+        """Search for a text in the whole log. If a page is shown, search downwards from its first visible
+        line. If the end of the log is shown, search upwards from the end.
         """
         self._pane.searched = text
         self._pane.refresh()
@@ -159,11 +162,11 @@ class JobLog:
             self._search(self._pane.place_of(0), back=at_end)
 
     def next_match(self) -> None:
-        """Go to the next line that contains the searched text."""
+        """Show the next match of the search. If the end of the log is shown, show the last match."""
         self._search(self._pane.place_of(1), back=self._pane.shown_page is None)
 
     def match_before(self) -> None:
-        """Go to the line before that contains the searched text."""
+        """Show the previous match of the search."""
         self._search(self._pane.place_of(0), back=True)
 
     def _search(self, place: int, *, back: bool) -> None:

@@ -93,7 +93,9 @@ def _field(name: str, text: str, style: str) -> list[Piece]:
 
 
 def _shrunk(values: Values, most: int) -> list[float | None]:
-    """Return at most `most` values: the means of neighbouring values if there are more."""
+    """Return at most `most` values. If there are more values, each returned value is the mean of neighbouring
+    values.
+    """
     step = -(-len(values) // most) if values else 1
     shrunk: list[float | None] = []
     for begin in range(0, len(values), step):
@@ -103,7 +105,7 @@ def _shrunk(values: Values, most: int) -> list[float | None]:
 
 
 def _use(job: JobView, detail: JobDetail | None) -> list[list[Piece]]:
-    """Return the use of the last attempt."""
+    """Return lines with the GPU, CPU and memory usage of the last attempt."""
     lines: list[list[Piece]] = []
     if job.use is not None:
         text = f"mean load {job.use.mean:.0f} %, 95 % of the time at most {job.use.p95} %, "

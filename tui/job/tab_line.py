@@ -17,8 +17,8 @@ _GAP: Final = 2
 
 
 class TabLine(FrameLine):
-    """`shown` returns the shown tab, `open_tab` shows another tab, and `note` returns the text at the right
-    end. A click on the name of a tab shows the tab.
+    """The line with the names of the tabs. `shown` returns the shown tab, `open_tab` shows another tab, and
+    `note` returns the text at the right end of the line. A click on the name of a tab shows this tab.
     """
 
     def __init__(

@@ -1,4 +1,6 @@
-"""The tab with the reason why a job waits: its order criteria, the jobs before it, its start, and advice."""
+"""The tab with the reason why a job waits: the criteria for its place in the queue, the jobs ahead of it, its
+expected start, and changes that would start it now.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from wire.names import JobState
 from wire.text import duration, printable
 
 BAR = 30
-"""The width of the bar of the criterion with the largest weight."""
+"""The width, in terminal cells, of the bar of the criterion with the largest weight."""
 
 
 def why_lines(
@@ -95,7 +97,7 @@ def start_lines(explanation: Explanation, now: float) -> list[list[Piece]]:
 
 def advice_lines(advice: Sequence[tuple[str, str]]) -> list[list[Piece]]:
     """Return lines with the changes that would start the job now, each followed by its shell command. The
-    first has the key that applies it.
+    line of the first change also shows the key that applies this change.
     """
     lines = []
     for number, (sentence, command) in enumerate(advice):
@@ -106,7 +108,7 @@ def advice_lines(advice: Sequence[tuple[str, str]]) -> list[list[Piece]]:
 
 
 def _ahead(why: Why) -> list[list[Piece]]:
-    """Return one line for each of the first jobs before this job."""
+    """Return one line for each of the first jobs that are ahead of this job in the queue."""
     lines = []
     for number, each in enumerate(why.ahead, 1):
         lines.append(
@@ -122,8 +124,8 @@ def _ahead(why: Why) -> list[list[Piece]]:
 
 
 def _score(receipt: Sequence[Points], width: int) -> list[list[Piece]]:
-    """Return a bar for each order criterion. The bar is as long as the criterion's weight, and filled as far
-    as the points that the job gets from it.
+    """Return one line with a bar for each criterion of the queue's order. The length of the bar shows the
+    weight of the criterion, and its filled part shows the points of the job.
     """
     if not receipt:
         return []

@@ -35,8 +35,8 @@ def _ascii(text: str) -> str:
 
 
 def ascii_only(environment: Mapping[str, str]) -> bool:
-    """Return True if the terminal can show only ASCII, according to the locale or the type of the
-    terminal.
+    """Return True if the terminal UI may show only ASCII: the user has set CORRAL_ASCII, the locale does not
+    use UTF-8, or the terminal is the Linux console.
     """
     if environment.get("CORRAL_ASCII", "") not in ("", "0"):
         return True

@@ -32,7 +32,7 @@ def job_state(job: JobView) -> Piece:
 
 
 def job_location_cell(job: JobView) -> Piece:
-    """Return the nodes of the job, or the reason for its waiting."""
+    """Return the nodes of the job, or the reason why the job waits."""
     if job.state is JobState.QUEUED and job.last is not None and job.last.reason is Reason.PREEMPTED:
         return (printable(f"PREEMPTED · {job_location(job)}"), "warn")
     if job.state is JobState.QUEUED and job.reason in _QUIET_REASONS:
@@ -42,7 +42,7 @@ def job_location_cell(job: JobView) -> Piece:
 
 
 def job_time(job: JobView, now: float) -> Piece:
-    """Return the time that the job has run; for a waiting job, the time that it has waited."""
+    """Return the time for which the job has run; for a waiting job, the time for which it has waited."""
     if job.state.terminal:
         ran = None if job.started_at is None or job.ended_at is None else job.ended_at - job.started_at
         return (duration(ran), "muted")
@@ -118,7 +118,7 @@ SPARKS = 8
 
 def load_graph(loads: Values, held: bool = True) -> list[Piece]:
     """Return a small graph of the load over the last 10 minutes: one symbol for each value, whose height and
-    colour show the load. If a job holds the GPUs but they had no load at all, the graph is an amber line. A
+    colour show the load. If a job holds the GPUs but none of them had any load, the graph is an amber line. A
     time without a reading is empty.
     """
     known = [value for value in loads if value is not None]

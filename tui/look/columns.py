@@ -22,8 +22,8 @@ class ListColumn(Generic[Row]):
     first.
 
     `narrow` is the smallest width of the column; columns with a `narrow` width are chosen before columns
-    without one. If cells are left when all columns are chosen, these cells are divided among the columns in
-    proportion to `grow`.
+    without a `narrow` width. Cells that no column needs are divided among the columns in proportion to
+    `grow`.
     """
 
     name: str
@@ -46,7 +46,7 @@ def fit_columns(
     1. Columns with a `narrow` width get this width, in the order of their ranks.
     2. The same columns get their full widths, in the order of their ranks, as long as cells are left.
     3. Other columns get their width, in the order of their ranks.
-    4. Columns with `grow` get the cells that are left.
+    4. Columns with `grow` get the cells that no column needs, in proportion to `grow`.
     """
     ranked = sorted(columns, key=lambda column: column.rank)
     widths: dict[str, int] = {}

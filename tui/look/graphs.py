@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from tui.look.paint import Piece, level
 
 Values = Sequence[float | None]
-"""Numbers at equal distances in time, oldest first. None where no sample exists."""
+"""Values at times with equal distances, oldest first. A value is None if there is no sample for its time."""
 
 Sample = TypeVar("Sample")
 
@@ -23,7 +23,9 @@ _RIGHT: Final = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 """The bits of a Braille character with 0 to 4 dots, from the bottom, in its left or right column."""
 
 _GAP_STEPS: Final = 1.5
-"""A place without a sample shows the sample before it, if that sample is at most this many steps older."""
+"""A place without a sample shows the previous sample, if this sample is at most this many times the distance
+of two samples older.
+"""
 
 
 def heat(percent: float) -> str:
@@ -43,8 +45,8 @@ def resample(
     """Return `count` values at equal distances between the times `begin` and `end`.
 
     1. Divide the time into `count` places. The value of a place is the mean of its samples.
-    2. A place without a sample gets the value of the last sample before the place, if no sample between these
-       two is missing. `step_s` is the number of seconds between two samples.
+    2. A place without a sample gets the value of the last sample before the place, if this sample is not
+       older than _GAP_STEPS times `step_s`, the seconds between two samples.
     3. All other places get None, so that the graph shows a gap.
 
     Example: samples 1 s apart, drawn with two places for each second: every second place repeats the value
@@ -108,7 +110,9 @@ def sparkline(values: Values, most: float) -> str:
 
 
 def round_up(value: float) -> float:
-    """Return the next number of the form 1, 2, 4, 5 or 8 times a power of ten, for the top of a scale."""
+    """Return the least number that is not below `value` and is 1, 2, 4, 5 or 8 times a power of ten. This is
+    the top of a scale.
+    """
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

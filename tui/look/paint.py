@@ -79,7 +79,9 @@ def bar(fraction: float, width: int, style: str = "bar") -> list[Piece]:
 
 
 def share_bar(used: float, fair: float | None, width: int) -> list[Piece]:
-    """Return a bar of the used part. A mark shows the fair share; the part beyond the mark is amber."""
+    """Return a bar whose filled part is `used`, from 0 to 1. A mark shows the fair share `fair`; the filled
+    part beyond the mark is amber.
+    """
     if fair is None:
         return bar(used, width)
     mark = max(0, min(width - 1, round(fair * width)))

@@ -144,8 +144,8 @@ def _look(
     return CorralTheme(title, colours, parts)
 
 
-# Use background colours that are almost grey. A terminal with 256 colours shows the nearest of its colours,
-# and for dark colours that are not grey this is black.
+# Use background colours that are almost grey, because a terminal with 256 colours shows all other dark
+# colours as black.
 _DARK: Final = {
     "background": "#14161a",
     "surface": "#1a1d22",

@@ -44,8 +44,8 @@ def draw_row(
     3. Write the number and the name of each job into its bar, if they fit.
     4. Mark the present time in an empty cell.
 
-    `shifted` returns the seconds by which a job would start later after a change. Its bar is drawn there,
-    with a mark where the job starts without the change.
+    `shifted` returns the seconds by which a job would start later after a change. The bar of the job is drawn
+    at the later time, with a mark at the start without the change.
     """
     signs = [" "] * timeline.width
     styles = ["text"] * timeline.width
@@ -91,8 +91,8 @@ def _fill(signs: list[str], styles: list[str], cells: range, sign: str, style: s
 
 
 def _write(signs: list[str], styles: list[str], cells: Sequence[int], text: str, style: str) -> None:
-    """Write a text into cells, if the text fits. A character that is two cells wide becomes a
-    question mark.
+    """Write a text into the cells of a row, if the text fits. A character that is two cells wide is written
+    as a question mark.
     """
     if len(text) > len(cells):
         return

@@ -37,7 +37,8 @@ def chart_rows(plan: Plan, grouping: Grouping, nodes: Mapping[str, str], *, apar
     With `apart`, jobs that overlap in time are drawn in separate rows of the same node or user:
 
     1. Take the jobs of the node in the order of their starts.
-    2. Put each job into the first row whose last job has ended by then. Without such a row, begin a new one.
+    2. Put each job into the first row whose last job has ended before the job starts. If there is no such
+       row, begin a new row.
 
     Otherwise each node or user has one row, in which a job with more GPUs covers the others.
     """

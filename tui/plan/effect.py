@@ -9,7 +9,7 @@ from typing import Final
 from wire.api.forecasts import LIMIT, PlanEntry, Shift, WhatIfAnswer
 
 NEW_JOB: Final = -1
-"""The number of a job that would be submitted."""
+"""The job id that stands for a job that is not submitted yet."""
 LATER, SOONER, NEW = "warn", "good", "accent"
 """The styles of three groups of jobs: jobs that would start later, jobs that would start sooner, and new
 jobs.
@@ -18,7 +18,7 @@ jobs.
 
 @dataclass(frozen=True)
 class PlanEffect:
-    """The shifts of jobs by number, and the new jobs.
+    """The changed starts of jobs, by job id, and the new jobs.
 
     Example: a drain of gpu03 for four hours moves job 393 from 05:02 to 09:02. The chart then shows its bar
     four hours later, in the style LATER, and a mark where the bar was.
@@ -80,6 +80,8 @@ class PlanEffect:
         return (*entries, *added)
 
     def moved_nodes(self, entry: PlanEntry) -> PlanEntry:
-        """Return the job on its nodes after the change, if the answer names these nodes."""
+        """Return the job with its nodes after the change, if the answer names these nodes; otherwise return
+        the job unchanged.
+        """
         shift = self.shifts.get(entry.job)
         return replace(entry, nodes=shift.nodes) if shift is not None and shift.nodes else entry

@@ -38,7 +38,7 @@ class PlanPane(Pane):
         self.shifted: Callable[[PlanEntry], float] = lambda _: 0.0
         self.row = 0
         self.job: int | None = None
-        """The number of the job under the cursor; None if the row has no job in the shown time."""
+        """The id of the job under the cursor; None if the row has no job in the shown time."""
         self._cursor_moved = moved
 
     @property
@@ -50,7 +50,7 @@ class PlanPane(Pane):
         return max(10, self.size.width - 1 - NAME - DETAIL - 2)
 
     def show(self, rows: Sequence[ChartRow], timeline: Timeline, now: float) -> None:
-        """Paint these rows. If the row of the cursor has lost its job, the cursor follows the job."""
+        """Paint these rows. If the job under the cursor is in another row now, move the cursor to this row."""
         before = self.job
         self.rows, self.timeline, self.now = rows, timeline, now
         self.row = max(0, min(self.row, len(rows) - 1))
@@ -100,8 +100,8 @@ class PlanPane(Pane):
         return True
 
     def find(self, wanted: Callable[[PlanEntry], bool]) -> bool:
-        """Move the cursor to the next row with a wanted job, after the present row. Return False if no such
-        row follows.
+        """Move the cursor to the next row with a job for which `wanted` returns True. After the last row,
+        continue with the first row. Return False if no row has such a job.
         """
         for offset in range(1, len(self.rows) + 1):
             number = (self.row + offset) % len(self.rows)
@@ -128,7 +128,7 @@ class PlanPane(Pane):
         return sorted(shown, key=lambda entry: (entry.starts_at, entry.job))
 
     def _keep_job(self) -> None:
-        """Choose the first job of the row if the row does not have the present job."""
+        """If the row of the cursor does not contain the selected job, select the first job of the row."""
         bars = self._bars()
         if all(entry.job != self.job for entry in bars):
             self.job = bars[0].job if bars else None

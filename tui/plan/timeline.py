@@ -11,8 +11,8 @@ from tui.look.paint import fit
 SPANS_S: Final = (1_800.0, 3_600.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0)
 """The lengths of time, in seconds, that the chart can show: half an hour to a week."""
 STEPS_S: Final = (300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800)
-"""The distances between two times on the line above the chart. The least one that leaves enough room is
-used.
+"""The possible distances, in seconds, between two times on the line above the chart. The smallest distance
+that leaves LEAST_GAP cells is used.
 """
 LEAST_GAP: Final = 12
 """The least number of cells from one time to the next."""
@@ -40,7 +40,9 @@ class Timeline:
         return int((at - self.begin) // self.cell_s)
 
     def cells(self, begin: float, end: float) -> range:
-        """Return the columns between two times that lie in the chart. A visible time has at least one."""
+        """Return the columns of the chart between two times. If a part of this time is in the chart, return
+        at least one column.
+        """
         if begin >= self.end or end <= self.begin:
             return range(0)
         first = max(0, self.column(begin))
@@ -48,7 +50,9 @@ class Timeline:
         return range(first, last)
 
     def zoomed(self, by: int) -> Timeline:
-        """Return the timeline with the next longer (`by` = 1) or next shorter (-1) time."""
+        """Return a timeline that shows the next longer (`by` = 1) or the next shorter (`by` = -1) length of
+        SPANS_S.
+        """
         place = SPANS_S.index(self.span_s) if self.span_s in SPANS_S else 4
         return replace(self, span_s=SPANS_S[max(0, min(len(SPANS_S) - 1, place + by))])
 

@@ -1,5 +1,6 @@
-"""Lists what needs an operator: nodes and GPUs out of service, jobs that idle or failed, and jobs near their
-time limits."""
+"""Lists the conditions that an operator should check: nodes and GPUs out of service, running jobs with idle
+GPUs, failed jobs, and jobs near their time limits.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ NEAR_LIMIT: Final = 0.9
 
 @dataclass(frozen=True)
 class Alarm:
-    """A condition that an operator should look at.
+    """A condition that an operator should check.
 
-    `style` is "bad" for a fault and "warn" for a condition that may become one. `jump` is what Enter on the
-    alarm opens.
+    `style` is "bad" for a fault and "warn" for a condition that may become a fault. `jump` is the job, the
+    node or the view that Enter on the alarm opens.
     """
 
     style: str
@@ -43,7 +44,7 @@ def alarms(
 ) -> list[Alarm]:
     """Return all alarms: faults first, then the newest first.
 
-    `running` has the jobs that hold nodes, by number. `failed` has the time at which each failed job ended.
+    `running` has the jobs that hold nodes, by job id. `failed` has the time at which each failed job ended.
     `waiting_long` is the number of jobs that have waited much longer than is usual.
 
     Cost: one step for each GPU and each running job.

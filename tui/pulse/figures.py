@@ -123,8 +123,9 @@ def power(history: PulseHistory, times: GraphTime, width: int) -> list[PanelRow]
 def free_gpus(
     history: PulseHistory, times: GraphTime, width: int, wide_jobs: int, whole_nodes: int
 ) -> list[PanelRow]:
-    """Return the panel with the scatter of the free GPUs. `wide_jobs` is the number of waiting jobs with a
-    request for a whole node, and `whole_nodes` the number of entirely free nodes.
+    """Return the panel with the fragmentation of the free GPUs: the part of them that is on nodes with used
+    GPUs. `wide_jobs` is the number of waiting jobs that request whole nodes, and `whole_nodes` the number of
+    entirely free nodes.
     """
     return [
         title([("fragmentation", "strong")], width, Jump("view", "rebalance")),
@@ -172,8 +173,9 @@ def _framed(
 
 
 def _scale(line: int, height: int, most: float) -> float | None:
-    """Return the value that is written beside a line of a graph: at the top, at the bottom and, if a line
-    begins there, at half of the height.
+    """Return the value that is written beside the line `line` of a graph; None for a line without a value.
+    The first line has `most`, the last line has 0, and, if `height` is even, the line below the middle has
+    half of `most`.
     """
     if line == 0:
         return most
@@ -207,7 +209,9 @@ def _trend(
 
 
 def _change(present: float | None, earlier: float | None, higher_is_bad: bool) -> Piece:
-    """Return the change in percent with an arrow. The style is "bad" if the value rises and a rise is bad."""
+    """Return the change in percent with an arrow; an empty text for a change of less than 5 %. The style is
+    "bad" if the value rises and `higher_is_bad` is True.
+    """
     if present is None or not earlier:
         return ("", "muted")
     percent = round((present - earlier) / earlier * 100)

@@ -22,8 +22,8 @@ wall.
 
 
 class GpuWall:
-    """Draws nodes in rows by rack. The characters of a node are kept until the node changes, so that a wall
-    of 500 nodes costs little each second.
+    """Draws nodes in rows by rack. The characters of a node are kept until the node changes, so that each
+    second only the changed nodes are drawn again.
     """
 
     def __init__(self) -> None:

@@ -29,8 +29,8 @@ class PulseHistory:
         self.minutes: list[PulseSample] = []
 
     def put(self, seconds: Iterable[PulseSample], minutes: Iterable[PulseSample] = ()) -> None:
-        """Add samples. A minute of which the controller has sent no mean yet is represented by its last
-        second.
+        """Add samples. If the controller has not sent the sample of a minute yet, use the sample of a second
+        of this minute.
         """
         self.seconds = _merged(self.seconds, seconds, 0.5, SECONDS_KEPT)
         last = self.minutes[-1].at if self.minutes else 0.0
@@ -51,8 +51,8 @@ class PulseHistory:
         return resample(samples, lambda each: each.at, value, now - range_s, now, 2 * step_s, count)
 
     def before(self, seconds: float) -> PulseSample | None:
-        """Return the sample of the minute that lies `seconds` before the newest sample; None if there is
-        none.
+        """Return the sample of the minute that lies `seconds` before the newest sample; None if no sample was
+        kept for this time.
         """
         latest = self.latest
         if latest is None:

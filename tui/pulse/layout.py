@@ -21,12 +21,12 @@ WIDE: Final = 100
 LEAST_LIST: Final = 4
 """The least number of rows of the lists at the bottom."""
 RECENT_EVENTS: Final = 60
-"""The number of newest events among which the shown ones are searched."""
+"""The number of newest events from which the shown events are chosen."""
 
 
 @dataclass
 class PulseData:
-    """The answers of the controller that the panels show and the event stream does not carry."""
+    """Data for the panels that is not in the event stream, and is requested from the controller."""
 
     plan: Plan | None = None
     shares: Sequence[ShareView] = ()

@@ -1,4 +1,4 @@
-"""The widget for the panels of the view Pulse, with a cursor on the rows that open something."""
+"""The widget for the panels of the view Pulse. The cursor stops at rows that Enter can open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class PulsePane(Pane):
         super().__init__()
         self._lines: list[list[Block]] = []
         self._stops: list[tuple[int, int]] = []
-        """The line and the place in the line of each block that has a jump, in the order of the cursor."""
+        """The line and the position in the line of each block that has a jump, in the order in which the
+        cursor visits the blocks.
+        """
         self._at: Jump | None = None
         self._index = 0
 
@@ -29,7 +31,9 @@ class PulsePane(Pane):
         return len(self._lines)
 
     def show(self, lines: list[list[Block]]) -> None:
-        """Paint these lines. The cursor stays on its jump if that is still shown, otherwise at its place."""
+        """Paint these lines. The cursor stays on the block with the same jump (the job, node or view that
+        Enter opens). If this jump is no longer shown, the cursor keeps its position.
+        """
         self._lines = lines
         stops = [
             (line, place)
@@ -47,7 +51,7 @@ class PulsePane(Pane):
 
     @property
     def jump_here(self) -> Jump | None:
-        """Return what Enter opens; None if the view has nothing to open."""
+        """Return the job, the node, the view or the filter that Enter opens; None if no block has a jump."""
         return self._jump(self._stops[self._index]) if self._stops else None
 
     def step(self, by: int) -> None:
@@ -110,7 +114,9 @@ class PulsePane(Pane):
         return self._lines[stop[0]][stop[1]][0].jump
 
     def _panel_of(self, stop: tuple[int, int]) -> tuple[int, int]:
-        """Return the line at which the row of panels of a stop begins, and the place of its panel."""
+        """Return the panel that contains the block `stop`: the first line of the panels beside one another,
+        and the position of the panel from the left.
+        """
         line, place = stop
         places = [width for _, width in self._lines[line]]
         while line and [width for _, width in self._lines[line - 1]] == places:

@@ -1,4 +1,4 @@
-"""The parts of the view Pulse: rows of text, what Enter opens on each row, and panels side by side."""
+"""The parts of the view Pulse: rows of text, objects that Enter on a row opens, and panels side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tui.look.paint import Piece, length
 
 @dataclass(frozen=True)
 class Jump:
-    """What Enter opens: a job by number, a node by name, a view by name, or the queue with a filter."""
+    """The object that Enter opens: a job by its id, a node by its name, a view by its name, or the queue with
+    a filter.
+    """
 
     kind: Literal["job", "node", "view", "filter"]
     name: int | str
@@ -40,8 +42,8 @@ def title(pieces: Sequence[Piece], width: int, jump: Jump | None = None) -> Pane
 
 
 def side_by_side(panels: Sequence[tuple[Panel, int]], height: int | None = None) -> list[list[Block]]:
-    """Return the lines of the screen for panels beside one another. Each panel has a width. Panels are cut to
-    `height` lines. Without `height`, the highest panel decides.
+    """Return the lines of the screen for panels beside one another. Each panel has a width in terminal cells.
+    All panels get `height` lines. Without `height`, all panels get as many lines as the highest panel.
     """
     rows = list(zip_longest(*(panel for panel, _ in panels), fillvalue=PanelRow()))
     rows = rows[:height]

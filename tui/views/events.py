@@ -100,7 +100,9 @@ def _part(event: EventView) -> str:
 
 
 def _text_part(event: EventView) -> str:
-    """Return the style of an event's text: events that only repeat another event of their job are muted."""
+    """Return the name of the style for an event's text: "muted" if the event only repeats another event of
+    the same job.
+    """
     if event.kind in QUIET:
         return "faint"
     style = event_style(event.kind)

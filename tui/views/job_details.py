@@ -224,7 +224,7 @@ class JobDetailsView(View):
         return [command for _, command in self._advice()]
 
     def act_apply_advice(self) -> None:
-        """Make the first change that would start the job now, after a confirmation."""
+        """Ask the user to confirm the first change that would start the job now, and then make the change."""
         app, row, advice = app_of(self), self.row, self._advice()
         if row is None or not advice or self._explanation is None:
             app.show_message("there is no advice: no small change would start the job now", "warn")
@@ -232,7 +232,9 @@ class JobDetailsView(View):
             app.apply_advice(row, self._explanation.easings[0], advice[0][1])
 
     def act_first_advice(self) -> None:
-        """Apply the first advice. Without advice, go to the queue, as in the other views."""
+        """Apply the first change that would start the job now. If there is no such change, show the queue, as
+        this key does in other views.
+        """
         app = app_of(self)
         app.act(BY_NAME["apply_advice"].name if self._advice() else actions.QUEUE)
 
@@ -301,11 +303,11 @@ class JobDetailsView(View):
         return wrong
 
     def undo(self) -> bool:
-        """Remove the filter of the log. Without a filter, forget the search and show the end of the log."""
+        """Remove the filter of the log. If there is no filter, end the search and show the end of the log."""
         return super().undo() or self.job_log.undo()
 
     def act_find(self) -> None:
-        """Ask for a text, and search it in the whole log."""
+        """Let the user type a text, and search for the text in the whole log."""
         self.open_tab(LOG)
         app_of(self).ask_text("text in the whole log", self.job_log.find)
 
@@ -318,12 +320,12 @@ class JobDetailsView(View):
         self.job_log.match_before()
 
     def act_top(self) -> None:
-        """Show the first line. If the beginning of the log is not loaded, fetch it."""
+        """Show the first line. On the tab of the log, fetch the beginning of the log if it is not loaded."""
         if self.tab != LOG or not self.job_log.fetch_begin():
             super().act_top()
 
     def act_end(self) -> None:
-        """Show the last line, and follow the log."""
+        """Show the end of the log and follow it. In other tabs, move the cursor to the last line."""
         if self.tab != LOG or not self.job_log.to_end():
             super().act_end()
 
@@ -351,7 +353,7 @@ class JobDetailsView(View):
 
 
 def events_of(client: Client, job: int) -> tuple[EventView, ...]:
-    """Return the first MOST_EVENTS events of a job."""
+    """Return the events of a job, oldest first, at most MOST_EVENTS of them."""
     found: list[EventView] = []
     page: EventList = client.events(job=job)
     while page.events and len(found) < MOST_EVENTS:

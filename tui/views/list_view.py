@@ -124,7 +124,7 @@ class ListView(View, Generic[Key, Row]):
             self.table.step(1)
 
     def act_range(self) -> None:
-        """Mark all rows from the last marked row to the cursor."""
+        """Mark all rows between the row that was marked last and the row under the cursor."""
         if self.listing.cursor is not None:
             self.listing.mark_between(
                 self.listing.cursor if self._marked_last is None else self._marked_last, self.listing.cursor

@@ -36,7 +36,7 @@ EVERY_S: Final = 15
 SOON_S: Final = 2
 """The least number of seconds between two requests while jobs start and end."""
 WITHIN_S: Final = (0.4, 2.0, 8.0)
-"""The times, in seconds, that the controller may take: the near future comes first, the rest later."""
+"""The time limits, in seconds, of the first, the second and the third request for the same plan."""
 MARGIN: Final = 0.02
 """The part of the chart to the left of the present time."""
 
@@ -45,8 +45,8 @@ class PlanView(View):
     """Shows the plan of the scheduler.
 
     1. While the view is shown, the plan is requested at intervals, and soon after changes of jobs or nodes.
-    2. The first request has a short limit of time. If its answer is not complete, the same plan is requested
-       again with more time, so that the near future appears at once and the rest follows.
+    2. The first request has a short time limit, so that the near future is shown at once. If the answer is
+       not complete, the same plan is requested again with a longer time limit.
     3. The chart is drawn again every second, because the present time moves.
     """
 
@@ -108,7 +108,9 @@ class PlanView(View):
         app_of(self).refresh_lines()
 
     def changed(self, changes: Changes) -> None:
-        """Note that the plan is out of date if jobs or nodes have changed."""
+        """If jobs or nodes have changed, remember that the plan must be requested again. If the whole state
+        was loaded or there is no plan yet, request the plan at once.
+        """
         self._dirty = self._dirty or bool(changes.events or changes.fresh)
         if changes.fresh or self.plan is None:
             self._ask()
@@ -175,7 +177,9 @@ class PlanView(View):
     # -- texts ------------------------------------------------------------------------------------
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
-        """Return the shown time, the grouping, and how much of the plan is known."""
+        """Return the length of the shown time, the grouping of the rows, and the time up to which the plan is
+        known.
+        """
         pieces: list[Piece] = []
         if self._filter:
             pieces += [(f"/{printable(self._filter.text, 16 if brief else 30)}", "accent"), ("  ", "text")]
@@ -245,7 +249,7 @@ class PlanView(View):
             app_of(self).open_node(self.nodes()[0].name)
 
     def act_earlier(self) -> None:
-        """Move the cursor to the job before in the row; at the first job, show earlier times."""
+        """Move the cursor to the previous job in the row; at the first job, show earlier times."""
         if not self._pane.step_bar(-1):
             self._pan(-1)
 
@@ -295,7 +299,7 @@ class PlanView(View):
         self._moved()
 
     def act_apart(self) -> None:
-        """Draw jobs that overlap in rows of their own, or in one row again."""
+        """Switch between separate rows for jobs that overlap in time, and one row for each node or user."""
         self._apart = not self._apart
         self._draw()
         self._moved()
@@ -305,7 +309,9 @@ class PlanView(View):
         return self._filter.text
 
     def narrow(self, text: str) -> str:
-        """Show only jobs that match. Return the error if the text is not a valid filter."""
+        """Show only jobs that pass this filter. Return the error if the text is not a valid filter, otherwise
+        an empty text.
+        """
         try:
             self._filter = parse(text, FIELDS, _text_of)
         except FilterError as error:
@@ -339,7 +345,7 @@ def _used(node: NodeView) -> str:
 
 
 def _sentence(entry: PlanEntry, now: float) -> str:
-    """Return when a job starts and ends, for the status line."""
+    """Return a sentence with the start and the end of a job, for the status line."""
     if entry.certainty == CERTAIN:
         end = "no time limit" if entry.ends_at is None else f"ends by {cells.clock(entry.ends_at, now)}"
         likely = "" if entry.likely_end_at is None else f", likely {cells.clock(entry.likely_end_at, now)}"

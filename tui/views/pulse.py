@@ -26,7 +26,9 @@ PLAN_EVERY_S: Final = 20
 SHARES_EVERY_S: Final = 15
 PLAN_HORIZON_S: Final = 21_600.0
 PLAN_WITHIN_S: Final = 0.5
-"""The time that the controller may take for the plan. The next starts are in the first part of a plan."""
+"""The time limit, in seconds, of a request for the plan. It can be short, because the panel shows only the
+first starts of the plan.
+"""
 
 
 class PulseView(View):
@@ -40,8 +42,8 @@ class PulseView(View):
         self._pane = PulsePane()
         self._data = PulseData()
         self._range: int | None = None
-        """The place of the shown time in RANGES_S. None until the user has chosen one: then the graphs
-        show an hour, or ten minutes if no sample is older than that.
+        """The index in RANGES_S of the length of time that the user has chosen. None if the user has chosen
+        no length: the graphs then show an hour, or ten minutes if no sample is older than ten minutes.
         """
         self._ticks = 0
 
@@ -58,7 +60,7 @@ class PulseView(View):
         return [("" if brief else "graphs: last ", "muted"), (f"{span} ", "text")]
 
     def status(self) -> Sequence[Piece]:
-        """Return what Enter opens, for the status line."""
+        """Return the name of the object that Enter opens, as text for the status line."""
         jump = self._pane.jump_here
         if jump is None:
             return ()
@@ -66,7 +68,9 @@ class PulseView(View):
         return [("⏎ ", "key"), (f"opens {words[jump.kind]} {jump.name}", "muted")]
 
     def changed(self, changes: Changes) -> None:
-        """Draw the panels again. If the state has just been loaded, also request the plan and the shares."""
+        """Draw the panels again. If `changes` contains the whole state of the cluster, also request the plan
+        and the shares.
+        """
         if changes.fresh:
             self._ask_plan()
             self._ask_shares()
@@ -119,7 +123,7 @@ class PulseView(View):
             self._draw()
 
     def act_open(self) -> None:
-        """Open what the row under the cursor names."""
+        """Open the job, the node, the view or the filter that the row under the cursor names."""
         jump = self._pane.jump_here
         if jump is not None:
             app_of(self).open_jump(jump)

@@ -31,7 +31,9 @@ PLACES_EVERY_S: Final = 5
 The controller makes a new forecast after the same time.
 """
 PEEK_WIDTH: Final = 160
-"""The least width of the screen at which the job under the cursor is shown beside the list."""
+"""The least width of the screen, in terminal cells, at which the job under the cursor is shown beside the
+list.
+"""
 LOAD_WIDTH: Final = 11
 ACTIVE: Final = tuple(state for state in JobState if not state.terminal)
 
@@ -45,7 +47,7 @@ class QueueView(ListView[int, JobView]):
         self.folding = listing.folding
         self._ticks = 0
         self._peeks: bool | None = None
-        """Whether the user wants to see the job beside the list; None until the user has said so."""
+        """Whether the user has chosen to see the job beside the list; None before the user has chosen."""
         super().__init__(listing)
         self.peek = JobPeek(self._here)
         self._loads = LoadRequests(lambda: app_of(self), self._shown_rows, self._show_loads)
@@ -58,14 +60,16 @@ class QueueView(ListView[int, JobView]):
             yield self.peek
 
     def on_resize(self) -> None:
-        """Show the job under the cursor beside the list on a wide screen, or if the user wants it."""
+        """Show the details of the job under the cursor beside the list, if the user has chosen this, or if
+        the screen is at least PEEK_WIDTH wide and the user has chosen nothing.
+        """
         wide = self.size.width >= PEEK_WIDTH
         self.peek.display = self._peeks if self._peeks is not None else wide
         self.peek.styles.width = max(40, self.size.width // 3)
         self.peek.update()
 
     def act_peek(self) -> None:
-        """Show the details of the job beside the list, or hide them."""
+        """Show or hide the details of the job under the cursor beside the list."""
         self._peeks = not self.peek.display
         self.on_resize()
 
@@ -125,7 +129,7 @@ class QueueView(ListView[int, JobView]):
         return job.label if folded is None else folded.label
 
     def _where(self, job: JobView) -> Sequence[Piece]:
-        """Return the nodes of the job, or the reason for its waiting. For a folded row, return the progress
+        """Return the nodes of the job, or the reason why the job waits. For a folded row, return the progress
         of its jobs.
         """
         folded = self.folding.row(job.id)
@@ -214,7 +218,9 @@ class QueueView(ListView[int, JobView]):
             self.call_after_refresh(self._loads.tick)
 
     def tick(self) -> None:
-        """Show the times again. At intervals, request the places of waiting jobs and the ends of groups."""
+        """Update the shown times. At intervals, request the places of waiting jobs and the expected ends of
+        folded workloads and arrays.
+        """
         self._ticks += 1
         if self._ticks % PLACES_EVERY_S == 0:
             self._ask_places()

@@ -56,8 +56,8 @@ class View(Vertical):
         return []
 
     def nodes(self) -> list[NodeView]:
-        """Return the nodes for an action of the user, such as drain: the node under the cursor, or the node
-        of the view.
+        """Return the nodes that an action of the user, such as drain, changes: the node under the cursor, or
+        the node that the view shows.
         """
         return []
 

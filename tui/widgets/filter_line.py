@@ -1,6 +1,4 @@
-"""The line in which the user types a filter or a text to search. The filtered list changes with every key
-pressed.
-"""
+"""The line in which the user types a filter or a text to search. After every key, the list is filtered again."""
 
 from __future__ import annotations
 
@@ -40,9 +38,9 @@ class FilterLine(Horizontal):
         yield DialogLine(classes="wrong")
 
     def open(self, text: str, narrow: Callable[[str], str], done: Callable[[], None]) -> None:
-        """Show the input with this text. After every key, `narrow` is called with the typed text. It sets the
-        filter, and returns an error message, or an empty text if the filter is valid. When the user closes
-        the input, `done` is called.
+        """Show the input with this text. After every key, `narrow` is called with the typed text: `narrow`
+        sets the filter, and returns an error message, or an empty text if the filter is valid. When the user
+        closes the input, `done` is called.
         """
         self._then = None
         self._narrow, self._done, self._before = narrow, done, text

@@ -135,7 +135,7 @@ class StatusLine(FrameLine):
         self._until = 0.0
 
     def show_message(self, text: str, style: str, seconds: float) -> None:
-        """Show a message for this many seconds. `style` is a style name such as "good", "warn" or "bad"."""
+        """Show a message for `seconds` seconds. `style` is a style name such as "good", "warn" or "bad"."""
         self._shown_text, self._until = (printable(text, 1000), style), time.monotonic() + seconds
         self.refresh()
 

@@ -20,7 +20,8 @@ REST_S: Final = 0.3
 
 
 class JobPeek(Widget):
-    """Shows what the model knows of a job at once, and the reason why it waits after a request.
+    """Shows the details of a job: at once those in the model, and after a request also the reason why the job
+    waits.
 
     `job` returns the job under the cursor; None if there is none.
     """
@@ -33,12 +34,12 @@ class JobPeek(Widget):
         self._shown: int | None = None
         self._detail: JobDetail | None = None
         self.asks = False
-        """True while the details of the job under the cursor are awaited."""
+        """True while a request for the details of the job under the cursor is planned or under way."""
         self._rest: Timer | None = None
         self._lines: list[list[Piece]] = []
 
     def update(self) -> None:
-        """Show the job under the cursor. For another job than before, request its details."""
+        """Show the job under the cursor. If it is another job than at the last call, request its details."""
         if not self.display:
             return
         job = self._job_of()

@@ -19,7 +19,9 @@ class LinesPane(Pane):
         return len(self._lines)
 
     def show(self, lines: list[list[Piece]], *, follow: bool = False) -> None:
-        """Show these lines. With `follow`, stay at the last line if it is visible now."""
+        """Show these lines. With `follow`, if the last line is visible now, scroll so that the new last line
+        is visible.
+        """
         at_end = follow and self.at_end
         self._lines = lines
         self.scroll_lines(len(lines) if at_end else self.top)

@@ -60,8 +60,9 @@ class LogPane(Pane):
         self.refresh()
 
     def place_of(self, beyond_match: int) -> int:
-        """Return the byte from which the search for the next match (`beyond_match` is 1) or for the match
-        before (0) begins; -1 for the end of the log.
+        """Return the byte at which a search begins: after the marked line if `beyond_match` is 1, to find the
+        next match, and at the marked line if it is 0, to find the previous match. Without a marked line, use
+        the first visible line. Return -1, the end of the log, while the end of the log is shown.
         """
         page = self.shown_page
         if page is None or not page.offsets:
@@ -181,12 +182,12 @@ class LogPane(Pane):
 
 
 def _emphasised(text: str, style: str, searched: str) -> list[tuple[str, str]]:
-    """Return a line in which each match of the search has another style. As at the agent, a text without
-    capital letters also matches capital letters.
+    """Return a line in which each match of the search has another style. A text without capital letters also
+    matches capital letters, as in the search at the agent.
     """
     if not searched:
         return [(text, style)]
-    # Only ASCII letters are folded, because a folded letter must have the length of the original one.
+    # Convert only ASCII letters to lower case, because other letters may change their length.
     folds = searched.encode() == searched.encode().lower()
     body = text.encode().lower().decode() if folds else text
     pieces: list[tuple[str, str]] = []

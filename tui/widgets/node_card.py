@@ -31,7 +31,7 @@ class NodeCard(Pane):
         self._name_of = name
         self._lines: list[list[Piece]] = []
         self.selects_gpus = False
-        """True if the cursor keys go from GPU to GPU, instead of scrolling."""
+        """True if the cursor keys move the cursor from GPU to GPU. False if the cursor keys scroll."""
         self._at = 0
 
     @property

@@ -86,14 +86,16 @@ class Pane(Widget, can_focus=True):
     # -- painting -----------------------------------------------------------------------
 
     def refresh_changed(self) -> None:
-        """Repaint only changed lines, so that few bytes are sent over a slow connection."""
+        """Repaint only the lines that have changed, so that few bytes are sent to the terminal over a slow
+        connection.
+        """
         width, height = self.size
         changed = [y for y in range(height) if self._window_line(y) != self._painted.get(y)]
         if changed:
             self.refresh(*(Region(0, y, width, 1) for y in changed))
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines for Textual. All lines have the same background."""
+        """Return the visible lines as Textual needs them. All lines have the same background."""
         self._under = self.rich_style
         return super().render_lines(crop)
 

@@ -27,8 +27,8 @@ class FoldedRow:
 
 @dataclass
 class _Group:
-    """The jobs of a workload or array that the terminal UI has received. The numbers leave out jobs that a
-    retry has replaced.
+    """The jobs of a workload or array that the terminal UI has received. Jobs that a retry has replaced do
+    not count in the numbers of jobs.
     """
 
     members: dict[int, JobView] = field(default_factory=dict)
@@ -38,9 +38,11 @@ class _Group:
     failed: int = 0
     gpus: float = 0.0
     shown: int = 0
-    """The id of the job in whose row the group is shown; 0 while the group is not folded."""
+    """The id of the job whose row shows the group; 0 while the group is not folded."""
     rank: int = FILTERED
-    """The rank of the shown job."""
+    """The rank of the job `shown`, from which the row of the group is chosen: running, waiting, ended, or
+    hidden by the filter.
+    """
 
     def put(self, job: JobView) -> None:
         """Add a job, or replace its earlier version."""
@@ -64,13 +66,13 @@ class JobFolding:
 
     1. Group the jobs of each workload, and the other jobs of each array. A group of one job is not folded.
     2. Show each group in the row of one of its jobs: the running job with the lowest id; if none runs, the
-       waiting job with the lowest id; otherwise the ended job with the lowest id. Jobs that do not pass the
-       filter are taken only if no other job is left. The group keeps its row until the job of the row ends,
-       or until the first job of the group runs. All other rows of the group are hidden.
+       waiting job with the lowest id; otherwise the ended job with the lowest id. A job that does not pass
+       the filter is chosen only if no job of the group passes the filter. The group keeps its row until the
+       job of the row ends, or until the first job of the group runs. All other rows of the group are hidden.
     3. Groups that the user has opened are not folded.
 
-    Only jobs that the terminal UI has received are counted.
-    Cost: O(1) for each changed job, and O(jobs of the group) when the group gets another row.
+    Jobs that the terminal UI has not received do not count. Cost: O(1) for each changed job, and O(jobs of
+    the group) when the group gets another row.
     """
 
     def __init__(self) -> None:
@@ -101,7 +103,7 @@ class JobFolding:
         return moved
 
     def drop(self, jobs: Iterable[int], passes: Passes) -> set[int]:
-        """Forget the rows of old jobs; the numbers of their groups still include these jobs. Return the jobs
+        """Remove the rows of old jobs; the numbers of their groups still include these jobs. Return the jobs
         whose rows are newly shown.
         """
         touched = set()
@@ -171,17 +173,17 @@ class JobFolding:
         return [number for number in sorted(members) if number in self._group_of and passes(members[number])]
 
     def shown_for(self, job: int) -> int:
-        """Return the job in whose row this job is shown."""
+        """Return the job whose row shows this job: the job itself, or another job of its folded group."""
         key = self._group_of.get(job)
         return job if key is None or job not in self.hidden else self._groups[key].shown
 
     def told(self, groups: Iterable[JobGroup]) -> None:
-        """Store the expected ends of groups from an answer of the controller."""
+        """Store the expected ends of `groups`, which are from an answer of the controller."""
         self.ends = {each.label: each.ends_at for each in groups if each.ends_at is not None}
 
     def is_waiting_for_ends(self) -> bool:
-        """Return whether a folded group has jobs that have not ended. In this case, the expected end of the
-        group must be requested.
+        """Return whether a folded group has jobs that have not ended. If True, the caller requests the
+        expected ends of groups.
         """
         return self.on and any(group.ended < len(group.latest) for group in self._groups.values())
 
@@ -189,8 +191,8 @@ class JobFolding:
         return self.on and key not in self._opened and len(self._groups[key].members) > 1
 
     def _fold(self, key: GroupKey, changed: Iterable[JobView], passes: Passes) -> set[int]:
-        """Update the shown row of a group after these of its jobs have changed. Return the jobs whose rows
-        are newly hidden or shown.
+        """Update the shown row of a group after the jobs `changed` of this group have changed. Return the
+        jobs whose rows are newly hidden or shown.
         """
         group = self._groups[key]
         if not group.shown or not self._is_folded(key):

@@ -36,7 +36,9 @@ class JobListing(Listing[int, JobView]):
         super().put([*changed.values(), *(self.rows[job] for job in moved - changed.keys())])
 
     def _move_marks(self, moved: set[int]) -> None:
-        """Keep the cursor and the mark on a group whose row has changed to the row of another job."""
+        """Keep the cursor and the mark on a group that is now shown in the row of another job. `moved` are
+        the jobs whose rows are newly hidden or shown.
+        """
         for job in moved & self.hidden:
             if job in self.marks:
                 self.marks ^= {job, self.folding.shown_for(job)}

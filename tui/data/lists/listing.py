@@ -34,7 +34,7 @@ class Listing(Generic[Key, Row]):
         self.sort, self.reverse = next(iter(sorts)), False
         self.filter: RowFilter[Row] = RowFilter()
         self.hidden: set[Key] = set()
-        """Hidden rows, although the rows pass the filter."""
+        """Keys of rows that are hidden although they pass the filter."""
         self.marks: set[Key] = set()
         self.cursor: Key | None = None
         self._index = 0
@@ -154,7 +154,7 @@ class Listing(Generic[Key, Row]):
         self.marks ^= {key}
 
     def mark_between(self, one: Key, other: Key) -> None:
-        """Mark all shown rows from one row to the other."""
+        """Mark all shown rows between the rows `one` and `other`, including these two rows."""
         ends = (self.index_of(one), self.index_of(other))
         if ends[0] is not None and ends[1] is not None:
             low, high = sorted((ends[0], ends[1]))

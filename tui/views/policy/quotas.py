@@ -101,7 +101,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
 
 def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
     """Return the function that computes a cell of the column for this resource. The cell shows the usage and
-    the limit of a quota, such as 12/16. It is emphasised if the usage has reached the limit.
+    the limit of a quota, such as 12/16, and is emphasised if the usage has reached the limit.
     """
 
     def cell(quota: QuotaView) -> Sequence[Piece]:
