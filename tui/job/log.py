@@ -22,8 +22,8 @@ class JobLog:
     1. At first a thread (LogTail) follows the end of the log.
     2. If the user goes to the first line or to another match, or scrolls beyond a page, fetch another part of
        the log, of about 1 MiB (a page). While a page is shown, the end of the log is not followed.
-    3. If the user goes to the last line, or presses Escape or the key to follow, show the end of the log again
-       and follow it.
+    3. If the user goes to the last line, or presses Escape or the key to follow, show and follow the end of
+       the log again.
     """
 
     def __init__(self, view: Widget, job: int, pane: LogPane, changed: Callable[[], None]) -> None:

@@ -50,7 +50,7 @@ class PlanPane(Pane):
         return max(10, self.size.width - 1 - NAME - DETAIL - 2)
 
     def show(self, rows: Sequence[ChartRow], timeline: Timeline, now: float) -> None:
-        """Paint these rows. If the job under the cursor is in another row now, move the cursor to this row."""
+        """Paint these rows. If the job under the cursor is now in another row, the cursor follows the job."""
         before = self.job
         self.rows, self.timeline, self.now = rows, timeline, now
         self.row = max(0, min(self.row, len(rows) - 1))

@@ -1,4 +1,4 @@
-"""The line in which the user types a filter or a text to search. After every key, the list is filtered again."""
+"""The line in which the user types a filter or a text to search. Every key filters the list again."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ class Explanation:
 
     `starts_at` is the latest start. None: the latest start is unknown, and `unknown` has the reason. If every
     job runs as long as predicted, this job starts at `likely_at` and runs for `predicted_s` seconds. Each
-    change in `easings` would start the job now. Changes of the job itself come before resumes of nodes or
-    GPUs, and these come before preemptions. If `makes_room` is True, the running jobs in `victims` are
-    preempted for this job.
+    change in `easings` would start the job now. First come changes of one field of the job, then resumes of
+    nodes or GPUs, then preemptions, then changes of several fields. If `makes_room` is True, the running jobs
+    in `victims` are preempted for this job.
     """
 
     job: JobView
