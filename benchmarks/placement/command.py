@@ -145,7 +145,7 @@ def _show(form: Format, found: Sequence[PlacementSummary], *, alone: bool) -> No
     if form.is_data:
         bodies = [_body(each) for each in found]
         write_data(form, bodies[0] if alone else bodies)
-    elif form is Format.CSV:
+    elif form == Format.CSV:
         runs = [asdict(run) for each in found for run in each.runs]
         out = csv.DictWriter(sys.stdout, list(runs[0]), lineterminator="\n")
         out.writeheader()

@@ -108,10 +108,10 @@ def _show(form: Format, plan: TrialPlan, verdicts: Sequence[Verdict], config: Pa
         told = [{**asdict(failure), "command": _command(failure, plan, config)} for failure in failures]
         write_data(form, {**_sums(verdicts), "failures": told})
         return
-    if form is Format.CSV:
+    if form == Format.CSV:
         figures_table.write_csv([_row(verdict) for verdict in verdicts])
         return
-    if form is Format.NAME:
+    if form == Format.NAME:
         write("".join(f"{failure.seed}\n" for failure in failures))
         return
     write_facts(_facts(verdicts, len(failures)))
