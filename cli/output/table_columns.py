@@ -70,7 +70,8 @@ def nodes_or_reason(job: JobView) -> str:
     reason = job.detail or job.reason.value.replace("_", " ")
     if job.last is not None and job.last.reason is Reason.PREEMPTED and job.state is JobState.QUEUED:
         if job.reason is Reason.HELD:
-            # Show only "held", because `detail` also names the user or job that preempted this job.
+            # Show only "held": `detail` is too long for the column, because it also names the user or the job
+            # that preempted this job.
             reason = "held"
         return f"PREEMPTED {clock(job.last.at)}; {reason}"
     return reason

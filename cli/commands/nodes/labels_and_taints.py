@@ -57,7 +57,9 @@ def taint(words: Taints, dry_run: DryRun = False, output: Output = Format.TABLE)
 
 
 def taint_changes(words: list[str]) -> tuple[list[str], NodeMarks]:
-    """Return the nodes and the taints that the words of `corral nodes taint` name."""
+    """Return the nodes and the changes that the words of `corral nodes taint` name. A change to None
+    removes the taint.
+    """
     nodes, marks = _split(words, lambda word: ":" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
     for word in marks:
@@ -85,7 +87,9 @@ def label(words: Labels, dry_run: DryRun = False, output: Output = Format.TABLE)
 
 
 def label_changes(words: list[str]) -> tuple[list[str], NodeMarks]:
-    """Return the nodes and the labels that the words of `corral nodes label` name."""
+    """Return the nodes and the changes that the words of `corral nodes label` name. A change to None
+    removes the label.
+    """
     nodes, marks = _split(words, lambda word: "=" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
     for word in marks:

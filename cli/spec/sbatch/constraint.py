@@ -16,15 +16,19 @@ Sets = list[frozenset[str]]
 
 
 def gpu_models(text: str) -> list[str]:
-    """Return the GPU models of the nodes that an expression of features accepts; empty if the expression
-    accepts all nodes. Raise ValueError.
+    """Return the GPU models of the nodes that an expression of features accepts. An empty list means that
+    the expression accepts all nodes with GPUs.
+
+    Allowed features are GPU models, and `gpu` and `gpus`, which stand for any GPU node. Raise ValueError if
+    the expression has another feature, or if its form is wrong.
 
     1. Split the text into names and operators. ',' and '&' mean that a node has both features, and '|' means
        that a node has one of them. '&' binds more tightly than '|'. '[a|b]' means in addition that all nodes
-       have the same feature, which is Corral's default for GPU models.
-    2. Compute the sets of features that are enough: 'a&(b|c)' gives {a, b} and {a, c}.
-    3. Refuse a set with several GPU models, because no node has several models. A set without a model accepts
-       all nodes.
+       of the job have the same feature, which is Corral's default for GPU models.
+    2. Compute the sets of GPU models that a node may have: 'a&(b|c)' gives {a, b} and {a, c}. `gpu` and
+       `gpus` add no model to a set.
+    3. Refuse a set with several GPU models, because no node has several models. If a set is empty, return an
+       empty list.
 
     Example: '[a100|h100]&gpu' gives a100 and h100.
     """
