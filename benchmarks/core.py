@@ -127,7 +127,7 @@ def backfill_whole_depth(nodes: int, queued: int) -> float:
 
 def reserve_all(nodes: int, queued: int) -> tuple[float, list[float]]:
     """Return the seconds in which conservative backfill makes the reservations of `queued` waiting jobs, and
-    the seconds of each of ten more passes with one new job each.
+    the seconds of each of ten more scheduling cycles with one new job each.
 
     One waiting job has anti-affinity to a job on every node. Every node has free resources for this job, but
     all nodes are excluded.

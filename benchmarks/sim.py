@@ -18,7 +18,8 @@ ESTIMATES = (300, 900, 3_600, 7_200, 14_400, 43_200, 86_400)
 
 def log(jobs: int, seed: int = 1) -> list[tuple[float, float, int, float]]:
     """Generate jobs and return submit time, run time, processors and estimated run time of each, in seconds.
-    Users have habits, jobs arrive in bursts and more by day than by night, and the load is 70 %.
+    Each user submits similar jobs again and again. Jobs arrive in bursts, and more by day than by night. The
+    load is 70 %.
     """
     dice = random.Random(f"benchmark/{seed}")
     users = [(dice.gauss(5.5, 1.6), dice.uniform(0.3, 1.4), dice.random() ** 2) for _ in range(jobs // 150)]

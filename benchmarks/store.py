@@ -202,8 +202,8 @@ def _measure_request(made: System, ask: object) -> tuple[list[float], float, flo
 
 
 def _send_small_request(line: Transport) -> None:
-    """Send a request that waits only for the event loop. A request to /v1/health would also wait for the
-    commit.
+    """Send a request that waits only for the event loop of the controller. A request to /v1/health would also
+    wait until a running commit is done.
     """
     with contextlib.suppress(Refused):
         line.ask("GET", "/v1/none", None, (), question=True)

@@ -28,7 +28,7 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class CheapPower:
-    """Rates nodes with one of the cheap tariffs with 1, and all other nodes with 0."""
+    """Returns the score 1 for nodes with one of the cheap tariffs, and 0 for all other nodes."""
 
     name: ClassVar[str] = "cheap_power"
 
@@ -40,6 +40,6 @@ class CheapPower:
         return any(self.label in labels for labels in nodes.labels)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:  # noqa: ARG002
-        """Return a number from 0 to 1 for each row."""
+        """Return 1 or 0 for each row (node)."""
         every = np.array([labels.get(self.label) in self.cheap for labels in nodes.labels], dtype=np.float64)
         return every[rows]

@@ -34,8 +34,8 @@ class RecordedJob:
 
     @property
     def tenant(self) -> str:
-        """Return the project of the job. The jobs that one user submits to invented projects have the common
-        tenant FLOOD.
+        """Return the project of the job; FLOOD for a job of the user that submits to invented projects (mix
+        `flood`).
         """
         return self.spec.project if self.spec.project in PROJECTS else FLOOD
 

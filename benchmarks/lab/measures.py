@@ -26,7 +26,7 @@ whose demand is less than its share has no deviation in any case, because the te
 only.
 """
 GANG_NODES = 3
-"""The least number of nodes of the gangs that are measured."""
+"""Only gangs with at least this number of nodes are measured."""
 PATIENCE_H = 72.0
 """A gang that was submitted in this number of hours before the end of the run, and still waits, does not
 count as a gang that never started.
@@ -46,7 +46,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that was recorded in a run. `starts_at` and `ends_at` are in seconds since 1970."""
+    """The jobs and samples recorded in a run. `starts_at` and `ends_at` are in seconds since 1970."""
 
     jobs: Sequence[RecordedJob]
     samples: Sequence[Sample]
@@ -74,14 +74,14 @@ class Deviation:
     points: float
     got: float
     entitled: float
-    """`got` and `entitled` are in percent of the same GPU-hours."""
+    """In percent of the same GPU-hours as `got`."""
     waits: float
     """The part of the samples in which the tenant had a waiting job."""
 
 
 def worst(deviations: Iterable[Deviation]) -> Deviation | None:
-    """Return the largest deviation, in either direction, of the tenants that often wait (see OFTEN); None if
-    no tenant often waits.
+    """Return the largest deviation, positive or negative, of the tenants that wait in at least the part OFTEN
+    of the samples; None if there is no such tenant.
     """
     waiting = [each for each in deviations if each.waits >= OFTEN]
     return max(waiting, key=lambda each: abs(each.points), default=None)
@@ -141,7 +141,7 @@ def user_deviations(record: Record) -> list[Deviation]:
     """Compare the GPU-hours of each user of a project with the part of the project's GPU-hours to which the
     user is entitled, in percent of the project's GPU-hours.
 
-    Projects in which fewer than two users often wait are left out.
+    Leave out projects in which fewer than two users wait in at least the part OFTEN of the samples.
     """
     waits = Counter(pair for sample in record.samples for pair in sample.waiting)
     often = [tenant for (tenant, _), count in waits.items() if count >= OFTEN * len(record.samples)]

@@ -80,7 +80,7 @@ class LabResult:
     projects: list[measures.Deviation]
     worst_week: measures.Deviation | None
     users: list[measures.Deviation]
-    """The deviations of the users of projects in which several users often wait."""
+    """The deviations of users, only for projects in which several users often wait (measures.OFTEN)."""
     wasted_percent: float
     idle_hours: dict[str, float]
     gangs_never_started: int

@@ -62,7 +62,8 @@ class Request:
 
 
 Batch = Callable[[Random, float], list[Request]]
-"""A function that returns the random jobs of one submit. The second argument is the hour of the submit."""
+"""A function that returns the random jobs of one submit. Its arguments are the random generator and the hour
+of the submit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ _STREAMS: Mapping[str, Stream] = {
     "scavengers": Stream(3.0, 1.0, 2.4, _scavenger),
     "notebooks": Stream(0.0, 0.5, 1.6, _notebook, by_day=True),
 } | {
-    # Each user of `widths` demands the same number of GPU-hours.
+    # Choose the rates so that each user of `widths` demands the same number of GPU-hours.
     f"{project} with {gpus} GPUs": Stream(
         0.0, 0.5 * gpus, 1.5 * gpus, _wide_user(f"{project}-{gpus}", project, gpus)
     )
@@ -236,7 +237,7 @@ class Mix:
     rates: Mapping[str, float]
     deadlines: bool = True
     service: bool = True
-    """False: no inference service runs."""
+    """If false, no inference service runs."""
     limits: bool = True
     """If false, no job has a time limit."""
     flood: bool = False
@@ -265,7 +266,7 @@ def lab_jobs(seed: int, days: float, load: float, mix: str, gpus: int = GPUS) ->
     """Return the jobs of the mix on `days` days, in the order of their submits. Together they demand `load`
     times the GPU-hours of a cluster with `gpus` GPUs; the jobs of the flood are added to this demand.
 
-    Raises SimulationRefused if the load is too large for the mix.
+    Raise SimulationRefused if the load is too large for the mix.
     """
     chosen, until_h = MIXES[mix], 24 * days
     service = _service(until_h) if chosen.service else []

@@ -28,7 +28,7 @@ from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
 
 OFFERED = 130
-"""The pods of a run request this percentage of all GPUs together."""
+"""All pods of a run together request this percentage of the GPUs of the cluster."""
 _USER = "trace"
 _OFTEN = 200
 
@@ -95,7 +95,7 @@ def draw_arrivals(pods: Sequence[Pod], capacity: int, seed: int) -> list[Pod]:
     """Return the pods in the order in which they arrive: each pod once, then random pods until the next would
     exceed 130 % of all GPUs.
 
-    If all pods together request more than that, random pods are left out instead.
+    If the pods of the trace together request more than 130 %, random pods are left out instead.
     """
     dice = Random(seed)
     by_name = sorted(pods, key=lambda pod: pod.name)
@@ -173,7 +173,7 @@ def place_pod(engine: Engine, spec: JobSpec) -> JobPlaced | None:
 
 def allocated_at(percent: int, curve: Curve, capacity: int) -> float:
     """Return the percentage of all GPUs (`capacity`, in thousandths of a GPU) that was allocated when pods
-    had requested `percent` % of them (rounded).
+    had requested `percent` % of all GPUs (rounded).
 
     If several pods reached this percentage, return the mean over these pods. If no pod did, return the value
     after the last pod before it.

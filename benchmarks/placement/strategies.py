@@ -62,7 +62,9 @@ class BestFit:
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """Chooses any node that fits, and any GPU on it that fits, with equal probability."""
+    """Chooses a random node among those that can hold the pod, and a random GPU among the suitable GPUs of
+    this node, all with equal probability.
+    """
 
     name: ClassVar[str] = "random"
 

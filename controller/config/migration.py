@@ -1,7 +1,7 @@
 """Moves keys of scheduler.toml from older places to their present places, without changing anything else.
 
-`MOVED` lists the moves. A key that still works in its older place stays valid; the migration only makes the
-file simpler.
+`MOVED` lists the moves. The controller accepts these keys also in their older places. The migration only
+makes the file simpler.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Migration:
 def migrate(text: str, name: str) -> Migration:
     """Return the text with all keys in their present places.
 
-    1. Find each old key whose present table has its own heading in the file, and is on a line of its own.
+    1. Find each old key that is on a line of its own, and whose present table has a heading in the file.
     2. Remove this line, and write the key with the same value as the first line below the heading. If the
        present key is set as well, only remove the line: both have the same value.
     3. Remove the heading of the old table if nothing is left below it.
-    4. Read the result. If anything but the moved keys has changed, take the change back.
+    4. Parse the result. If another key than the moved one has changed, undo the move.
 
     Comments and the order of all other lines do not change. Raise ConfigRefused if the text is not a valid
     configuration.
@@ -101,7 +101,7 @@ def _moved(text: str, old: Key, new: Key) -> str | None:
     if below and not below[0].endswith("\n"):
         below = [f"{below[0]}\n"]
     kept = [*lines[: heading + 1], *below, *lines[heading + 1 :]]
-    # The old line is further down if the key was written above it.
+    # The index of the old line is higher now if the new lines were inserted above the old line.
     del kept[number + (len(below) if number > heading else 0)]
     return _without_empty_table("".join(kept), old[:-1])
 

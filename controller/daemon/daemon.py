@@ -65,7 +65,7 @@ CLOCK_CHECK_S = 60.0
 """Seconds. The event loop reads the system clock at least this often, because the clock can be set while the
 loop waits."""
 SAMPLER = ""
-"""The user name under which the controller asks for start estimates. No account has this name."""
+"""The user name under which the controller requests start estimates. No account has this name."""
 MAX_CRASHES_PER_MINUTE = 50
 """The controller stops after more crashes of the engine than this within a minute."""
 QUARANTINE_S = 60.0

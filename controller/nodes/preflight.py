@@ -136,8 +136,8 @@ async def _checks_on_host(
 def _read_report(line: bytes, asked_at: float) -> tuple[list[Check], str]:
     """Return the checks of the agent's report, with a check of the host's clock, and the boot id of the host.
 
-    `asked_at` is the time at which the agent was asked. Raise ValueError, KeyError or TypeError if the line
-    is not a report.
+    `asked_at` is the time at which the report was requested, in seconds since 1970. Raise ValueError,
+    KeyError or TypeError if the line is not a report.
     """
     report = json.loads(line)
     checks = [
@@ -148,7 +148,7 @@ def _read_report(line: bytes, asked_at: float) -> tuple[list[Check], str]:
 
 
 def _no_report(words: str) -> Check:
-    """Return the failed check of an agent that has printed these words and no report."""
+    """Return a failed check whose text contains `words`, which the agent has printed instead of a report."""
     remedy = "Check the Python installation there, or name another Python with --python."
     return Check("agent", "failed", words or "it prints nothing", remedy)
 

@@ -192,7 +192,9 @@ class StepRelay:
             self._tasks.pop((node, frame.request), None)
 
     def _stop_input(self, target: str, task: RelayedTask) -> None:
-        """Disconnect srun from a task whose node reads too slowly. A task of an old srun ends."""
+        """Disconnect srun from a task whose node reads its input too slowly. If the srun is of an older
+        version, which cannot connect to a task again, end the task.
+        """
         why = f"the connection to {target} is too slow for the input of the task"
         request = task.order.request
         self._send(target, CloseShell(request, keep=bool(task.order.task)))

@@ -45,8 +45,8 @@ def _words(event: Event, job: Job, state: State) -> Iterator[str]:
         if "FAIL" in types or ("TIME_LIMIT" in types and event.reason is Reason.TIME_LIMIT):
             yield "mine.failed"
             if any(each.state is JobState.FAILED for each in _others(job, state)):
-                # An earlier element of the array has failed here, although the last element may have
-                # succeeded.
+                # Another element of the array has failed. Therefore also yield the word for an end without
+                # failure, because the last element may have completed.
                 yield "mine.ended"
 
 

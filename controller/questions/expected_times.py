@@ -72,7 +72,7 @@ def group_of(job: Job) -> Group | None:
 
 
 class ExpectedTimes:
-    """Keeps the last forecast, because many clients ask for it.
+    """Keeps the last forecast, because many clients request these times.
 
     1. `known` returns the last forecast. If the last forecast is too old, a new forecast begins in the
        background.

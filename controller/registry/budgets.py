@@ -21,7 +21,7 @@ def budget_rules_of(config: Config) -> BudgetRules:
         for name, project in config.projects.items()
         if (each := project.budget) is not None
     }
-    # Only budgets need the months. Prices are also needed for reports.
+    # Compute the months only if there are budgets. Reports need the prices also without budgets.
     return BudgetRules(
         budgets,
         section.gpu_hour,

@@ -59,8 +59,8 @@ def _limits_of_all(config: Config) -> Ceiling:
 
 
 def raised_open_projects(config: Config) -> list[ConfigProblem]:
-    """Return a problem for each project without members that has higher limits than [access.limits] gives all
-    users. Every user may submit to such a project and would get the higher limits.
+    """Return a problem for each project without members that has higher limits than [access.limits] sets for
+    all users. Every user may submit to such a project and would get the higher limits.
     """
     usual, members = _limits_of_all(config), {name for name, each in config.projects.items() if each.members}
     problems = []

@@ -19,8 +19,8 @@ from controller.store.usage import UsageSum, report
 
 
 class StoreQueries:
-    """The questions that a store answers while it is open. Any thread may ask. Each answer is from one
-    consistent snapshot of the database.
+    """Queries of an open store. Any thread may call these methods. Each result is from one consistent
+    snapshot of the database.
     """
 
     def __init__(self, place: Backend) -> None:

@@ -18,7 +18,7 @@ KEPT: Final = 60
 KEPT_S: Final = SAMPLE_S * KEPT
 
 _UNKNOWN: Final = 255
-"""The value in a ring for a time without a reading."""
+"""The value in a ring (the samples of one GPU) for a time without a reading."""
 
 Loads = tuple[int | None, ...]
 """The mean loads of successive parts of the last 10 minutes in percent, oldest first. None for a part without
@@ -92,8 +92,8 @@ class GpuLoads:
         return self._rings.get(node, {})
 
     def _parts(self, held: Iterable[tuple[bytearray, float, float]], points: int) -> Loads:
-        """Return the mean of rings in `points` parts. Each ring comes with the first and the last time at
-        which its samples count.
+        """Return the mean load over all rings in `held`, for each of `points` parts of the time. Each element
+        of `held` is a ring with the first and the last time at which its samples count.
         """
         part_s = KEPT_S / points
         first = int(self._latest * SAMPLE_S // part_s) - points + 1

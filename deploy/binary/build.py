@@ -3,7 +3,8 @@
 1. PyInstaller collects corral-agent and corral, each as a directory with all modules and libraries.
 2. Each directory becomes one file: the script launcher.sh, followed by the directory as a compressed archive.
    The file of corral-agent is put into the directory of corral, which sends it to hosts without Python.
-3. The newest version of the C library that any of the libraries asks for is the oldest that a host may have.
+3. Each library requires a version of the C library. The newest of these versions is the oldest version with
+   which a host can run the program.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ def main() -> None:
         cwd=HOME,
     )
     corral = work / "corral"
-    # Other libraries stay as they are, because strip damages those that patchelf has changed.
+    # Strip only libpython, because strip damages libraries that patchelf has changed.
     for library in work.glob("*/_internal/libpython*"):
         subprocess.run(["strip", "--strip-unneeded", str(library)], check=True)
     for file in corral.glob("_internal/*.dist-info/direct_url.json"):
-        file.unlink()  # because it names a directory of the machine that builds
+        file.unlink()  # The file names a directory of the build machine.
     pack(work / "corral-agent", corral / "_internal" / "corral-agent")
     made = HOME / "dist" / "corral"
     made.parent.mkdir(exist_ok=True)
@@ -55,7 +56,8 @@ def main() -> None:
 def pack(folder: Path, made: Path) -> None:
     """Write the directory as one program that unpacks itself."""
     archive = io.BytesIO()
-    # Equal files give an equal archive, so that a second build of the same version uses the same directory.
+    # Write an archive that depends only on the files and not on the time. A second build of the same version
+    # then uses the same directory on a host.
     with (
         gzip.GzipFile(fileobj=archive, mode="wb", mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w") as tar,

@@ -8,7 +8,7 @@ import sys
 from wire.program_parts import FLAG, run_part
 
 _HELPER = "from multiprocessing."
-"""How the code begins that multiprocessing passes to its helper process."""
+"""The beginning of the code that multiprocessing passes to its helper process."""
 
 
 def main() -> int | None:
@@ -20,7 +20,7 @@ def main() -> int | None:
         from agent.__main__ import main as run
     else:
         if words[:1] == ["--multiprocessing-fork"] or (words[-1:] and words[-1].startswith(_HELPER)):
-            # because corral sim starts its processes with multiprocessing, which calls sys.executable
+            # Handle the processes of corral sim, which multiprocessing starts with sys.executable.
             import multiprocessing
 
             multiprocessing.freeze_support()
@@ -29,7 +29,9 @@ def main() -> int | None:
 
 
 def _restore_environment() -> None:
-    """Undo what the start of the program has added to the environment, because other programs inherit it."""
+    """Remove the environment variables that the start of the program has added, because other programs would
+    inherit them.
+    """
     program = os.environ.pop("CORRAL_PROGRAM", "")
     if program:
         sys.argv[0] = program

@@ -27,8 +27,9 @@ after sending the whole body.
 """
 
 PATIENCE = 64
-"""The number of refused connections that get an answer. Connections above the limit are refused. Further
-connections are closed without an answer.
+"""The most refused connections that are answered at the same time. Connections above the limit of
+ConnectionLimit are refused. If there are already PATIENCE refused connections, a further one is closed
+without an answer.
 """
 
 

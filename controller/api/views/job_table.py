@@ -109,8 +109,8 @@ def _program(_: Source, job: Job) -> str:
 
 def _script(_: Source, job: Job) -> str:
     """Return the name of the batch script; empty if there is none. The command of a batch job has the text of
-    its script, and beside the text the name: `/bin/sh -c TEXT NAME ARGUMENT…`, or NAME before TEXT. A script
-    for Python has no name there.
+    its script, and beside the text the name: `/bin/sh -c TEXT NAME ARGUMENT…`, or NAME before TEXT. The
+    command of a Python script contains no name.
     """
     command = job.spec.command
     text = next((place for place, word in enumerate(command) if word.startswith("#!")), 0)

@@ -10,7 +10,8 @@ from controller.core.state.state import State
 from wire.api.jobs import QueuePlace
 
 MOST = 1_000
-"""The most places of one profile in an answer. A person reads no more, and the cost stays bounded."""
+"""The most places of one scheduler profile in an answer, so that the time for an answer is limited with any
+number of waiting jobs."""
 
 
 def queue_places(state: State, starts: Mapping[int, float], now: float) -> dict[int, QueuePlace]:

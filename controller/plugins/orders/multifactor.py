@@ -23,8 +23,8 @@ class MultifactorOrder:
     - age: seconds waited / `age_full_s`.
     - fair_share: the tenant's fair-share factor; 0 above a soft limit.
     - size: GPUs of the job / GPUs of the cluster. It is 0 if the job has more GPUs than the project's part of
-      the cluster, and its user has got more than its part of the project while another user of the project
-      waits (`OrderView.rationed`).
+      the cluster, and the job's user has got more than the user's part of the project while another user of
+      the project waits (`OrderView.rationed`).
     - deadline: rises from 0 to 1 in the `deadline_from_s` seconds before the latest start that meets the
       job's deadline.
     - queue: the priority of the queue. If the weight is 0, this factor adds no points. Instead, all jobs of a
@@ -74,7 +74,7 @@ class MultifactorOrder:
         return (-sum(each.points for each in self.receipt(job, view)),)
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
-        """Return the points that each factor gives the job. Jobs are ordered by the sum of their points."""
+        """Return the points of the job by factor. Jobs are ordered by the sum of these points."""
         path = view.path(job)
         beyond = view.shares.over_soft_limit(path, view.now)
         gpus = job.ask.part.gpus * (job.ask.nodes or 1)

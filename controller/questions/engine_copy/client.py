@@ -67,8 +67,8 @@ class EngineCopyLost(Exception):
 
 
 class EngineCopyLink:
-    """The connection to a running replica (a process with a copy of the engine), with the questions, such as
-    explain, that the engine copy has not answered yet.
+    """The connection to a running engine copy (a process with a copy of the engine), with the questions, such
+    as explain, that the engine copy has not answered yet.
     """
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -181,7 +181,9 @@ class EngineCopyClient:
         self._link: EngineCopyLink | None = None
         self._starting = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
-        """The timer that ends the engine copy; None if no question has asked to keep the engine copy."""
+        """The timer that ends the engine copy; None if no question so far requires that the engine copy is
+        kept.
+        """
 
     @property
     def copy_pid(self) -> int | None:

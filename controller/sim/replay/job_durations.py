@@ -29,8 +29,9 @@ LOST = ("node_lost", "supervisor_lost")
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """The run time and the end of an attempt. All members of a gang run equally long and end in the same
-    way."""
+    """The run time of an attempt, and how it ended (exit code, signal, reason). All members of a gang run
+    equally long and end in the same way.
+    """
 
     launch_s: float = 0.0
     """Seconds from placement to the start of the processes."""
@@ -133,8 +134,8 @@ class RunRecorder:
         return self.placed_at if self._started_at is None else self._started_at
 
     def known(self, until: float) -> tuple[RecordedRun, ...]:
-        """Return the run times and ends of the job's attempts, as far as the journal shows them. The result
-        has at least one entry. `until` is the time of the last journal entry.
+        """Return the run time of each of the job's attempts, and how it ended, as far as the journal shows
+        this. The result has at least one entry. `until` is the time of the last journal entry.
         """
         if self.runs:
             return tuple(self.runs)

@@ -47,8 +47,8 @@ async def explain(call: Call) -> Explanation:
             answer, busy = None, error.refusal.message
         if answer is not None:
             return answer
-    # The forecast was not ready in time. Answer only with the reason, because finding the reason takes little
-    # time.
+    # The forecast was not ready in time. Answer only with the reason why the job waits, because finding this
+    # reason takes little time.
     reason = await why(call, job)
     job = await call.job()
     complete, predicted_s = job.state is not JobState.QUEUED, engine.predicted(job)

@@ -44,7 +44,9 @@ async def listing(call: Call) -> QueueList:
 
 
 def queue_day(figures: QueueFigures | None, since: float, now: float) -> QueueDay:
-    """Return the figures of a queue between `since` and `now`; all zero if `figures` is None."""
+    """Return the numbers of started and ended jobs of a queue, and their waits, between `since` and `now`.
+    All are zero if `figures` is None.
+    """
     each = figures or QueueFigures()
     hours = (now - since) / HOUR_S
     return QueueDay(

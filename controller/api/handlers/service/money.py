@@ -4,7 +4,7 @@
 2. Multiply the prices by the billed times, which are integers.
 3. Add the fractions, and convert only the sum to a floating-point number.
 
-Exact sums do not depend on the groups, so a report by user costs as much as a report by project.
+Exact sums do not depend on the groups, so a report by user has the same total cost as a report by project.
 
 Example: 3 ms of a GPU at 1.2 an hour and 1 ms at 1.2 an hour cost exactly as much as 4 ms at 1.2 an hour.
 """
