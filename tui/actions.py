@@ -14,9 +14,10 @@ from typing import Final
 
 PULSE, QUEUE, JOB, NODES, NODE, EVENTS = "pulse", "queue", "job", "nodes", "node", "events"
 SHARES, QUOTAS, RESERVATIONS, REBALANCE, PLAN = "shares", "quotas", "reservations", "rebalance", "plan"
+CALENDAR = "calendar"
 LISTS: Final = frozenset({QUEUE, NODES, EVENTS, SHARES, QUOTAS, RESERVATIONS, REBALANCE})
-EVERYWHERE: Final = LISTS | {PULSE, PLAN, JOB, NODE}
-OPENED: Final = LISTS | {PULSE, PLAN, NODE}
+EVERYWHERE: Final = LISTS | {PULSE, PLAN, JOB, NODE, CALENDAR}
+OPENED: Final = LISTS | {PULSE, PLAN, NODE, CALENDAR}
 DETAILS: Final = frozenset({NODE})
 FILTERED: Final = LISTS | {PLAN, JOB}
 JOBS: Final = frozenset({QUEUE, PLAN, JOB})
@@ -28,7 +29,8 @@ LIMITS: Final = frozenset({QUOTAS})
 KEPT: Final = frozenset({RESERVATIONS})
 PROPOSED: Final = frozenset({REBALANCE})
 LOGS: Final = frozenset({JOB})
-GRAPHS: Final = frozenset({PULSE})
+GRAPHS: Final = frozenset({PULSE, CALENDAR})
+WINDOW: Final = frozenset({CALENDAR})
 CHART: Final = frozenset({PLAN})
 
 
@@ -125,6 +127,18 @@ LOOKING: Final = (
     ScreenAction(
         "shorter", ("left_square_bracket",), "shorter", "Show a shorter time in the graphs", GRAPHS, footer=2
     ),
+    ScreenAction(
+        "calendar", ("c",), "calendar", "Show reservations and running jobs by node and hour", KEPT, footer=4
+    ),
+    ScreenAction(
+        "window_later", ("right", "l"), "later", "Move the window to a later time", WINDOW, footer=1
+    ),
+    ScreenAction("window_earlier", ("left", "h"), "earlier", "Move the window to an earlier time", WINDOW),
+    ScreenAction("window_longer", ("plus", "equals_sign"), "longer window", "Make the window longer", WINDOW),
+    ScreenAction("window_shorter", ("minus",), "shorter window", "Make the window shorter", WINDOW),
+    ScreenAction(
+        "mark_node", ("space",), "mark", "Choose several nodes for the reservation", WINDOW, footer=3
+    ),
     ScreenAction("group", ("n",), "rows by", "Show rows by node, by job or by user", CHART, footer=3),
     ScreenAction("apart", ("z",), "apart", "Draw jobs that overlap in separate rows", CHART, footer=4),
     ScreenAction("zoom_in", ("plus", "equals_sign"), "zoom in", "Show a shorter time", CHART, footer=4),
@@ -159,7 +173,7 @@ CHANGING: Final = (
         "N",
         "new job",
         "Fill in a form and submit a job",
-        EVERYWHERE - LIMITS - KEPT - LOGS,
+        EVERYWHERE - LIMITS - KEPT - LOGS - WINDOW,
         "corral submit …",
         8,
     ),
@@ -282,7 +296,7 @@ CHANGING: Final = (
         "N",
         "reserve",
         "Reserve nodes for users or projects, or for maintenance",
-        KEPT,
+        KEPT | WINDOW,
         "corral reserve create …",
         5,
     ),

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from typing import ClassVar
@@ -42,6 +42,7 @@ from tui.views.job_details import JobDetailsView
 from tui.views.node_details import NodeDetailsView
 from tui.views.nodes import NodesView
 from tui.views.plan import PlanView
+from tui.views.policy.calendar import CalendarView
 from tui.views.policy.moves import MovesView
 from tui.views.policy.quotas import QuotasView
 from tui.views.policy.reservations import ReservationsView
@@ -335,6 +336,12 @@ class CorralApp(OrderedKeysApp):
     def ask_text(self, hint: str, then: Callable[[str], None]) -> None:
         self._status.display = False
         self._filter.ask(hint, then, self._filter_closed)
+
+    def open_calendar(self) -> None:
+        self._enter(CalendarView())
+
+    def reserve(self, typed: Mapping[str, str]) -> None:
+        self.edits.new_reservation(typed)
 
     def show_effect(self, answer: WhatIfAnswer | None) -> None:
         if isinstance(self.view, PlanView):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -107,6 +107,15 @@ class AppInterface(App[int]):
     def ask_text(self, hint: str, then: Callable[[str], None]) -> None:
         """Let the user type a line of text below the view. When the user presses Enter, call `then` with the
         text. When the user presses Escape, do not call `then`.
+        """
+        raise NotImplementedError
+
+    def open_calendar(self) -> None:
+        raise NotImplementedError
+
+    def reserve(self, typed: Mapping[str, str]) -> None:
+        """Open the form of a new reservation. `typed` has texts for its fields, by the names of the
+        fields.
         """
         raise NotImplementedError
 

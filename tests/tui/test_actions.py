@@ -27,6 +27,7 @@ OPENING = {
     "plan": ("8",),
     "job": ("enter",),
     "node": ("2", "enter"),
+    "calendar": ("6", "c"),
 }
 
 

@@ -68,6 +68,12 @@ def test_plan(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 
 @WIDTHS
+def test_calendar(snap_compare: Compare, size: tuple[int, int]) -> None:
+    run = after("6", "c", "l", "j", first="BEGINS", sign="course")
+    assert snap_compare(Screen(), terminal_size=size, run_before=run)
+
+
+@WIDTHS
 def test_nodes(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(Screen(), terminal_size=size, run_before=after("2", "j", "j"))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TypeVar
 
 from tui.app_interface import AppInterface
@@ -57,14 +59,20 @@ class TenantEdits:
                 lambda _: f"quota of {row.scope} {printable(row.name, 60)} unset",
             )
 
-    def new_reservation(self) -> None:
+    def new_reservation(self, typed: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Open the form of a new reservation. `typed` has texts for its fields, by the names of the
+        fields.
+        """
+
         def made(view: ReservationView) -> None:
             self._app.model.reservations.put((view,))
             self._app.model.reservations.follow(view.spec.name)
             nodes = counted(len(view.nodes), "node")
             self._done(f"reservation {printable(view.spec.name, 60)}: {nodes} reserved")
 
-        self._app.push_screen(FormDialog(reservation.new(self._app.model.now), made))
+        form = reservation.new(self._app.model.now)
+        fields = tuple(replace(field, default=typed.get(field.name, field.default)) for field in form.fields)
+        self._app.push_screen(FormDialog(replace(form, fields=fields), made))
 
     def cancel_reservation(self) -> None:
         """Ask the user to confirm, then cancel the reservation under the cursor."""

@@ -103,6 +103,9 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
         row = self.here
         return {} if row is None else {"reservation": shlex.quote(printable(row.spec.name))}
 
+    def act_calendar(self) -> None:
+        app_of(self).open_calendar()
+
     def act_open(self) -> None:
         row = self.here
         if row is not None and row.nodes:
