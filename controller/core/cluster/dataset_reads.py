@@ -48,8 +48,9 @@ class DatasetReads:
        to a multiple of retention / MOMENTS seconds, and levels are computed for the rounded time. Levels
        therefore change only once in this interval, and cached scores of nodes stay valid within the interval.
 
-    Invariant: the content depends only on the events so far, so a restart or a replay gives the same content.
-    Cost: O(data sets of the job) for `note`, O(1) for `advance`, O(nodes of the data set) for `levels`.
+    Invariant: the content depends only on the recorded events, so the content is the same after a restart or
+    a replay. Cost: O(data sets of the job) for `note`, O(1) for `advance`, O(nodes of the data set) for
+    `levels`.
 
     Example: the retention is 64 h. 16 h after a job that reads `imagenet` ended on gpu01, the level of
     `imagenet` on gpu01 is 0.75.

@@ -37,8 +37,8 @@ def write_row(columns: NodeTable, node: Node) -> None:
 
 
 def write_free(columns: NodeTable, node: Node) -> None:
-    """Write the free resources of the node. Its other values in the row must already be up to date. These
-    are the total resources, and the GPUs that are marked ABSENT in `gpu_free`.
+    """Write the free resources of the node. The total resources in the row, and the GPUs that are marked
+    ABSENT in `gpu_free`, must already be up to date.
     """
     row, slots = node.row, node.slots
     cpu_milli, memory_mib = columns.cpu_total.item(row), columns.memory_total.item(row)

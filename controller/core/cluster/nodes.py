@@ -42,9 +42,9 @@ class Nodes:
     the number has changed, the value is computed again.
     - `layout_version` grows when row numbers change, or when labels, taints or hardware of a node change. All
       values cached by row number are then invalid.
-    - `change_count` is the number of row changes so far. `changed_since(count)` returns the rows that have
-      changed since then, or None if the log of changes does not reach back so far; then all rows must be read
-      again.
+    - `change_count` is the number of row changes since the start. `changed_since(count)` returns the rows
+      that have changed since `change_count` had the value `count`. It returns None if the log of changes does
+      not contain all these changes; then all rows must be read again.
     - `room_version` grows when resources may have become free. A request that did not fit may now fit.
     - `status_version` grows when a node connects, disconnects, is drained or resumed, when the health of a
       GPU changes, or when a nomination changes. Backfill reservations are then invalid.
@@ -300,7 +300,7 @@ class Nodes:
         """Return the row numbers of the nodes that have changed since `change_count` had the value `changes`,
         the oldest change first.
 
-        Return None if the log of changes does not reach back so far.
+        Return None if the log of changes no longer contains all these changes.
         """
         return None if changes < self._log_from else self._log[changes - self._log_from :]
 

@@ -49,8 +49,8 @@ class AgentReports:
     From a report to the end of a job
     1. `_handle_status` compares the reported status of an attempt with the state. It records the changes
        (ready at the gang barrier, started, checkpoint saved, ended). The agent repeats the report of an end
-       until the message Settle tells the agent that the end is stored. So a repeated report must change
-       nothing.
+       until the agent receives the message Settle, because the end is then stored. So a repeated report must
+       change nothing.
     2. When a member of a gang (its part on one node) has ended, `_record_exit` records the end.
        `_after_member_exits` then orders resets of the member's GPUs if needed. Depending on the job's
        settings, the other members of the gang continue, are stopped, or release their nodes.

@@ -154,8 +154,8 @@ def _meet(one: Reservation, other: Reservation) -> bool:
 
 
 def _free_at(state: State, spec: ReservationSpec, node: Node) -> float:
-    """Return the time at which the node is free for the reservation `spec`. This is the latest expected end
-    of the node's jobs that the reservation does not admit. Return 0 if there are no such jobs.
+    """Return the time at which the node is free for the reservation `spec`. The result is the latest expected
+    end of the node's jobs that the reservation does not admit. Return 0 if there are no such jobs.
     """
     mine = Reservation(spec, (), spec.starts_at, "")
     jobs = (state.jobs[number] for number in node.held)

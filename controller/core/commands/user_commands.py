@@ -264,8 +264,8 @@ class UserCommands:
         return self._sizes.refill(spec, self._placer_for(spec, job.user), changed_fields)
 
     def settle_defaults(self, now: float) -> None:
-        """Compute the provisional default sizes of waiting jobs again. This is called when a node has joined,
-        because the node may be able to hold these jobs.
+        """Compute the provisional default sizes of waiting jobs again. The method is called when a node has
+        joined, because the node may be able to hold these jobs.
         """
         for number in self._sizes.waiting(lambda: self._state.jobs.values()):
             job = self._state.jobs.get(number)
@@ -409,7 +409,9 @@ class UserCommands:
         return DONE
 
     def note_long_wait(self, given: inputs.NoteLongWait, now: float) -> Reply:
-        """Record that a waiting job has waited much longer than usual. This is recorded once for each job."""
+        """Record that a waiting job has waited much longer than usual. The long wait of a job is recorded
+        only once.
+        """
         job = self._state.jobs.get(given.job)
         if job is not None and job.ready and not job.wait.alarmed:
             self._record(WaitAlarmed(job.id, now, now - job.ready_at, given.usual_s))

@@ -20,9 +20,9 @@ NAMED = 5
 def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
     """Return the best nodes for a waiting job with the points of each scorer, the best node first.
 
-    These are the nodes on which the request fits now. If it fits on no node now, use the nodes that could
-    hold the request without running jobs. The scores always use the resources that are free now. Scorers that
-    rate all nodes equally for this job are left out.
+    Only nodes on which the request fits now are considered. If the request fits on no node now, the nodes
+    that could hold the request without running jobs are considered. The scores always use the resources that
+    are free now. Scorers that rate all nodes equally for this job are left out.
     """
     shape = placer.shape(job.ask)
     part = job.ask.part if shape is None else shape.part

@@ -92,8 +92,8 @@ class WindowedUsage:
 
     @property
     def longest_h(self) -> float:
-        """The length of the window in hours. This is also the total after a constant use of one unit per
-        hour.
+        """The length of the window in hours. The total after a constant use of one unit per hour is the same
+        number.
         """
         return self.window_s / HOUR_S
 

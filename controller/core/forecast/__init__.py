@@ -1,3 +1,3 @@
-"""Forecasts when jobs will start, and finds a small change that would start a job now. Both simulate on
-copies of the engine.
+"""Forecasts when jobs will start, and finds a small change that would start a job now. The forecast and the
+search simulate on copies of the engine.
 """

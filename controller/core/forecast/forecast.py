@@ -30,8 +30,8 @@ MAX_IDLE_TURNS = 3
 MAX_STEPS = 100_000
 """A forecast has at most this many steps, so that it always ends."""
 KeepGoing = Callable[[float, Collection[int]], bool]
-"""A function that is called before each step with the time of the step and the ids of the jobs started so
-far. If it returns False, the forecast ends.
+"""A function that is called before each step with the time of the step and the ids of the jobs that have
+started before the step. If the function returns False, the forecast ends.
 """
 
 
@@ -172,7 +172,8 @@ def forecast(
         any_ends = following == next_end < NEVER or any(_ends(ahead, job) for _, job in ahead.state.releases)
         due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at, ahead.timed_drains.next_at)
         # Count the steps in which only operators' reservations begin or end, or quotas change with the hour.
-        # Such steps never stop, so the forecast ends after a number of them.
+        # Recurring reservations and quotas by hour cause these steps without end, so the forecast ends after
+        # a number of these steps.
         idle_turns += not (any_ends or due < NEVER)
         endless = 2 * MAX_IDLE_TURNS * len(ahead.state.reservations.by_name)
         endless += ahead.state.quotas.rules.timetable.changes_per_week

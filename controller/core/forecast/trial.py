@@ -31,7 +31,7 @@ class StartTrial:
 
     An input is a command of a user or a report of an agent; the engine handles them.
 
-    1. Copy the engine, and give the inputs to the copy. If one is refused, the result is False.
+    1. Copy the engine, and let the copy handle the inputs. If an input is refused, the result is False.
     2. Run a scheduling cycle.
     3. If the inputs preempt running jobs, let these jobs end node by node, with a cycle after each end. If
        there are at most ALL_ORDERS ends, try every order of them. If there are more, try only one order and

@@ -78,7 +78,7 @@ class LimitWarnings:
             self._plan(job)
 
     def clear(self) -> None:
-        """Remove all planned warnings, and give no warnings from now on."""
+        """Remove all planned warnings, and send no warnings from now on."""
         self._rules = NO_LIMIT_WARNINGS
         self.planned.clear()
 

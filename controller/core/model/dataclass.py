@@ -4,8 +4,8 @@ With `frozen=True`, the standard library makes an `__init__` that sets each fiel
 with 14 fields then takes 940 ns to create, and 130 ns without `frozen`. Type checkers see the decorator of
 the standard library, so they refuse every change of a field. At run time nothing checks this.
 
-Use it for classes of events, inputs, effects and the like. Use the decorator of the standard library for
-settings and for classes of which few objects are made.
+Use this decorator for classes of events, inputs, effects and other objects of which many are created. Use the
+decorator of the standard library for settings and for classes of which few objects are made.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def was_preempted(job: Job) -> bool:
 
 
 def continues_without_failed(job: Job) -> bool:
-    """Return whether the gang continues to run without its failed members. This needs `on_failure` =
-    "continue", and enough members that can still succeed.
+    """Return whether the gang continues to run without its failed members. The gang continues only with
+    `on_failure` = "continue", and only if enough members can still succeed.
     """
     gang = job.spec.gang
     if gang.on_failure is not MemberFailure.CONTINUE:

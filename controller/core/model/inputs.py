@@ -46,9 +46,9 @@ class GpuInput(Input):
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The user that sends a command: a submit, an edit, a hold or a release. The rights of the user decide
-    three things: the ceilings of requests, the projects that the user may use, and the holds that the user
-    may release. For an admin, both `operator` and `admin` are True.
+    """The user that sends a command: a submit, an edit, a hold or a release. The rights of the user determine
+    the ceilings of requests, the projects that the user may use, and the holds that the user may release. For
+    an admin, both `operator` and `admin` are True.
     """
 
     user: str
@@ -255,7 +255,7 @@ class UnsetQuota(Input):
 @dataclass(frozen=True, slots=True)
 class Reserve(Input):
     """Reserve nodes for a time. With `anyway`, make the reservation even if jobs may still run on the nodes
-    at its start.
+    when the reservation begins.
     """
 
     spec: ReservationSpec

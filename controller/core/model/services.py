@@ -16,9 +16,7 @@ label.
 """
 
 MOVE_BEFORE_S = 1_800.0
-"""Before another job's reservation of a node begins, replicas leave the node. This is the lead time in
-seconds.
-"""
+"""Replicas leave a node this many seconds before a reservation of the node for other users begins."""
 
 _PLAIN = JobSpec(command=())
 

@@ -1,4 +1,6 @@
-"""The settings about the time limits of running jobs: their extension, and the warning before their end."""
+"""The settings about the time limits of running jobs: their extension, and the warning before a limit ends a
+job.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ class TimeLimitRules:
     """The owner is warned this many seconds before the time limit ends a job; 0: no warning."""
     ends_backfilled: bool = False
     """True: the preemption strategy `window` is in use. It may preempt a backfilled job after its predicted
-    end, for a job that was already waiting at its start. The owner is then also warned before the predicted
-    end.
+    end, for another job that was already waiting when the backfilled job started. The owner is then also
+    warned before the predicted end.
     """
 
     def lead_s(self, limit_s: float) -> float:

@@ -21,7 +21,7 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
 
     1. Load all notes (the stored rows of tenants, quotas and other settings) into a new state. The new state
        computes usage with the half-life of shares and the time window of quotas of the new configuration.
-    2. Copy the nodes without jobs. Then give each job its allocations and its nomination again. Put each
+    2. Copy the nodes without jobs. Then record the allocations and the nomination of each job again. Put each
        waiting job into its queue at the position that follows from the new configuration.
     3. Copy the values that are in no database row: the counts of submitted requests, the next job id and the
        times of preemptions.

@@ -67,8 +67,8 @@ class Placer:
     from the nodes.
 
     Algorithm (`find`)
-    1. Find the smallest number of nodes that could hold the request if all nodes were idle (`shape`). This is
-       computed once for each request, and again when nodes are added, removed or changed.
+    1. Find the smallest number of nodes that could hold the request if all nodes were idle (`shape`). The
+       number is computed once for each request, and again when nodes are added, removed or changed.
     2. Stop if no node has enough free CPU, memory or GPUs (`Nodes.may_hold`), or if the request fits on too
        few nodes.
     3. Choose the nodes with the best scores. The nodes are in one topology domain if the request prefers or
@@ -148,7 +148,7 @@ class Placer:
     def unsupported_request(self, part: PerNodeRequest) -> str | None:
         """Return a field of the request that no configured filter checks; None if all fields are checked.
 
-        A job with such a field never fits, because no filter can tell which nodes are suitable.
+        A job with such a field never fits, because no filter can decide which nodes are suitable.
         """
         return first_unfiltered(self.pipeline.filters, part)
 
@@ -362,8 +362,8 @@ class Placer:
         the resources that are free now.
         """
         nodes, part = self.nodes.rows, shape.part
-        # Return the nodes directly: for a job without GPUs, this gives the same result as the code below, but
-        # faster.
+        # Return the nodes directly for a job without GPUs. The result is the same as that of the code below,
+        # but is computed faster.
         if not part.wants_gpus:
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
             bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)

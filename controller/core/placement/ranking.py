@@ -114,8 +114,8 @@ class NodeRanking:
         return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
     def _read_hardware(self) -> None:
-        """Call the static filters again, and find the scorers that concern the request. Both read only
-        labels, taints and hardware.
+        """Call the static filters again, and find the scorers that concern the request. The filters and the
+        search for scorers read only labels, taints and hardware.
         """
         part, nodes = self._part, self._nodes
         columns = nodes.columns

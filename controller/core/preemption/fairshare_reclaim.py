@@ -122,7 +122,7 @@ class FairShareReclaim:
        the use of the side is more than `threshold` times its fair share.
     4. `select` stops jobs of a side only until its use is at most `threshold` times its fair share.
 
-    Invariant: a tenant that got resources by reclaim stays within its fair share on that level. So no other
+    Invariant: a tenant that has reclaimed resources stays within its fair share on that level. So no other
     tenant can reclaim these resources on that level. Therefore two tenants cannot stop each other's jobs in
     turns. Cost: O(depth of the tree) for each tenant.
 

@@ -57,8 +57,8 @@ class LikelyEnds(NamedTuple):
         return self.at(now) <= now + self.spare_s
 
     def at(self, now: float) -> float:
-        """Return the next likely end of the job. This is the predicted end, or the end at the time limit if
-        the predicted end is past. Return NEVER if both are past.
+        """Return the next likely end of the job. The result is the predicted end, or the end at the time
+        limit if the predicted end is past. Return NEVER if both are past.
         """
         return min((end for end in (self.predicted, self.limit) if end > now), default=NEVER)
 
@@ -84,8 +84,8 @@ def may_move(job: Job) -> bool:
 
 
 def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
-    """Return the time from which the job may be preempted. This is the later of two times: the end of its
-    minimum run time, and `cooldown_s` seconds after its last preemption.
+    """Return the time from which the job may be preempted. The result is the later of two times: the end of
+    its minimum run time, and `cooldown_s` seconds after its last preemption.
     """
     began = job.started_at if job.started_at is not None else job.placed_at
     if began is None:

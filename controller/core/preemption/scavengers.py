@@ -52,7 +52,7 @@ class Scavengers:
     the priority SCAVENGER and other jobs may preempt it.
 
     In the plans of other jobs, a scavenger that yields holds its GPUs only until other jobs may preempt it.
-    This is the end of its minimum run time, or the end of the cooldown after a preemption.
+    Other jobs may preempt it after its minimum run time, or after the cooldown of an earlier preemption.
     1. A scavenger may start on reserved GPUs if other jobs may preempt it before the reserved start. The
        waiting job preempts the scavenger at the reserved start, or earlier if no other job is in the way.
     2. A scavenger may start on GPUs that a queue keeps free. While other jobs may preempt the scavenger, its

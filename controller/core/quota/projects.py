@@ -6,7 +6,7 @@
 2. A project is declared if scheduler.toml names the project, or if an operator has set its quota, weight or
    limit. "default" is always declared. For a job in an undeclared project, `[scheduler] unknown_projects`
    decides: "open" accepts the job, "default" puts the job into project "default", and "refuse" refuses the
-   job. This also holds for operators and admins.
+   job. The setting applies to operators and admins too.
 3. If the project has members, the user must be a member. Operators and admins may use every declared project.
 
 An edit that changes the project is checked by steps 2 and 3. The simulator and replays have no Requester

@@ -1,5 +1,5 @@
-"""Proposes moves of jobs away from the node with the highest load. This is for sites that prefer even
-loads.
+"""Proposes moves of jobs away from the node with the highest load. Sites that prefer even loads use this
+strategy.
 """
 
 from __future__ import annotations

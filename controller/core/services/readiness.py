@@ -22,8 +22,8 @@ def is_ready(state: State, service: Service, job: Job, now: float) -> bool:
 
 
 def is_silent(state: State, job: Job) -> bool:
-    """Return whether a node of the running replica has lost its connection to the controller. The controller
-    then does not know if the replica still works.
+    """Return whether a node of the running replica has lost its connection to the controller. It is then
+    unknown whether the replica still works.
     """
     return not all(state.nodes.by_name[member.allocation.node].up for member in job.running)
 

@@ -226,9 +226,9 @@ class ServiceReconciler:
         return [job] if job.replica.revision != current.revision else []
 
     def _may_cancel(self, current: _Round, old: Job, new: Job) -> bool:
-        """Return whether the waiting successor `new` of the replica `old` is no longer needed. This is so in
-        two cases. The settings of the service have changed since `new` was queued. Or `old` has the present
-        settings and may stay on its nodes.
+        """Return whether the waiting successor `new` of the replica `old` is no longer needed. The result is
+        True in two cases: the settings of the service have changed since `new` was queued, or `old` has the
+        present settings and may stay on its nodes.
         """
         assert old.replica is not None
         assert new.replica is not None

@@ -42,7 +42,7 @@ LEARNED = ("runs", "score", "starts")
 
 def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
     """Return the notes that the events in `batch` changed, with their contents after the events. Notes are
-    the database rows of quotas, shares and the like.
+    the database rows for state other than jobs and nodes, such as quotas.
 
     The state keeps sets of changed notes. This function does not empty these sets; `clear_note_changes` does.
 
@@ -59,8 +59,8 @@ def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
 
 
 def clear_note_changes(state: State) -> None:
-    """Empty the state's sets of changed notes (database rows of quotas, shares and the like). Call this after
-    the notes were put into the batch of the next commit.
+    """Empty the state's sets of changed notes (database rows for state other than jobs and nodes, such as
+    quotas). Call this after the notes were put into the batch of the next commit.
     """
     state.shares.without_row.clear()
     state.estimates.changed.clear()
@@ -73,8 +73,8 @@ def clear_note_changes(state: State) -> None:
 
 
 def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
-    """Return all notes: the database rows of quotas, shares, reservations and the like. With `learned` False,
-    leave out the statistics of ended jobs (the kinds in LEARNED).
+    """Return all notes: the database rows for state other than jobs and nodes, such as quotas. With `learned`
+    False, leave out the statistics of ended jobs (the kinds in LEARNED).
     """
     return [
         _row(kind, kind.note(state, key))
@@ -85,8 +85,8 @@ def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
 
 
 def load_notes(state: State, rows: Iterable[NoteRow]) -> None:
-    """Load notes (database rows of quotas, shares and the like) into an empty state. Skip notes of kinds that
-    this version does not know.
+    """Load notes (database rows for state other than jobs and nodes, such as quotas) into an empty state.
+    Skip notes of kinds that this version does not know.
     """
     found: dict[str, list[Note]] = {}
     for row in rows:

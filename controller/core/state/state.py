@@ -208,8 +208,8 @@ class State:
         return (float(-rule.priority),) if rule is not None else (0.0,)
 
     def over_soft_quota(self, job: Job, now: float) -> LimitExceeded | None:
-        """Return the first limit that the job would exceed if the job started now. Such a limit is a soft
-        limit, or a hard limit that borrowing quota raises. Return None if the job would exceed no limit.
+        """Return the first limit that the job would exceed if the job started now. Only soft limits, and hard
+        limits that borrowed quota raises, are checked. Return None if the job would exceed no limit.
         """
         part, nodes = job.ask.part, job.ask.nodes or 1
         gpu_milli = gpu_needs_of(part, self.nodes.columns).max_milli * nodes
@@ -264,9 +264,9 @@ class State:
         self._regroup()
 
     def _regroup(self, *, always: bool = False) -> None:
-        """Set `limited`: True if a quota or fair-share limit exists. If `limited` changes, or `always`
-        is True, put all waiting jobs into the queue again. This is needed because the queue separates tenants
-        only while limits exist.
+        """Set `limited`: True if a quota or fair-share limit exists. If `limited` changes, or `always` is
+        True, put all waiting jobs into the queue again. The reason is that the queue separates tenants only
+        while limits exist.
         """
         was = self.limited
         self.limited = not self.quotas.unlimited or bool(self.shares.hard) or self.budgets.affects_jobs

@@ -1,5 +1,4 @@
-"""Adds nodes to elastic jobs that run on fewer nodes than they requested. This is done only while no job
-waits.
+"""Adds nodes to elastic jobs that run on fewer nodes than they requested. No node is added while a job waits.
 """
 
 from __future__ import annotations

@@ -161,8 +161,8 @@ class NodeTimelines:
         self._give_reserved_shared(reservation, 1)
 
     def set_aside(self, reservation: BackfillReservation) -> None:
-        """Treat the resources of this reservation as free in all results. This ends when `put_back` or
-        `drop_aside` is called.
+        """Treat the resources of this reservation as free in all results until `put_back` or `drop_aside` is
+        called.
         """
         self._aside = reservation
         separate = reservation.rows & self._separate_rows

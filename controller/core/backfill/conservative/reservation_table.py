@@ -300,8 +300,8 @@ class ReservationTable:
             self.nodes.release(reservation)
 
     def set_aside(self, reservation: BackfillReservation) -> None:
-        """Treat the resources of this reservation as free until `put_back` or `drop_aside` is called. This is
-        used to search an earlier start for its job.
+        """Treat the resources of this reservation as free until `put_back` or `drop_aside` is called. The
+        caller then searches an earlier start for the job of the reservation.
         """
         self._count(reservation, -1)
         self.nodes.set_aside(reservation)

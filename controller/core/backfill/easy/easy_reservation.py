@@ -33,8 +33,8 @@ class EasyReservation:
     3. Stop at the first time when three conditions hold: the job fits on `shape.nodes` nodes, enough licences
        are free, and no operator's reservation bars the nodes. This time is `starts_at`.
     4. `spare` is the number of nodes where the job fits at `starts_at` (`_fitting`), minus the number of
-       nodes that the job needs. Backfilled jobs that still run at `starts_at` may fill at most `spare` of
-       these nodes so far that the job no longer fits there (`take`).
+       nodes that the job needs. Backfilled jobs that still run at `starts_at` may leave too little free for
+       the job on at most `spare` of these nodes (`take`).
 
     Invariant: after any backfill, the job still fits on at least `shape.nodes` nodes at `starts_at`. Cost:
     O(running jobs + nodes) to build, and O(nodes of the candidate) for each backfill candidate.

@@ -79,8 +79,8 @@ class FirstReservation:
 
         Backfilled jobs may delay the first waiting job by at most `max_delay_s` seconds in total. Therefore
         the first call for a waiting job fixes the latest start of this job, and later cycles do not move the
-        latest start. A cycle that calls this method records the reserved start as a start estimate at its
-        end.
+        latest start. At the end of a cycle that has called this method, the reserved start is recorded as a
+        start estimate.
         """
         self._used = True
         easy = self.reservation(now)

@@ -103,12 +103,12 @@ class StartSearch:
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
         """Return which nodes (True by row number) have a backfill reservation of another job that begins
-        before the end of this job. On these nodes, this job may not preempt other jobs, because its start
-        would delay the reserved start. Return None if there is no such node.
+        before the end of this job. On these nodes, this job may not preempt other jobs, because the start of
+        this job would delay the reserved start. Return None if there is no such node.
 
         A reservation does not count if this job could preempt the other job after the start of the other job.
-        Otherwise an urgent job would wait for a gang, although the urgent job may preempt the gang right
-        after its start.
+        Otherwise an urgent job would wait for a gang, although the urgent job may preempt the gang as soon as
+        the gang has started.
 
         This job is assumed to start when the preempted jobs have used up their grace time.
         """
@@ -130,8 +130,8 @@ class StartSearch:
         return self.shared.find_overruling(job, self._overruled_by(job), barred, now)
 
     def _overruled_by(self, job: Job) -> Callable[[int], bool]:
-        """Return a function that tells whether `job` could preempt another waiting job after the start of the
-        other job.
+        """Return a function that returns whether `job` could preempt another waiting job (the argument) after
+        the start of the other job.
         """
         jobs, rules = self._state.jobs, self._state.quotas.rules
         reaches = [

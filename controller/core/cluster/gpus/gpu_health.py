@@ -193,7 +193,7 @@ def still_waits(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy
     """Return the condition of a GPU that is still unusable at a check for the same reason as before, such as
     a process outside of any job.
 
-    This is not a new fault, so the wait before the next check does not grow.
+    The failed check is not a new fault, so the wait before the next check does not grow.
     """
     if old.ok or old.needs:
         return old

@@ -136,8 +136,8 @@ def milli_by_model(part: PerNodeRequest, columns: NodeTable) -> dict[str, int]:
 def milli_of_models(
     part: PerNodeRequest, columns: NodeTable, names: Sequence[str], nodes: int
 ) -> tuple[int, ...]:
-    """Return how many thousandths of GPUs of each model in `names` the request takes in any case on `nodes`
-    nodes. The amount is 0 if GPUs of another model also suit the request.
+    """Return the most thousandths of GPUs of each model in `names` that the request can take on `nodes`
+    nodes. The amount is 0 unless all GPUs that suit the request are of this model.
     """
     suited = milli_by_model(part, columns) if names else {}
     most = max(suited.values(), default=0) * nodes

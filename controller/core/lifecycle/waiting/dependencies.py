@@ -62,7 +62,7 @@ class DependencyIndex:
 
     @property
     def data_paths(self) -> list[str]:
-        """The file paths that waiting jobs depend on. Such a job waits until its path exists."""
+        """The file paths for which jobs wait. A job waits until its path exists."""
         return [path for path, until in self.by_target if until is Until.DATA]
 
     def update(self, job: Job) -> None:

@@ -96,7 +96,7 @@ class Throttles:
 
     1. After each event about a job, `update` records the job's new state. If another job may now get a run
        slot, `update` adds the group to `unsettled`.
-    2. `settle` takes run slots from jobs that cannot use their run slots, then gives free run slots to
+    2. `settle` takes run slots from jobs that cannot use their run slots, then assigns free run slots to
        waiting jobs.
 
     Invariant: after `settle` no run slot is free while a job waits for one. Cost: O(log jobs of the group)
@@ -138,7 +138,7 @@ class Throttles:
                 wasting[job.id] = None
 
     def settle(self, now: float, record: Callable[[Event], None]) -> None:
-        """Take one group from `self.unsettled`, and give its run slots to jobs that can use them. The
+        """Take one group from `self.unsettled`, and assign its run slots to jobs that can use them. The
         function `record` must apply each event and call `update` before it returns.
         """
         group, wasting = self.unsettled.popitem()

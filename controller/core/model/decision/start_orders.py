@@ -214,7 +214,7 @@ def _on_each(number: int, nodes: int) -> str:
 
 
 def _slurm_variables(job: Job, nodes: list[str], qos: str) -> dict[str, str]:
-    """Return the SLURM_* variables that tell programs about the job and its nodes."""
+    """Return the SLURM_* variables that describe the job and its nodes."""
     listed, count = fold_hostlist(nodes), str(len(nodes))
     made = {
         # Slurm's own commands may be installed on the node. Keep them from reading the configuration of

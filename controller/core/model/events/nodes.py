@@ -16,7 +16,7 @@ from wire.names import GpuHealth
 @dataclass(frozen=True, slots=True)
 class NodeAdded(NodeEvent):
     """A node was added, or its configuration was changed. `host` and `by` are set if an operator ordered the
-    change. Both are empty if the change comes from scheduler.toml.
+    change. `host` and `by` are empty if the change comes from scheduler.toml.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)

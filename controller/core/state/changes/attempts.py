@@ -143,7 +143,9 @@ def _members_started(state: State, event: AttemptStarted | MembersStarted) -> No
 
 
 def _run(state: State, job: Job, at: float) -> None:
-    """Set the job to RUNNING. This is called when each member has started, or has ended without a start."""
+    """Set the job to RUNNING. The function is called when each member has started, or has ended without a
+    start.
+    """
     job.change_state(JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     if at == job.placed_at:
         # The expected end stays the same, because it was counted from the placement until now.
