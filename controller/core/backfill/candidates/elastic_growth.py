@@ -1,5 +1,4 @@
-"""Adds nodes to elastic jobs that run on fewer nodes than they requested. No node is added while a job waits.
-"""
+"""Adds nodes to elastic jobs that run on fewer nodes than they requested, but only while no job waits."""
 
 from __future__ import annotations
 
