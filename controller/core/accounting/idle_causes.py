@@ -137,8 +137,8 @@ class IdleSampler:
     def _divide(
         self, engine: Engine, now: float, free: dict[int, float], idle: defaultdict[IdleCause, float]
     ) -> None:
-        """Divide the GPUs in `free` between the causes, and add the numbers to `idle`. `free` has the idle
-        GPUs by row of the node table.
+        """Divide the GPUs in `free` between the causes, and add the numbers to `idle`. `free` contains the
+        idle GPUs by row of the node table.
         """
         state = engine.state
         groups, usable = self._groups_that_fit(engine, free)
@@ -161,9 +161,9 @@ class IdleSampler:
             idle[IdleCause.SCATTERED if usable[row] else IdleCause.UNSUITABLE] += gpus
 
     def _groups_that_fit(self, engine: Engine, free: dict[int, float]) -> tuple[list[_EqualJobs], Bools]:
-        """Return (groups, usable). `groups` has the groups of waiting jobs that may fit on the idle GPUs.
-        `usable` has True for each row of the node table if a waiting job could use the node with all its
-        resources free.
+        """Return (groups, usable). `groups` contains the groups of waiting jobs that may fit on the idle
+        GPUs. `usable` is an array by row of the node table. It is True for each node that a waiting job could
+        use if all resources of the node were free.
         """
         state, before, by_idle = engine.state, self._equal_jobs, sorted(free.values(), reverse=True)
         columns, groups, known = state.nodes.columns, [], dict[Lane, tuple[int, list[list[Job]]]]()

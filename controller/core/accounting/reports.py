@@ -53,8 +53,8 @@ _ABOUT = {
 
 
 def fairness(periods: Periods, state: State, by: str, since: float, now: float) -> FairnessReport:
-    """Return a report with one row for each project or user. A row has the GPU-hours used by the tenant and
-    the GPU-hours to which the tenant was entitled. The row with the largest difference is first.
+    """Return a report with one row for each project or user. A row contains the GPU-hours used by the tenant
+    and the GPU-hours to which the tenant was entitled. The row with the largest difference is first.
 
     `by` is PROJECT or USER. The report begins with the period (hour or day) that contains `since`.
     """

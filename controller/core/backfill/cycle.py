@@ -46,9 +46,9 @@ class Cycle:
     resource request (`queue.Lane`).
 
     Validity of the cache: a job that did not fit cannot fit until one of the version numbers in tried_jobs.py
-    changes. `seen` has these numbers at the time of the last cycle that tried all lanes. While neither the
-    numbers nor the first waiting job change, a cycle tries only jobs that were submitted later. `again_at` is
-    the next time at which a job may start although none of these numbers has changed.
+    changes. `seen` contains these numbers at the time of the last cycle that tried all lanes. While neither
+    the numbers nor the first waiting job change, a cycle tries only jobs that were submitted later.
+    `again_at` is the next time at which a job may start although none of these numbers has changed.
 
     Cost: O(lanes) for a cycle that tries all lanes and starts no job, O(new jobs) for a cycle without
     changes.
@@ -237,7 +237,7 @@ class Cycle:
     def _start_in_order(self, now: float, apply: Apply) -> None:
         """Start jobs in queue order until a job neither fits nor can preempt others.
 
-        1. A heap has the first job of each lane (list of jobs with the same request), sorted by queue
+        1. A heap contains the first job of each lane (list of jobs with the same request), sorted by queue
            position. During a cycle a job can only move back in the queue. So the position of a job is
            computed again when the job reaches the top of the heap.
         2. A job over a quota or fair-share limit starts on fewer nodes if this is allowed. Otherwise the job

@@ -22,8 +22,8 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(slots=True)
 class FreeResources:
-    """The free resources of one node. `gpus` has the free thousandths of each GPU. `models` has the type of
-    each GPU, as an index in `NodeTable.gpu_types`.
+    """The free resources of one node. `gpus` contains the free thousandths of each GPU. `models` contains the
+    type of each GPU, as an index in `NodeTable.gpu_types`.
     """
 
     cpu_milli: int

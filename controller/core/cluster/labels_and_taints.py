@@ -42,7 +42,7 @@ class NodeOverrides:
         """Return a copy with the changes `labels` and `taints` of an operator.
 
         The value None removes a label or taint of an operator, and hides a label or taint of the
-        configuration or the agent. `known` has the node's labels from the configuration and the agent.
+        configuration or the agent. `known` contains the node's labels from the configuration and the agent.
         """
         configured = {taint_name(taint) for taint in self.configured}
         return replace(

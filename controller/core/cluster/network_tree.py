@@ -187,8 +187,8 @@ class NetworkTree:
         return min(map(rank, candidates))[2]
 
     def _fill(self, switch: int, nodes: int, below: Mapping[int, Sequence[int]]) -> list[int]:
-        """Return `nodes` nodes below a switch, spread over as few lower switches as possible. `below` has the
-        nodes with enough free resources for each switch, the best first.
+        """Return `nodes` nodes below a switch, spread over as few lower switches as possible. `below`
+        contains the nodes with enough free resources for each switch, the best first.
         """
         parts = [each for each in self.switches[switch].children if each in below]
         chosen: list[int] = []

@@ -33,7 +33,7 @@ class TimedDrain:
 
 @dataclass(slots=True)
 class Node:
-    """One cluster node. `held` has the allocation of each job that holds resources on the node."""
+    """One cluster node. `held` contains the allocation of each job that holds resources on the node."""
 
     name: str
     labels: dict[str, str]

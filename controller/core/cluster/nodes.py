@@ -233,8 +233,8 @@ class Nodes:
         job.
 
         A victim (a job that was preempted for this job) may still hold some of the resources. For each such
-        victim, `heirs` has the id of another nominated job. From now on, the resources of the victim are kept
-        for the other job.
+        victim, `heirs` contains the id of another nominated job. From now on, the resources of the victim are
+        kept for the other job.
         """
         node = self.by_name[name]
         del node.claims[job]

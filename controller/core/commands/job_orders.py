@@ -52,7 +52,7 @@ def maker_of(
     """Return a function that makes the engine input for one job of the order, such as Cancel.
 
     `by` is the name of the user that sent the order. `asker` is the same user, with the user's rights.
-    `known` has the final states of jobs that new dependencies name, as in `inputs.Edit`.
+    `known` contains the final states of jobs that new dependencies name, as in `inputs.Edit`.
     """
     if order.action == "set":
         return lambda job: inputs.Edit(

@@ -317,7 +317,7 @@ class UserCommands:
         """Return a refusal if the job could not run even on an empty cluster; otherwise None. Constraints
         that the job drops after some time (`relax`) are ignored.
 
-        `from_queue` has the node labels that the queue has added. These labels are never dropped.
+        `from_queue` contains the node labels that the queue has added. These labels are never dropped.
         """
         lacking = never_available(self._state.licences.total, ask.licences)
         if lacking is not None:

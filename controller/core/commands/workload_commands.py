@@ -31,8 +31,8 @@ fields are checked together.
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job of a workload that has passed all checks. `among` has its dependencies on other new jobs of the
-    same command. `index` is its index in the array of its task.
+    """A job of a workload that has passed all checks. `among` contains its dependencies on other new jobs of
+    the same command. `index` is its index in the array of its task.
     """
 
     admitted: AdmittedSpec
@@ -118,7 +118,7 @@ class WorkloadCommands:
     def _check_jobs(
         self, specs: Sequence[JobSpec], given: inputs.SubmitWorkload, queued: dict[TenantKey, int], now: float
     ) -> Refusal | list[NewJob]:
-        """Check the jobs of one task. `queued` has the number of jobs of this workload that were already
+        """Check the jobs of one task. `queued` contains the number of jobs of this workload that were already
         checked, by tenant. The jobs of this task are added to `queued`.
         """
         base, groups = vars(specs[0]), dict[str, list[int]]()
@@ -257,8 +257,8 @@ def no_such_workload(workload: int | str) -> Refusal:
 
 
 def _dependencies(task: WorkloadTask, place: int, firsts: Mapping[str, int]) -> Iterable[Dependency]:
-    """Yield the dependencies of one job on jobs of other tasks. `firsts` has the id of the first job of each
-    task.
+    """Yield the dependencies of one job on jobs of other tasks. `firsts` contains the id of the first job of
+    each task.
     """
     for each in task.after:
         first = firsts[each.task]

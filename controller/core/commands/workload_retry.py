@@ -24,8 +24,8 @@ this text.
 
 @dataclass(frozen=True, slots=True)
 class RenewedJob:
-    """A new job that replaces an old one. `among` has its dependencies on other new jobs. `outside` has all
-    other dependencies.
+    """A new job that replaces an old one. `among` contains its dependencies on other new jobs. `outside`
+    contains all other dependencies.
     """
 
     spec: JobSpec

@@ -106,8 +106,9 @@ class PredictionScore:
 
 
 class RunHistory:
-    """The run times, in seconds, of the last jobs of one group of similar jobs. `recent` has the run times in
-    the order in which the jobs ended. `arrays` has the id of the array of each job in `recent`, or None.
+    """The run times, in seconds, of the last jobs of one group of similar jobs. `recent` contains the run
+    times in the order in which the jobs ended. `arrays` contains the id of the array of each job in `recent`,
+    or None.
     """
 
     __slots__ = ("_sorted", "arrays", "at", "recent")

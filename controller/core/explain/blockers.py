@@ -231,7 +231,7 @@ def other_profile_blocker(
     """Return a sentence about nodes or licences that this job could use but that a job of another scheduler
     profile has reserved. Return an empty text if no such reservation keeps this job from starting.
 
-    `common` has the reservations on nodes that several profiles use.
+    `common` contains the reservations on nodes that several profiles use.
     """
     barred, shape = common.barred(job, now), placer.shape(job.ask)
     if common.needs_reserved_licences(job, now):

@@ -105,8 +105,8 @@ def _plan(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> Preemptio
 
 
 def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) -> str:
-    """Return a sentence about the guard `name` (a limit of [preemption]). The event `plan` has the jobs that
-    would be preempted without this guard.
+    """Return a sentence about the guard `name` (a limit of [preemption]). The event `plan` contains the jobs
+    that would be preempted without this guard.
     """
     guards, victims = cycle.preemption.guards, counted(len(plan.victims), "job")
     window = duration(guards.window_s)

@@ -122,8 +122,8 @@ def offqueue_inputs(
     node: str, processes: Sequence[GpuProcess], known: OffQueueUsage
 ) -> Iterator[OffQueueProcessSeen | OffQueueProcessGone]:
     """Yield an input for each off-queue use that began or ended on a node. An off-queue use is the use of a
-    GPU outside of jobs. `processes` are the GPU processes that the agent reports. `known` has the uses that
-    were recorded before.
+    GPU outside of jobs. `processes` are the GPU processes that the agent reports. `known` contains the uses
+    that were recorded before.
     """
     seen = {
         (node, each.uuid, each.user): each

@@ -119,8 +119,8 @@ class ShareTree:
         weights.
         """
         self.limits: dict[str, tuple[float | None, float | None]] = {}
-        """The limits that operators have set, as (soft, hard) by the name of the tenant. For None, the limit
-        of scheduler.toml applies.
+        """The limits that operators have set, as (soft, hard) by the name of the tenant. None: the limit of
+        scheduler.toml applies.
         """
         self.version = 0
         """A number that grows when an operator sets a weight or limit."""
@@ -345,8 +345,8 @@ class ShareTree:
         """Return the time at which the use of the tenant falls below `limit`. Return NEVER if the use stays
         at or above `limit`.
 
-        `ends` has (expected end, rate of use in billing units per hour) of each running job, the earliest end
-        first. It is assumed that no job starts.
+        `ends` contains (expected end, rate of use in billing units per hour) of each running job, the
+        earliest end first. It is assumed that no job starts.
         """
         usage, moment = copy.deepcopy(self.accounts[path].usage), now
         for end, rate in ends:

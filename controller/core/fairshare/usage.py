@@ -239,8 +239,8 @@ class FairshareConfig:
             yield charge
 
     def charge(self, allocation: Allocation, models: Mapping[str, str]) -> float:
-        """Return the charge for one allocation, in billing units per hour. `models` has the GPU models of its
-        node by UUID.
+        """Return the charge for one allocation, in billing units per hour. `models` contains the GPU models
+        of its node by UUID.
         """
         billing, gpu = self.billing, 0.0
         price = billing.get("gpu", 0.0)

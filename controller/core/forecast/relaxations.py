@@ -42,11 +42,11 @@ relaxation before it.
 def relaxations(
     spec: JobSpec, user: str, placer: Placer, limits: Sequence[float] = ()
 ) -> Iterator[RelaxationScale]:
-    """Yield lists of relaxations: specs that require less than the user's spec. A list has relaxations of one
-    kind, such as less memory, the smallest change first.
+    """Yield lists of relaxations: specs that require less than the user's spec. A list contains relaxations
+    of one kind, such as less memory, the smallest change first.
 
-    Lists with fewer constraints come before lists with smaller amounts. `limits` has the time limits to try,
-    in seconds.
+    Lists with fewer constraints come before lists with smaller amounts. `limits` contains the time limits to
+    try, in seconds.
     """
     for each in (*_ties(spec), *_terms(spec), *_kinds(spec, placer), *_tolerations(spec, placer)):
         yield (each,)
@@ -205,8 +205,8 @@ def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]
     """Return the amount of one resource that the job could get now on each of its nodes; 0 if the job fits on
     too few nodes.
 
-    `spec` is the job's spec without this resource. `column` has, for each node, how much of the resource is
-    free.
+    `spec` is the job's spec without this resource. `column` contains, for each node, how much of the resource
+    is free.
     """
     shape = placer.shape(request_of(spec, user))
     if shape is None:

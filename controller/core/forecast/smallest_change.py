@@ -111,8 +111,8 @@ class EditSearch:
     def _least(self, scale: RelaxationScale) -> Relaxation | None:
         """Return the smallest change in `scale` that starts the job; None if no change in `scale` starts it.
 
-        `scale` has changes of one kind, the smallest first. If a change helps, all larger changes also help.
-        Therefore try the smallest, then the largest, and then halve the range between them.
+        `scale` contains changes of one kind, the smallest first. If a change helps, all larger changes also
+        help. Therefore try the smallest, then the largest, and then halve the range between them.
         """
         fitting = [each for each in scale if self._fits_now(each.spec)]
         low, high = 0, len(fitting) - 1

@@ -55,7 +55,9 @@ def steps_recorded(job: Job, node: str, status: AttemptStatus, now: float) -> St
 
 
 def exits_of(reports: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
-    """Return how each gang member ended, by node name. `reports` has the last report about each member."""
+    """Return how each gang member ended, by node name. `reports` contains the last report about each
+    member.
+    """
     exits: dict[str, Exit] = {}
     last = how = None
     for node, status in reports.items():

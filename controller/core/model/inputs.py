@@ -116,8 +116,8 @@ class Edit(JobCommand):
     changes: Mapping[str, Any]
     known: Mapping[str, JobState] = field(default_factory=dict)
     asker: Requester | None = None
-    """`known` has the final states, by display id, of ended jobs on which the changed job depends. `asker` is
-    the user that sends the change; None in a simulation, which allows everything.
+    """`known` contains the final states, by display id, of ended jobs on which the changed job depends.
+    `asker` is the user that sends the change; None in a simulation, which allows everything.
     """
     delays_nobody: bool = False
     """True: a forecast shows that a longer time limit of the running job delays no planned start of another
@@ -521,7 +521,7 @@ class SetShare(Input):
 
 @dataclass(frozen=True, slots=True)
 class ApplyConfig(Input):
-    """Use another configuration. `pipeline` has the new scheduling settings. With `pipeline` None, the
+    """Use another configuration. `pipeline` contains the new scheduling settings. With `pipeline` None, the
     scheduling policy stays unchanged.
     """
 

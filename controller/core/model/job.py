@@ -208,7 +208,9 @@ class Job:
     reason.
     """
     kept_until: float | None = None
-    """The time before which the attempt is not ended because of idle GPUs, as a user has ordered."""
+    """The time before which the attempt is not ended because of idle GPUs, as ordered by a user; None without
+    such an order.
+    """
     kept_why: str = ""
     yields_to: tuple[int, ...] = ()
     """The jobs for which this job is being preempted. A gang may give up nodes for several jobs."""

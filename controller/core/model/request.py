@@ -139,7 +139,7 @@ class ResourceRequest(_Hashed):
 
 def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
     """Return the spec without the constraints that its field `relax` names. Keep the node labels that the
-    job's queue requires; `from_queue` has the keys of these labels.
+    job's queue requires; `from_queue` contains the keys of these labels.
     """
     plain: dict[str, Any] = {name: getattr(EMPTY_SPEC, name) for name in spec.relax}
     if "selector" in plain:

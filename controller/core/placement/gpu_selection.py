@@ -49,7 +49,7 @@ def choose_gpus(
 ) -> GpuChoice:
     """Choose the GPUs for a request on a cluster node.
 
-    `free` has the free thousandths of each GPU. `kinds` has the type of each GPU, as an index in
+    `free` contains the free thousandths of each GPU. `kinds` contains the type of each GPU, as an index in
     `NodeTable.gpu_types`.
 
     1. For a part of a GPU, take the GPU that the picker plugin (`pick`) returns.

@@ -37,8 +37,8 @@ cannot hide one of these jobs.
 
 
 class VictimIndex:
-    """A matrix with one row for each node. A row has the jobs on the node that the preemption strategy may
-    stop, the job with the least loss per GPU first.
+    """A matrix with one row for each node. A row contains the jobs on the node that the preemption strategy
+    may stop, the job with the least loss per GPU first.
 
     The loss of a job is the work that is lost if the job is stopped: its work since the start or the last
     checkpoint. A job that saves its state before its preemption loses nothing.
@@ -113,8 +113,8 @@ class VictimIndex:
     def sync(self, changed: Iterable[int], now: float) -> None:
         """Write the rows of the nodes that changed, and of the nodes of the jobs in `changed`.
 
-        `changed` has the jobs whose protection against preemption (`standing`) or loss has changed since the
-        last `sync`.
+        `changed` contains the jobs whose protection against preemption (`standing`) or loss has changed since
+        the last `sync`.
         """
         nodes = self._state.nodes
         layout, changes = self._seen
@@ -264,8 +264,8 @@ class VictimIndex:
 
     def ending(self, rows: Rows, now: float) -> Bools:
         """Return which jobs are spared (not preempted now, because they are likely to end soon), as a matrix
-        of True and False. The matrix has the nodes `rows` as its rows, and the jobs on each node as its
-        columns.
+        of True and False. The rows of the matrix are the nodes `rows`, and the columns are the jobs on each
+        node.
         """
         earliest = now + self.spare_s[rows]
         predicted, limit = self.predicted_end[rows], self.limit_end[rows]

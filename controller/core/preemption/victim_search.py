@@ -113,8 +113,8 @@ class VictimSearch:
         self._bounds: dict[tuple[PerNodeRequest, float, frozenset[str] | None], LossBounds] = {}
 
     def sync(self, changed: Collection[int], now: float) -> None:
-        """Update the index of the jobs that may be stopped. `changed` has the jobs whose protection against
-        preemption (`standing`) or loss has changed.
+        """Update the index of the jobs that may be stopped. `changed` contains the jobs whose protection
+        against preemption (`standing`) or loss has changed.
         """
         self._index.sync(changed, now)
 
@@ -416,11 +416,11 @@ def leaving_node(node: Node, vacated: VacatedNodes) -> list[int]:
 
 def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, ...]]:
     """Yield at most MAX_SETS_TRIED sets of jobs that together lose less than `below`, the set with the least
-    loss first. `loss` has the loss of each job.
+    loss first. `loss` contains the loss of each job.
 
-    The jobs are sorted by loss. A heap has the next sets. When a set is taken from the heap, two sets are
-    added: the set plus the next job, and the set with the next job in place of its last job. So every set is
-    yielded at most once, after all sets with less loss.
+    The jobs are sorted by loss. A heap contains the next sets. When a set is taken from the heap, two sets
+    are added: the set plus the next job, and the set with the next job in place of its last job. So every set
+    is yielded at most once, after all sets with less loss.
     """
     jobs = sorted(loss, key=lambda job: (loss[job], job))
     heap: list[tuple[float, tuple[int, ...]]] = [(loss[job], (at,)) for at, job in enumerate(jobs[:1])]

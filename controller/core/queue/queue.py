@@ -70,9 +70,9 @@ class ClassFit:
 class Lane:
     """A list of waiting jobs with equal requests, sorted by rank. Its jobs never overtake each other.
 
-    `_entries` is sorted and may have entries of removed jobs. `ranks` has only the waiting jobs. An entry is
-    valid if `ranks` has its job with the same rank. A job that is removed and added again with another rank
-    gets a new entry. `_first` is the index of the first entry that may be valid.
+    `_entries` is sorted and may have entries of removed jobs. `ranks` contains only the waiting jobs. An
+    entry is valid if `ranks` contains its job with the same rank. A job that is removed and added again with
+    another rank gets a new entry. `_first` is the index of the first entry that may be valid.
     """
 
     __slots__ = ("_entries", "_first", "ask", "fit", "group", "ranks", "version", "waits_since")

@@ -105,8 +105,8 @@ class KeptGpus:
         `priority` is that of the job's queue. The job needs `part` on each of `nodes` nodes. `versions` must
         change when GPUs of `table` become free or busy, because the count of free GPUs is cached.
         `unreserved` returns, for each node with reservations, the free GPUs that no reservation needs.
-        `preemptible` has the number of GPUs on each node, by row number, that jobs of the queue can get by
-        preemption.
+        `preemptible` contains the number of GPUs on each node, by row number, that jobs of the queue can get
+        by preemption.
         """
         if not part.wants_gpus or nodes > 1 or part.gpus >= table.gpu_count.max(initial=1):
             return None

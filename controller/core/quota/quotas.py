@@ -388,8 +388,8 @@ class Quotas:
         """Return the GPU models that the job may not use now, each with the hard limit that would be
         exceeded.
 
-        `milli_by_model` has, for each suitable model, the thousandths of GPUs that the job holds if all its
-        GPUs are of this model.
+        `milli_by_model` contains, for each suitable model, the thousandths of GPUs that the job holds if all
+        its GPUs are of this model.
         """
         found: dict[str, LimitExceeded] = {}
         for account in self.accounts.tenants_of(user, spec) if self.models else ():

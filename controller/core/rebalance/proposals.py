@@ -163,7 +163,7 @@ def gpus_after(
     """Return the free thousandths of each GPU after these moves and the start of a job with the allocations
     `started`.
 
-    The result has one row for each node and one column for each GPU of the node.
+    The result contains one row for each node and one column for each GPU of the node.
     """
     after: Ints = gpu_free.copy()
     for sign, allocations in (

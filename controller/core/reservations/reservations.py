@@ -123,7 +123,7 @@ class Reservations:
     given time (`Node.timed_drain`).
 
     From this time on, the timed drain bars its node, like a maintenance reservation without an end. So all
-    code that plans starts around reservations also plans around timed drains. `by_name` has only the
+    code that plans starts around reservations also plans around timed drains. `by_name` contains only the
     operators' reservations. Iteration also yields the timed drains.
     """
 

@@ -1,7 +1,7 @@
 """The database rows of jobs and nodes. After a restart, the controller loads its state from these rows, and
 so need not read the whole journal.
 
-A row has columns for the fields by which the store searches, and a JSON body for all other fields.
+A row contains columns for the fields by which the store searches, and a JSON body for all other fields.
 `JobFields` and `NodeFields` list the fields that have the same name in the JSON body and in Job or Node.
 These fields are copied by name, so a new field needs only one line there. A new field also needs a default,
 because older rows lack the field.

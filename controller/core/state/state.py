@@ -235,7 +235,7 @@ class State:
 
     def note_gpu_models(self, node: str, before: Mapping[str, str]) -> None:
         """Count the usage of all tenants again if the GPU models of a node with running jobs have changed.
-        `before` has the former model of each GPU, by GPU UUID.
+        `before` contains the former model of each GPU, by GPU UUID.
         """
         if self.nodes.by_name[node].held and before != self.models_of_node(node):
             if self.accounts.models:

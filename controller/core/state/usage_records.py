@@ -1,5 +1,5 @@
-"""Makes usage records for usage reports. A usage record has the resources that one attempt used on one of its
-nodes.
+"""Makes usage records for usage reports. A usage record contains the resources that one attempt used on one
+of its nodes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def usage_rows(job: Job, now: float, so_far: Mapping[str, AttemptUse] = _NOT_MEA
     """Yield a usage record for each member (node) of the job's present attempt. For members that still run,
     the record ends at `now`.
 
-    `so_far` has the present use of the members that still run, by node name. The use of an ended member comes
-    from the report of its end. A member that never started gets no record.
+    `so_far` contains the present use of the members that still run, by node name. The use of an ended member
+    comes from the report of its end. A member that never started gets no record.
     """
     for node, member in job.members.items():
         if member.started_at is None:

@@ -21,7 +21,9 @@ def backfill_all(cycle: Cycle, now: float, apply: Apply) -> None:
 
 
 def backfill_new(cycle: Cycle, jobs: list[tuple[int, Lane]], now: float, apply: Apply) -> None:
-    """Start those of the new waiting jobs that delay no reservation. `jobs` has each job with its lane."""
+    """Start those of the new waiting jobs that delay no reservation. `jobs` contains each job with its
+    lane.
+    """
     if cycle.backfill.starts_behind:
         entry = cycle.queue.entry
         candidates = (BackfillCandidates(cycle, lane, [entry(job)], now) for job, lane in jobs)
@@ -56,7 +58,7 @@ def _block_full_lanes(cycle: Cycle, now: float) -> list[BackfillCandidates]:
 
 
 def _start_candidates(cycle: Cycle, lanes: Iterable[BackfillCandidates], now: float, apply: Apply) -> None:
-    """Start the candidates that delay no reservation. A heap has the current candidate of each lane."""
+    """Start the candidates that delay no reservation. A heap contains the current candidate of each lane."""
     waiting = [(key, number, lane) for number, lane in enumerate(lanes) if (key := lane.advance())]
     heapq.heapify(waiting)
     while waiting:

@@ -75,7 +75,7 @@ class QueueReservations:
         """Drop the reservations of jobs that no longer wait, move other reservations to earlier starts, and
         make reservations for new jobs. These are steps 1 to 3 of the class docstring.
 
-        `jobs` has (job id, most nodes) for each waiting job that may have a reservation, in queue order.
+        `jobs` contains (job id, most nodes) for each waiting job that may have a reservation, in queue order.
         `most nodes` is the greatest number of nodes on which quotas let the job start. None means all nodes
         that the job requests.
         """

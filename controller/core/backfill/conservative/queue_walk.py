@@ -20,7 +20,7 @@ def jobs_within_limits(cycle: Cycle, lanes: Iterable[Lane], now: float) -> Itera
     that the job requests.
 
     1. A lane is a list of jobs with the same request. While limits exist, all jobs of a lane also have the
-       same tenant. A heap has the first job of each lane, sorted by queue position.
+       same tenant. A heap contains the first job of each lane, sorted by queue position.
     2. Take the job with the lowest position. If the job breaks no limit, claim the quota that the job needs,
        yield the job, and push the next job of the lane.
     3. If the job breaks a limit that concerns only this job, such as a limit on GPU time, push the next job

@@ -46,9 +46,9 @@ class ReservationTable:
     Invariant: no free amount is ever negative, so no job can delay a reservation. Cost: `sync` is O(nodes
     changed since the last `sync`). Building the table is O(running jobs + reservations).
 
-    Versions: `_versions` has `Nodes.layout_version`, `Nodes.status_version` and the version of operators'
-    reservations at the last build. If one of these versions has changed, the table is stale and is built
-    again. `_room_version` and `_change_count` are the values of the node counters at the last `sync`.
+    Versions: `_versions` contains `Nodes.layout_version`, `Nodes.status_version` and the version of
+    operators' reservations at the last build. If one of these versions has changed, the table is stale and is
+    built again. `_room_version` and `_change_count` are the values of the node counters at the last `sync`.
     `edition` grows when a reservation is dropped or moved, because other queues that share the table may then
     find earlier starts. `openings` grows when resources become free earlier than expected: a job ended early,
     or a reservation was dropped or moved.

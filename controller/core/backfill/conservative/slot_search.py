@@ -28,8 +28,8 @@ from controller.core.state.state import State
 class Slot:
     """A possible start of a job: the time, and the nodes on which the job can start then.
 
-    `free` has the resources that are free while the job runs, for each of these nodes with GPUs. The key is
-    the node's row number.
+    `free` contains the resources that are free while the job runs, for each of these nodes with GPUs. The key
+    is the node's row number.
     """
 
     starts_at: float
@@ -170,7 +170,7 @@ class SlotSearch:
             if domains is not None and rows.bit_count() >= shape.nodes:
                 chosen = domains.choose(np.array(list(rows_in(rows)), dtype=np.intp), None, shape.nodes)
                 if not chosen and starts[0][0] < moment:
-                    # `rows` has only the nodes whose first start is exactly `moment`. Search again from
+                    # `rows` contains only the nodes whose first start is exactly `moment`. Search again from
                     # `moment` on, so that nodes with an earlier first start are also tried.
                     continue
                 if not chosen:
@@ -234,7 +234,7 @@ class SlotSearch:
         """Return the first time, at or after `since`, when the job can start on the node `row`. The job must
         end before the next reservation of an operator begins there. Return None if there is no such time.
 
-        `against` has the operators' reservations that do not admit the job.
+        `against` contains the operators' reservations that do not admit the job.
         """
         here = self._state.reservations.on_row(self._state.nodes, row, against)
         runtime, timelines = self._runtime(job), self._table.nodes
@@ -262,8 +262,8 @@ def _start_of_nodes(starts: list[FirstStart], nodes: int) -> tuple[float, RowSet
     """Return the first time at which `nodes` nodes can start a job. Also return the nodes whose own first
     start is exactly this time.
 
-    `starts` has the first start of each node, sorted by time. Return (NEVER, no nodes) if `starts` has too
-    few nodes.
+    `starts` contains the first start of each node, sorted by time. Return (NEVER, no nodes) if `starts` has
+    too few nodes.
     """
     found, moment, rows = 0, NEVER, NO_ROWS
     for start, each, _ in starts:

@@ -163,7 +163,7 @@ class QuotaReservations:
         """Return the quota reservations of other jobs that concern a job with the end `ends_at`.
 
         A reservation concerns the job if the job counts for the same limit and still runs at the reserved
-        start. The result has the tenant, the kind of resource and the reservation.
+        start. The result contains the tenant, the kind of resource and the reservation.
         """
         project = "project", job.spec.project
         kinds = (*KINDS, *range(FIRST_MODEL, len(need)))

@@ -156,8 +156,8 @@ class StartLimits:
         """Return the quota of a GPU model that the job would exceed. Return None if at least one model that
         suits the job has enough quota.
 
-        `claimed` has the quota amounts that are kept for nominated jobs, by tenant. If only some models are
-        at a limit, `State.barred_nodes` keeps the job from their nodes.
+        `claimed` contains the quota amounts that are kept for nominated jobs, by tenant. If only some models
+        are at a limit, `State.barred_nodes` keeps the job from their nodes.
         """
         shape = self._placer.shape(job.ask) if self._state.quotas.models else None
         if shape is None:

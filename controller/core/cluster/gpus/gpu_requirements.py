@@ -35,12 +35,12 @@ class GpuType:
 class GpuNeeds:
     """The GPUs that a request needs on one node: `count` GPUs, all in one group of `groups`.
 
-    Milli are thousandths of a GPU. `milli_by_type` has, for each GPU type, the milli that the request takes
-    of one GPU of this type. `milli_by_type` is None if all types are suitable. The request then takes
+    Milli are thousandths of a GPU. `milli_by_type` contains, for each GPU type, the milli that the request
+    takes of one GPU of this type. `milli_by_type` is None if all types are suitable. The request then takes
     `milli_each` of each of its GPUs.
 
-    `groups` has sets of GPU indices on one node. The GPUs of a set are on one NUMA node, or are linked by
-    NVLink, as the request requires. `groups` is None if the request requires neither.
+    `groups` contains sets of GPU indices on one node. The GPUs of a set are on one NUMA node, or are linked
+    by NVLink, as the request requires. `groups` is None if the request requires neither.
     """
 
     count: int
@@ -68,8 +68,8 @@ class GpuNeeds:
         ]
 
     def met_by(self, free: Sequence[int], kinds: Sequence[int], row: int) -> bool:
-        """Return whether the GPUs of the node in table row `row` are enough for the request. `free` has the
-        free thousandths of each GPU. `kinds` has the type of each GPU, as an index.
+        """Return whether the GPUs of the node in table row `row` are enough for the request. `free` contains
+        the free thousandths of each GPU. `kinds` contains the type of each GPU, as an index.
         """
         if not self.count:
             return True

@@ -264,7 +264,7 @@ class GpuValue:
 
     def _after_share(self, part: PerNodeRequest, rows: Indices, free: Ints, share: Ints | int) -> Floats:
         """Return the value of each node in `rows` after one of its GPUs has lost `share` thousandths. `free`
-        has the thousandths that were free on this GPU before.
+        contains the thousandths that were free on this GPU before.
         """
         rest = free - share
         count = self._count[rows] + self._can_host[rest] - self._can_host[free]

@@ -39,7 +39,7 @@ class DependencyIndex:
 
     A dependency on an array is met when all elements meet the condition. The dependency can never be met when
     one element can no longer meet the condition. The first call of `outcome` for an array reads all elements.
-    After that, `_pending` has the elements that may still meet the condition.
+    After that, `_pending` contains the elements that may still meet the condition.
 
     Cost: O(dependencies on the job) for each event about a job.
     """
@@ -140,7 +140,7 @@ def target_of(dependency: Dependency) -> Target:
 def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobState]) -> bool | None:
     """Return True if the dependency is met, False if the dependency can never be met, otherwise None.
 
-    `known` has the final states of old jobs that are only in the store and not in memory.
+    `known` contains the final states of old jobs that are only in the store and not in memory.
     """
     if dependency.until is Until.DATA:
         return None
@@ -181,7 +181,7 @@ def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> 
     """Return True if the array meets the condition `until`, False if it can never meet the condition,
     otherwise None. All elements must meet the condition. For NOT_OK (a failure), one element is enough.
 
-    `pending` has the elements that may still meet the condition. The function removes elements that are
+    `pending` contains the elements that may still meet the condition. The function removes elements that are
     decided from `pending`.
     """
     decisive = until is Until.NOT_OK

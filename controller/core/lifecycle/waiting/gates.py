@@ -70,8 +70,8 @@ def admit(
     """Return the spec of a submitted job with its closed gates, or a refusal if the job could never start. A
     closed gate is a reason that keeps the job out of the queue at first.
 
-    `known` has the final states of old jobs that are only in the store and not in memory. For an edit,
-    `decided` has the dependencies that are already met (True) or impossible (False).
+    `known` contains the final states of old jobs that are only in the store and not in memory. For an edit,
+    `decided` contains the dependencies that are already met (True) or impossible (False).
     """
     late = _impossible_deadline(spec, now)
     if late is not None:

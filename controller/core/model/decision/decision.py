@@ -9,9 +9,9 @@ from controller.core.model.events.event import Event
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The input was accepted and carried out. `jobs` has the ids of the submitted or changed jobs. `notes`
-    has sentences for the user about values of a submitted spec that the controller has changed. `workload` is
-    the id of a submitted workload.
+    """The input was accepted and carried out. `jobs` contains the ids of the submitted or changed jobs.
+    `notes` contains sentences for the user about values of a submitted spec that the controller has changed.
+    `workload` is the id of a submitted workload.
     """
 
     jobs: tuple[int, ...] = ()

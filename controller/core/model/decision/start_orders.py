@@ -29,7 +29,7 @@ so that two gangs on one node rarely use the same port.
 
 
 def start_frames(job: Job, addresses: dict[str, str], qos: str = SLURM_QOS) -> dict[str, Start]:
-    """Return the start order of each node (a Start message), by node name. `addresses` has the network
+    """Return the start order of each node (a Start message), by node name. `addresses` contains the network
     address of each node, and `qos` is the QOS that Slurm's commands show for the job.
     """
     spec, name = job.spec, job.name

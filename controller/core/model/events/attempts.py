@@ -115,7 +115,7 @@ class StepsRecorded(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class MembersStarted(JobEvent):
-    """Several members of a gang have started. `pids` has the process id of each, by node name."""
+    """Several members of a gang have started. `pids` contains the process id of each, by node name."""
 
     attempt: int
     pids: Mapping[str, int | None]
@@ -138,7 +138,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class MembersExited(JobEvent):
-    """Several members of a gang have ended. `exits` has the end of each (`Exit`), by node name."""
+    """Several members of a gang have ended. `exits` contains the end of each (`Exit`), by node name."""
 
     attempt: int
     exits: Mapping[str, Exit]

@@ -64,7 +64,7 @@ AS_IT_IS = Overcommit()
 
 @dataclass(frozen=True, slots=True)
 class NodeJoined(NodeEvent):
-    """An agent connected and sent its hello. The event has the hardware of the node and the overcommit
+    """An agent connected and sent its hello. The event contains the hardware of the node and the overcommit
     factors.
     """
 

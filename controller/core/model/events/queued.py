@@ -56,8 +56,8 @@ class JobReleased(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobEdited(JobEvent):
-    """The spec of the job was changed. The event has the whole new spec, and the closed gates: reasons, such
-    as a dependency, that keep the job out of the queue.
+    """The spec of the job was changed. The event contains the whole new spec, and the closed gates: reasons,
+    such as a dependency, that keep the job out of the queue.
     """
 
     spec: JobSpec
