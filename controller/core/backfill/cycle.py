@@ -74,14 +74,18 @@ class Cycle:
         self.lifts_deadlines = pipeline.deadlines is DeadlinePolicy.LIFT
         """True if a job that must start now to meet its deadline is tried before all other jobs."""
         self.head: QueueEntry | None = None
-        """The first job that could not start in the last full cycle; None with conservative backfill."""
+        """The first job that could not start in the last cycle that tried all lanes; None with conservative
+        backfill.
+        """
         self._own_reservations = QueueReservations(state, placer, self.runtime)
         self.easy = FirstReservation(self)
         self.position_of: PositionKey | None = None
         """Computes the queue position of an entry in this cycle. None if the entries themselves are compared.
         """
         self.seen: tuple[int, ...] = ()
-        """The version numbers (tried_jobs.py) after the last full cycle in which a job had to wait."""
+        """The version numbers (tried_jobs.py) after the last cycle that tried all lanes and in which a job
+        had to wait.
+        """
         self.shared: SharedReservations | None = None
         """The reservations on nodes that this scheduler profile shares with other profiles. None if this
         profile shares no nodes.

@@ -25,7 +25,7 @@ class DatasetPolicy:
     retention_s: float = 259_200.0
     """Reads are stored for this many seconds. 0: reads are not stored."""
     least_run_s: float = 60.0
-    """A job that ran on a node for less time has probably not read its data sets there."""
+    """A job that ran on a node for fewer seconds has probably not read its data sets there."""
     nodes: int = 64
     """The most nodes that are stored for one data set."""
 
@@ -61,7 +61,7 @@ class DatasetReads:
         self.by_dataset: dict[str, dict[str, float]] = {}
         """The time of the last use, by data set and node."""
         self.by_node: dict[str, dict[str, float]] = {}
-        """The same times, by node and data set."""
+        """The time of the last use, by node and data set."""
         self.changed: dict[str, None] = {}
         """The data sets whose database rows must be written again."""
         self.version = 0

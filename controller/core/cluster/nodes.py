@@ -215,8 +215,8 @@ class Nodes:
         self.room_version += 1
 
     def claim(self, job: int, allocation: Allocation, victims: Iterable[int]) -> None:
-        """Keep these resources for the job until its victims (the jobs preempted for the job) have left. Also
-        record which jobs are its victims.
+        """Keep these resources for the job until its victims (the jobs preempted for the job) have left the
+        node. Also record which jobs are the victims.
         """
         node = self.by_name[allocation.node]
         node.claims[job] = allocation
@@ -326,7 +326,9 @@ class Nodes:
         self._stale = False
 
     def _bind_columns(self) -> None:
-        """Give the node table access to the other values of these nodes that plugins may read."""
+        """Set the functions of the node table that return other values of these nodes, such as
+        `gpu_value`.
+        """
         self._columns.gpu_value = self.gpu_value
         self._columns.gpu_topology = self.gpu_topology
         self._columns.job_affinity = lambda: self.job_affinity

@@ -1,1 +1,3 @@
-"""Fair share: the fair-share tree, usage that counts less with age, and GPU usage outside of jobs."""
+"""Fair share: the fair-share tree, usage counters in which old usage counts less, and GPU usage outside of
+jobs.
+"""

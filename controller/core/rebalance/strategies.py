@@ -29,7 +29,7 @@ from wire.agent.orders import GpuHold
 from wire.names import WHOLE_GPU
 
 MOST_EMPTIED = 64
-"""The most nodes, and then the most GPUs, that `defragment` tries to empty."""
+"""`defragment` tries to empty at most this many nodes, and then at most this many GPUs."""
 _HOUR = 3_600.0
 
 

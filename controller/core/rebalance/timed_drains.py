@@ -32,7 +32,7 @@ class Departure(enum.Enum):
     """The treatment of a job on a node that must be empty at a given time."""
 
     ENDS = "ends"
-    """The job ends before this time, because of its time limit."""
+    """The job ends before the node must be empty, because of its time limit."""
     MOVED = "moved"
     """The job saves its state if possible, and continues on other nodes. The job continues at once, or after
     a wait in the queue.

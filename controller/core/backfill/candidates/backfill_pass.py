@@ -21,9 +21,7 @@ def backfill_all(cycle: Cycle, now: float, apply: Apply) -> None:
 
 
 def backfill_new(cycle: Cycle, jobs: list[tuple[int, Lane]], now: float, apply: Apply) -> None:
-    """Start those of the new waiting jobs that delay no reservation. `jobs` contains each job with its
-    lane.
-    """
+    """Start the new waiting jobs that delay no reservation. `jobs` contains each job with its lane."""
     if cycle.backfill.starts_behind:
         entry = cycle.queue.entry
         candidates = (BackfillCandidates(cycle, lane, [entry(job)], now) for job, lane in jobs)

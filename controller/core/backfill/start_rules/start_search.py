@@ -119,8 +119,8 @@ class StartSearch:
 
     def find_overruling(self, job: Job, barred: Bools | None, now: float) -> Placement | None:
         """Return the best placement of the job that delays no reservation, except reservations of jobs that
-        this job could preempt after their start. Drop the delayed reservations, so that they are made again.
-        Return None if no placement or no such reservation exists.
+        this job could preempt after these jobs have started. Drop the delayed reservations, so that they are
+        made again. Return None if no placement or no such reservation exists.
 
         Example: a gang has reserved two idle nodes, and waits for a third one. A job with a higher priority,
         which may preempt the gang, starts on the idle nodes at once.
