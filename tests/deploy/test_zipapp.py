@@ -30,5 +30,5 @@ def test_demo_runs_from_the_zip_application(tmp_path: Path) -> None:
         timeout=180,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert "39 jobs in" in done.stdout
