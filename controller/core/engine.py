@@ -101,8 +101,8 @@ class Engine:
 
     stopper_type: type[Stopper] = Stopper
     agent_reports_type: type[AgentReports] = AgentReports
-    """Tests replace these two classes by versions with an error, to show that the fault simulation finds the
-    error.
+    """Tests replace `stopper_type` and `agent_reports_type` by classes with an error, to show that the fault
+    simulation finds the error.
     """
 
     def __init__(self, pipeline: Pipeline, state: State) -> None:
@@ -333,7 +333,7 @@ class Engine:
         """Stop the victims of a preemption plan for the waiting job. An elastic victim may lose only its
         processes on some nodes.
 
-        A victim that fits on other nodes (its target) is moved there. Its target is reserved before any
+        A victim that fits on other nodes (its target) is moved there. The target is reserved before any
         victim is stopped.
         """
         by, now = f"job {job.label}", plan.at

@@ -201,8 +201,8 @@ class Periods:
         """The periods, as ("hour" or "day", number), that have changed since the last commit."""
 
     def at(self, time: float) -> Period:
-        """Return the figures of the hour that contains `time`. They are created (all zero) on first use, and
-        the caller adds figures to them.
+        """Return the figures of the hour that contains `time`. The figures are created (all zero) on first
+        use, and the caller adds to these figures.
         """
         hour = int(time // HOUR_S)
         found = self._hours.get(hour)

@@ -18,9 +18,9 @@ A sample is the number of idle GPUs at one moment, by cause. Algorithm of a samp
 
 Invariant: the sum over all causes is the number of idle GPUs. Cost: O(nodes + groups), O(JOBS) for each lane
 that has changed since the last sample, and one search for the blocker of a job for each group that fits. A
-lane is a list of waiting jobs with the same request. Its groups stay the same while its version (`Lane`)
-stays the same. No filter is called for a request whose ranking is up to date after the scheduling cycle, or
-for which too few GPUs are idle.
+lane is a list of waiting jobs with the same request. The groups of a lane stay the same while the version of
+the lane (`Lane`) stays the same. No filter is called for a request whose ranking is up to date after the
+scheduling cycle, or for which too few GPUs are idle.
 
 Example: 6 GPUs are idle, and a gang is first in the queue with a reservation in 10 h. A job of 4 GPUs and 2 h
 waits for its project's quota, and jobs of 1 GPU and 24 h would delay the gang. Then 4 GPUs are idle because

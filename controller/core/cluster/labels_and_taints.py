@@ -1,4 +1,4 @@
-"""Labels and taints that operators set on a node. They override the labels and taints of the
+"""Labels and taints that operators set on a node. These labels and taints override those of the
 configuration.
 """
 

@@ -27,8 +27,8 @@ class NetworkTopology:
     paths: Mapping[str, Path] = field(default_factory=dict)
     """The switches above each node, by node name. Used if there are no `levels`."""
     weight: float = 100.0
-    """The weight of the nearness of nodes in a placement. It is on the same scale as the weights of the
-    scorers.
+    """The weight of the nearness of nodes in a placement. This weight is on the same scale as the weights of
+    the scorers.
     """
 
     def path(self, labels: Mapping[str, str]) -> Path:
@@ -57,8 +57,9 @@ class _Switch:
 
 
 class NetworkTree:
-    """The switches of the cluster as a tree, with the nodes (rows of the node table) below them. It chooses
-    the nodes of gangs, and has the same methods as TopologyDomains, so that a placement can use either.
+    """The switches of the cluster as a tree, with the nodes (rows of the node table) below them. The tree
+    chooses the nodes of gangs, and has the same methods as TopologyDomains, so that a placement can use
+    either.
 
     Nearness. The height of a switch is the number of levels of switches below it. A rack switch has the
     height 0. The distance of two nodes is the height of the lowest switch above both. The root means "no
@@ -150,8 +151,8 @@ class NetworkTree:
         return self._nearness(common, len(chosen), sum(common in self._above[row] for row in rows))
 
     def points(self, chosen: Sequence[int], rows: Iterable[int]) -> float:
-        """Return the nearness of the nodes `chosen`, times the weight in [topology]. It is added to the mean
-        score of these nodes.
+        """Return the nearness of the nodes `chosen`, times the weight in [topology]. The result is added to
+        the mean score of these nodes.
         """
         return self.topology.weight * self.nearness(chosen, rows)
 

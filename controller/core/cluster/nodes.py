@@ -62,8 +62,8 @@ class Nodes:
         self.value_version = 0
         self.status_version = 0
         self.claims_to_check: set[int] = set()
-        """Nominated jobs that the next cycle must check. They may be able to start, because one of their kept
-        nodes has changed since the last cycle.
+        """Nominated jobs that the next cycle must check. These jobs may be able to start, because one of
+        their kept nodes has changed since the last cycle.
         """
         self.never_connected = 0
         """The number of known nodes that have never connected."""
@@ -345,7 +345,7 @@ class Nodes:
         return fresh
 
     def gpu_topology(self) -> GpuTopology:
-        """Return the NUMA and NVLink groups of all GPUs. They are computed again after nodes or their
+        """Return the NUMA and NVLink groups of all GPUs. The groups are computed again after nodes or their
         hardware have changed.
         """
         columns = self.columns

@@ -297,7 +297,9 @@ class AgentReports:
             self._context.gpu_health.on_offqueue_end(given.node, given.uuid, now)
 
     def on_link_down(self, given: inputs.LinkWentDown, now: float) -> None:
-        """Record that an agent has disconnected. Jobs on the node continue; no new job is placed there."""
+        """Record that an agent has disconnected. Jobs on the node continue; no new job is placed on the
+        node.
+        """
         node = self._state.nodes.get(given.node)
         # The node is already recorded as disconnected. Record this again if the reason has changed, because
         # operators need the present reason to repair the connection.

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from controller.core.quota.quota_config import QuotaConfig
 
 BEST_EFFORT = {"cpu_milli": 100, "memory_mib": 64}
-"""The CPU and memory of a best-effort job. They are above zero, so that a node cannot get unlimited many such
-jobs.
+"""The CPU and memory of a best-effort job. These amounts are above zero, because an unlimited number of
+best-effort jobs could otherwise start on one node.
 """
 
 MAX_CACHED = 4_096

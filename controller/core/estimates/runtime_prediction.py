@@ -210,8 +210,8 @@ class RuntimePredictor:
 
     def usual_run_s(self, job: Job, rules: PredictionConfig) -> float | None:
         """Return the run time in seconds that the configured fraction (`PredictionConfig.quantile`) of the
-        similar jobs did not exceed. It may be longer than the job's time limit. Return None if too few
-        similar jobs have ended.
+        similar jobs did not exceed. The result may be longer than the job's time limit. Return None if too
+        few similar jobs have ended.
         """
         if not self.runs:
             return None

@@ -212,7 +212,7 @@ def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
 def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[str]:
     """Return texts about the job's deadline; an empty list without a deadline.
 
-    The texts name the time by which the job must start. They warn if the job will probably start later.
+    The texts name the time by which the job must start. The texts warn if the job will probably start later.
     """
     if job.latest_start == NEVER:
         return []

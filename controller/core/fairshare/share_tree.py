@@ -1,5 +1,5 @@
-"""The fair-share tree. It has the organisations, their projects and the projects' users, each with a weight,
-limits and its use.
+"""The fair-share tree. The tree contains the organisations, their projects and the projects' users, each with
+a weight, limits and its use.
 
 `ShareTree.version` increases with every weight or limit that an operator sets. Backfill and preemption then
 drop their cached results.
@@ -111,12 +111,12 @@ class ShareTree:
         self.sharing = sharing
         self.accounts: dict[SharePath, FairShareTenant] = {(): FairShareTenant((), sharing.usage())}
         self.set_weights: dict[str, float] = {}
-        """Weights that operators have set, by the name of the tenant. They override the weights of
+        """Weights that operators have set, by the name of the tenant. These weights override the weights of
         scheduler.toml.
         """
         self.hour_weights: dict[str, float] = {}
-        """Weights of the tables [hours.NAME] in force, by the name of the tenant. They override [fair_share]
-        weights.
+        """Weights of the tables [hours.NAME] in force, by the name of the tenant. These weights override
+        [fair_share] weights.
         """
         self.limits: dict[str, tuple[float | None, float | None]] = {}
         """The limits that operators have set, as (soft, hard) by the name of the tenant. None: the limit of
@@ -235,8 +235,8 @@ class ShareTree:
         self.version += 1
 
     def set_limits(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set the limits of a tenant. They override the limits of scheduler.toml. None leaves a limit
-        unchanged.
+        """Set the limits of a tenant. The new limits override the limits of scheduler.toml. None leaves a
+        limit unchanged.
         """
         was = self.limits.get(name, (None, None))
         soft, hard = was[0] if soft is None else soft, was[1] if hard is None else hard

@@ -56,8 +56,8 @@ class ForecastStart:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of `forecast`: the starts of jobs. It also has the engine's decisions on the inputs that
-    were given before the simulation.
+    """The result of `forecast`: the starts of jobs. The object also contains the engine's decisions on the
+    inputs that were given before the simulation.
     """
 
     starts: dict[int, ForecastStart]

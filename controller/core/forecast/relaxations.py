@@ -217,8 +217,8 @@ def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]
 
 
 def _less(asked: int, free: int, unit: int) -> list[int]:
-    """Return smaller amounts to try in place of `asked`, the largest first. They are the free amount, and
-    7/8, 6/8 … 1/8 of `asked`, in multiples of `unit`.
+    """Return smaller amounts to try in place of `asked`, the largest first. The amounts are the free amount,
+    and 7/8, 6/8 … 1/8 of `asked`, in multiples of `unit`.
     """
     amounts = {free, *(asked * part // 8 for part in range(1, 8))}
     return sorted({_even(each, unit) for each in amounts if 0 < each < asked}, reverse=True)

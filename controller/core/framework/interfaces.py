@@ -100,7 +100,7 @@ class Strategy(Protocol):
 @dataclass(frozen=True, slots=True)
 class PreemptionGuards:
     """Limits that protect running jobs from preemption even if a preemption strategy allows the preemption.
-    They come from `[preemption]` and from the table of the job's queue.
+    The limits come from `[preemption]` and from the table of the job's queue.
     """
 
     grace_s: float = 60.0
@@ -116,8 +116,8 @@ class PreemptionGuards:
     """A job that is likely to end within this many seconds is not preempted."""
     gang_gain: float = 0.0
     """If above 0, a job on several nodes may preempt jobs on one node. Without the preemption, the other GPUs
-    for this job would stay idle for some GPU-hours. They must be at least this many times the lost GPU-hours
-    (preemption/gang_gain.py).
+    for this job would stay idle for some GPU-hours. These GPU-hours must be at least this many times the lost
+    GPU-hours (preemption/gang_gain.py).
     """
 
 

@@ -20,7 +20,7 @@ ExitFields = tuple[int | None, int | None, str, float, int, Checkpoint | None, G
 
 
 def only_starts_or_ends(status: AttemptStatus) -> bool:
-    """Return True if an agent's report shows only a start or an end. It then has no gang barrier, no
+    """Return True if an agent's report shows only a start or an end. Such a report has no gang barrier, no
     checkpoint and no steps.
     """
     waits = status.ready and status.started_at is None

@@ -21,7 +21,7 @@ from wire.names import GpuHealth, TroubleKind
 from wire.text import counted
 
 _RECORDED_FOR_JOBS = (TroubleKind.XID, TroubleKind.LOST, TroubleKind.ECC_UNCORRECTED)
-"""The GPU faults that can make a job on the GPU fail. They are recorded for the jobs on the GPU."""
+"""The GPU faults that can make a job on the GPU fail. These faults are recorded for the jobs on the GPU."""
 
 
 class GpuHealthHandler:

@@ -35,7 +35,7 @@ class IdleAction(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class IdlePolicy:
     """The settings for jobs with idle GPUs, from `[gpus]` and from the queues that have their own settings.
-    They say when GPUs count as idle, and what happens to the job.
+    These settings determine when GPUs count as idle, and what happens to the job.
     """
 
     after_s: float = 1_800.0
@@ -113,7 +113,9 @@ class IdleGpuHandler:
             self._record(IdleEnded(job.id, now, job.attempt))
 
     def keep(self, given: inputs.KeepIdle, now: float) -> Reply:
-        """Let the GPUs of a running job be idle until a time. A later command replaces an earlier one."""
+        """Do not flag or end a running job because of idle GPUs until the requested time. A later command
+        replaces an earlier one.
+        """
         job = self._state.jobs[given.job]
         if job.state is not JobState.RUNNING or job.stopping is not None:
             message = f"job {job.label} is {'being stopped' if job.stopping else job.state.value}"

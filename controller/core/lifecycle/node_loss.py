@@ -85,8 +85,8 @@ def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float
 
 
 def silent_node_text(job: Job, node: Node) -> str:
-    """Return a phrase about a job on a silent node. It says that the job waits for the node, or when the job
-    will be queued again.
+    """Return a phrase about a job on a silent node. The phrase says that the job waits for the node, or when
+    the job will be queued again.
     """
     if job.spec.lease_s is not None:
         return f"is queued again {duration(job.spec.lease_s)} after it was lost, if {node.name} stays silent"

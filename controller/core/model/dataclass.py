@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool, slots: bool, eq: bool = True) -> Callable[[type], type]:
-        """Make a class with fields and a hash, as `dataclasses.dataclass` does for a frozen class. Its fields
-        can be set at run time.
+        """Make a class with fields and a hash, as `dataclasses.dataclass` does for a frozen class. The fields
+        of an object can be set at run time.
         """
         assert frozen, "use the decorator of the standard library"
         return dataclasses.dataclass(slots=slots, eq=eq, unsafe_hash=eq)

@@ -316,8 +316,8 @@ class Job:
 
     @property
     def limit(self) -> float:
-        """The time limit in seconds; NEVER (infinite) if the job has none. It may be shorter than the job
-        requests (`short`).
+        """The time limit in seconds; NEVER (infinite) if the job has none. The limit may be shorter than the
+        job requests (`short`).
         """
         if self.short is not None:
             return self.short.limit_s

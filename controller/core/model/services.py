@@ -63,8 +63,8 @@ class Service:
 class Replica:
     """One job of a service (a replica): its number, and a hash of its settings (`revision`).
 
-    `replaces` is the id of the older replica that ends when this job is ready. It is None if there is no
-    older one.
+    `replaces` is the id of the older replica that ends when this job is ready. `replaces` is None if there is
+    no older replica.
     """
 
     service: str

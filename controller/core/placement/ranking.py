@@ -176,7 +176,7 @@ class NodeRanking:
 
         If no resources have become free since the last update, the bound is `count`. Otherwise the bound is
         the number of all nodes. For requests with labels or job affinity, the bound is always the number of
-        all nodes. They may fit on more nodes even if no resources became free.
+        all nodes. Such a request may fit on more nodes even if no resources became free.
         """
         if self._counted_room_version == self._nodes.room_version and not self._has_affinity:
             return self.count

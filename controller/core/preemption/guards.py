@@ -1,4 +1,4 @@
-"""Guards: the settings that protect a running job from preemption. They come from the job's scheduler
+"""Guards: the settings that protect a running job from preemption. The guards come from the job's scheduler
 profile, its queue and its own options.
 """
 

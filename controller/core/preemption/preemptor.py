@@ -82,8 +82,8 @@ class Preemptor:
         guards_of: GuardsOf | None = None,
     ) -> None:
         self.retry_at = NEVER
-        """Set if the last call of `plan` found no victims. It is the time at which a call may find victims
-        even if nothing else has changed.
+        """Set if the last call of `plan` found no victims. `retry_at` is the time at which a call may find
+        victims even if nothing else has changed.
         """
         self._state = state
         self._placer = placer

@@ -97,7 +97,7 @@ class Scavengers:
 
     def hold_s(self, job: Job, now: float, runtime_s: float) -> float:
         """Return for how many seconds a start of the waiting job now would keep its GPUs from other jobs.
-        `runtime_s` is the assumed run time of the job. It is the result if the job does not yield.
+        `runtime_s` is the assumed run time of the job. `runtime_s` is the result if the job does not yield.
         """
         if not self.yields(job):
             return runtime_s

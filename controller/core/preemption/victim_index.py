@@ -292,7 +292,8 @@ class LossBounds:
     2. `many` is the bound for the second case. `many` adds up the losses of the other jobs, the least loss
        per GPU first, until these jobs free D. Only the needed part of the last job counts. `many` grows per
        second by the part of D that jobs with a loss free.
-    3. The bound is the smaller of the two. It is infinite if all preemptible jobs together are not enough.
+    3. The bound is the smaller of the two. The bound is infinite if all preemptible jobs together are not
+       enough.
 
     Invariant: while the row of a node in the index does not change, no set of victims on the node loses less
     than the bound. So a search through the nodes in the order of their bounds may stop early. Cost: O(rows

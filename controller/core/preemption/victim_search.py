@@ -70,13 +70,14 @@ class VictimSearch:
     the jobs that one strategy may stop.
 
     Algorithm (`find`)
-    1. The strategy names the running jobs that may be stopped for the waiting job. Their `standing`
-       (protection) is at most the `reach` of the waiting job. A reclaim strategy names only jobs of tenants
-       that must give resources back. `queues` can limit the victims to the jobs of some queues.
+    1. The strategy names the running jobs that may be stopped for the waiting job. The `standing`
+       (protection) of these jobs is at most the `reach` of the waiting job. A reclaim strategy names only
+       jobs of tenants that must give resources back. `queues` can limit the victims to the jobs of some
+       queues.
     2. Compute a lower bound on the loss for each node (`LossBounds`), and go through the nodes from the
        lowest bound upwards. Find the victims with the least loss on each node (`_candidate`). Stop at the
-       first bound that is not below the greatest loss among the best nodes found until then. No later node
-       can be better.
+       first bound that is not below the greatest loss among the `shape.nodes` best nodes found until then,
+       because no later node can be better.
     3. Choose the `shape.nodes` nodes with the least loss.
     4. Drop each victim that is not needed, because the request fits on every chosen node even if the victim
        stays. A victim on several nodes leaves other chosen nodes too, so other victims on these nodes may not
@@ -95,13 +96,14 @@ class VictimSearch:
       `spare_ending_s` seconds is no victim (`likely_ends`).
 
     Invariant: victims are returned only if the job passes every filter on every chosen node when all victims
-    have left. So no job is stopped without a use. Cost: O(nodes) for the bounds that changed, then at most
+    have left. So no job is stopped in vain. Cost: O(nodes) for the bounds that changed, then at most
     `shape.nodes + MAX_NODES_EXAMINED` nodes with O(victims) checks each.
 
     Example: a job wants 4 GPUs. On node n1, a job that began an hour ago holds 4 GPUs (loss 4 GPU-hours). On
-    node n2, two jobs that began 30 minutes ago hold 2 GPUs each (loss 1 GPU-hour each, 2 together). Node n2
-    has the lower bound, 2 GPU-hours, and is examined first. The bound of n1 is 4 and not below 2, so n1 is
-    not examined. Both jobs on n2 are the victims.
+    node n2, two jobs that began 30 minutes ago hold 2 GPUs each (loss 1 GPU-hour each, 2 together). All three
+    jobs fit on other nodes, so no wait in the queue is added. The bound of n2, 2 GPU-hours, is the smaller
+    one, so n2 is examined first. The bound of n1 is 4 and not below 2, so n1 is not examined. Both jobs on n2
+    are the victims.
     """
 
     def __init__(self, state: State, placer: Placer, strategy: Strategy, guards_of: GuardsOf) -> None:
@@ -222,7 +224,7 @@ class VictimSearch:
     def _cheapest_nodes(
         self, bounds: LossBounds, policy: ReclaimPolicy | None, shape: Shape, now: float, barred: Bools | None
     ) -> list[Candidate]:
-        """Return the `shape.nodes` nodes that together have the least loss, with their victims. They are
+        """Return the `shape.nodes` nodes that together have the least loss, with their victims. The nodes are
         sorted by row number. Return an empty result if there are too few nodes.
         """
         grouping = self._placer.required_grouping(shape)

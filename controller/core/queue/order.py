@@ -78,8 +78,8 @@ class Order(Protocol):
 
 @runtime_checkable
 class DynamicOrder(Protocol):
-    """An order plugin under which queue positions change while jobs wait. They change with the age of jobs,
-    or with the usage of tenants.
+    """An order plugin under which queue positions change while jobs wait. The positions change with the age
+    of jobs, or with the usage of tenants.
     """
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:

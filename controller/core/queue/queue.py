@@ -263,8 +263,8 @@ class Queue:
     def first_ahead(self, job: int, position_key: PositionKey | None = None) -> Iterator[int]:
         """Yield the ids of the waiting jobs before this job, in queue order.
 
-        `position_key` computes the present sort keys if the order depends on time or usage. It is None if the
-        order does not.
+        `position_key` computes the present sort keys if the order depends on time or usage. None: the order
+        depends on neither.
         """
         own = self.entry(job) if position_key is None else position_key(self.entry(job))
         for entry in heapq.merge(*self.lanes.values(), key=position_key):
@@ -275,8 +275,8 @@ class Queue:
     def ahead(self, job: int, position_key: PositionKey | None = None) -> int:
         """Return how many waiting jobs come before this job.
 
-        `position_key` computes the present sort keys if the order depends on time or usage. It is None if the
-        order does not.
+        `position_key` computes the present sort keys if the order depends on time or usage. None: the order
+        depends on neither.
         """
         entry = self.entry(job)
         if position_key is None:

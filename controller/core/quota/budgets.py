@@ -46,8 +46,8 @@ class BudgetUse:
     alerted: int = 0
     """The highest percentage of ALERTS for which an event was recorded in this month; 0 for none."""
     milli: dict[str, int] = field(default_factory=dict)
-    """Thousandths of GPUs that jobs of the project hold now, by GPU model. They are not stored, but counted
-    from the jobs, as are the next two fields.
+    """Thousandths of GPUs that jobs of the project hold now, by GPU model. These amounts are not stored, but
+    counted from the jobs, as are the next two fields.
     """
     cpu_milli: int = 0
     """Thousandths of CPUs that jobs of the project hold now."""
@@ -141,7 +141,7 @@ class Budgets:
     def __init__(self, models_of: ModelsOfNode = no_models) -> None:
         self.rules = NO_BUDGETS
         self.uses: dict[str, BudgetUse] = {}
-        """The use of each project. It also contains projects whose budget was removed from the
+        """The use of each project. The dictionary also contains projects whose budget was removed from the
         configuration.
         """
         self.stops = self.lowers = False

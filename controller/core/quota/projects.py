@@ -1,6 +1,6 @@
 """Chooses the project of a submitted job, and checks that the user may use this project.
 
-1. A job without --project is in project "default". It goes to the `default_project` of its queue. If the
+1. A job without --project is in project "default". The job goes to the `default_project` of its queue. If the
    queue has none, the job goes to the project that names the user in its `default_for`. If there is none
    either, the job stays in "default".
 2. A project is declared if scheduler.toml names the project, or if an operator has set its quota, weight or

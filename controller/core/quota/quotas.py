@@ -85,7 +85,7 @@ class Quotas:
         self.gpus = gpus
         """The GPUs of the cluster. Limits can be percentages of their number."""
         self.edits: dict[TenantKey, Quota] = {}
-        """Quotas set by operators. They are stored, and override the configuration."""
+        """Quotas set by operators. These quotas are stored, and override the configuration."""
         self.rules = NO_QUOTAS
         self.unlimited = True
         """True if no tenant has any limit."""
@@ -132,8 +132,8 @@ class Quotas:
             self._clear()
 
     def edit(self, key: TenantKey, quota: Quota | None) -> None:
-        """Set the quota of a tenant. It overrides the configuration. None removes the operator's earlier
-        quota.
+        """Set the quota of a tenant. This quota overrides the configuration. None removes the operator's
+        earlier quota.
         """
         if quota is None:
             self.edits.pop(key, None)
@@ -248,7 +248,7 @@ class Quotas:
         return sorted(keys, key=lambda key: (SCOPES.index(key[0]), key[1] != ANY_NAME, key[1]))
 
     def limits_of(self, key: TenantKey) -> TenantLimits:
-        """Return the limits in effect for a tenant. They are cached until a quota changes."""
+        """Return the limits in effect for a tenant. The limits are cached until a quota changes."""
         self._follow_cluster()
         found = self._bounds.get(key)
         if found is None:

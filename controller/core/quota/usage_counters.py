@@ -156,7 +156,7 @@ class UsageCounters:
         return found
 
     def tenant(self, key: TenantKey) -> TenantUsage:
-        """Return the counters of a tenant. They are created on first use."""
+        """Return the counters of a tenant. The counters are created on first use."""
         found = self.by_key.get(key)
         if found is None:
             found = self.by_key[key] = TenantUsage(key, len(self.models))
@@ -188,7 +188,9 @@ class UsageCounters:
                 used[place] += need[place]
 
     def grow(self, job: Job, allocations: Iterable[Allocation]) -> None:
-        """Count additional allocations of a running job. They must already be in `job.members`."""
+        """Count additional allocations of a running job. These allocations must already be in
+        `job.members`.
+        """
         self.follow_limit(job)
         more = self.held(job, allocations)
         for tenant in self.tenants_of(job.user, job.spec):
@@ -289,8 +291,8 @@ class UsageCounters:
             self.load_job(job)
 
     def counted_again(self, jobs: Iterable[Job]) -> UsageCounters:
-        """Return new counters with the same settings that count exactly these jobs. They are compared with
-        the present counters to find errors.
+        """Return new counters with the same settings that count exactly these jobs. The new counters are
+        compared with the present counters to find errors.
         """
         fresh = UsageCounters(self.window_s, self._models_of, self.models)
         fresh._queues = self._queues

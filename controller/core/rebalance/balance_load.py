@@ -29,8 +29,8 @@ def balance_load(search: MoveSearch) -> Iterator[Proposal]:
 
     1. The load of a node is the used fraction of its scarcest resource: CPU, memory or GPUs, from 0 to 1.
     2. Propose nothing if the highest and the lowest load differ by at most `load_gap`.
-    3. Move jobs away from the node with the highest load. Their new nodes have a load below the mean of the
-       highest and the lowest load. Stop when a move would not reduce the difference.
+    3. Move jobs away from the node with the highest load. The new nodes of these jobs have a load below the
+       mean of the highest and the lowest load. Stop when a move would not reduce the difference.
     """
     nodes, columns = search.state.nodes, search.state.nodes.columns
     if int(columns.open.sum()) < 2:

@@ -33,7 +33,7 @@ class RebalanceRules:
     min_ratio: float = 2.0
     """The gain (`worth`) of a proposal must be at least this many times its cost."""
     restart_s: float = 60.0
-    """The time in seconds that a restart of a job takes. It is added to the work since the job's last
+    """The time in seconds that a restart of a job takes. This time is added to the work since the job's last
     checkpoint.
     """
     horizon_s: float = 86_400.0
@@ -95,8 +95,8 @@ class Proposal:
     before: FreeGpuLayout
     after: FreeGpuLayout
     worth: float
-    """The gain in GPU-hours. It comes from an earlier start, an earlier end of a drain, or free GPUs that are
-    brought together.
+    """The gain in GPU-hours. The gain comes from an earlier start, an earlier end of a drain, or free GPUs
+    that are brought together.
     """
     for_job: int | None = None
     """The waiting job that will start on the nodes of the moved jobs. None if the moves are for no job."""

@@ -43,8 +43,8 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
     2. If the set is too large, exclude the node with most of these jobs, and go to 1.
     3. Find other nodes for each job of the set, the largest job first. If one job fits on no other nodes,
        exclude this job from the set and go to 1.
-    4. The gain (`worth`) is in GPU-hours. It is the number of GPUs of the waiting job times the hours by
-       which the moves make its start earlier.
+    4. The gain (`worth`) is in GPU-hours. The gain is the number of GPUs of the waiting job times the hours
+       by which the moves make its start earlier.
     """
     for job in search.waiting:
         shape = search.placer.shape(job.ask)

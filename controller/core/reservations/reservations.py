@@ -143,8 +143,8 @@ class Reservations:
         yield from self.drains.values()
 
     def follow_drain(self, node: Node) -> None:
-        """Add, change or remove the reservation for the timed drain of a node. Its start is the time of
-        `Node.timed_drain`.
+        """Add, change or remove the reservation for the timed drain of a node. The start of this reservation
+        is the time of `Node.timed_drain`.
         """
         name, drain = f"{DRAIN_PREFIX}{node.name}", node.timed_drain
         if drain is not None:

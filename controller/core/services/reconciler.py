@@ -57,8 +57,8 @@ class ServiceReconciler:
     """Keeps the wanted number of replicas of each service running, with the settings of scheduler.toml.
 
     A replica is an ordinary job. The restart policy in the spec of a replica restarts the replica after a
-    failure. Its resources are kept for the restart (lifecycle/kept_room.py). So the algorithm below only
-    queues and ends whole jobs.
+    failure. The resources of the replica are kept for the restart (lifecycle/kept_room.py). So the algorithm
+    below only queues and ends whole jobs.
 
     Algorithm of a round, for one service
     1. End the replicas whose number is not wanted. If a service was removed from scheduler.toml, none of its

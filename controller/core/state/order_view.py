@@ -1,5 +1,5 @@
-"""Computes the sort keys of waiting jobs. They are needed for order plugins under which positions in the
-queue change with time and usage.
+"""Computes the sort keys of waiting jobs. These keys are needed for order plugins under which positions in
+the queue change with time and usage.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class State:
         """(expected end, job) of each placed or nominated job, sorted by the expected end, the soonest first.
         """
         self._assumed_releases: list[tuple[float, int]] = []
-        """The entries of `releases` of jobs without a time limit. Their ends are only assumed."""
+        """The entries of `releases` of jobs without a time limit. The ends of these jobs are only assumed."""
         self.claims: dict[int, None] = {}
         """The nominated jobs (jobs for which resources are kept), in the order of their nominations."""
         self.shortenable: set[int] = set()
@@ -193,8 +193,8 @@ class State:
             job.profile = profile_of(self.profiles, job.spec, job.user) if self.profiles else ""
 
     def queue_tier(self, job: Job) -> tuple[float, ...]:
-        """Return the first part of the job's sort key, which depends on the priority of the job's queue. It
-        is empty if no queue has a priority.
+        """Return the first part of the job's sort key, which depends on the priority of the job's queue. The
+        result is empty if no queue has a priority.
         """
         if self.scavengers_last:
             last = (float(job.granted_priority <= PRIORITIES["SCAVENGER"]),)
@@ -218,7 +218,7 @@ class State:
         return self.quotas.over_soft(job.user, job.spec, need, now, now - job.ready_at)
 
     def limit(self, key: TenantKey, quota: Quota | None) -> None:
-        """Set the quota that an operator has ordered for a tenant. It overrides the quota in the
+        """Set the quota that an operator has ordered for a tenant. This quota overrides the quota in the
         configuration. None removes the operator's quota.
         """
         self.quotas.edit(key, quota)
@@ -433,7 +433,7 @@ class State:
 
     def assumes_ends(self, by: float) -> bool:
         """Return whether a running job without a time limit is expected to end at or before the time `by`.
-        Its end is only assumed.
+        The end of such a job is only assumed.
         """
         ending = takewhile(lambda each: each[0] <= by, self._assumed_releases)
         return any(self.jobs[job].stop_by is None for _, job in ending)

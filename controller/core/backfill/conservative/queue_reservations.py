@@ -45,7 +45,9 @@ class QueueReservations:
         self.table = ReservationTable(state) if table is None else table
         self.table.queues.append(self)
         self.refused: set[int] = set()
-        """Jobs that could not start at their reserved time. They get no reservation until `retry_refused`."""
+        """Jobs that could not start at their reserved time. These jobs get no reservation until
+        `retry_refused` is called.
+        """
         self._seen = (-1, -1)
         """The values of `Nodes.room_version` and of `edition` of the reservation table at the last update."""
         self._openings = (-1, -1, True)

@@ -73,7 +73,7 @@ def overdue_end(end: float, now: float) -> float:
 
     1. For the first END_UNDER_WAY_S seconds the job is expected to end within ENDS_SOON_S. A later assumed
        end would move the reservation of the next job to a later time. A short job could then start on nodes
-       that are already free. It would delay the next job, whose nodes are all about to be free.
+       that are already free. The short job would delay the next job, whose nodes are all about to be free.
     2. After that, its processes are assumed not to react to SIGKILL. A job that is overdue by n seconds is
        expected to end in another n seconds.
 

@@ -54,7 +54,7 @@ class ReservationTable:
     or a reservation was dropped or moved.
 
     Example: node gpu01 is busy until 10:00, and job 7 reserves it from 10:00 to 12:00. A job of 30 minutes
-    needs the whole node. It can start at 12:00, or at 10:00 if the reservation of job 7 is dropped.
+    needs the whole node. This job can start at 12:00, or at 10:00 if the reservation of job 7 is dropped.
     """
 
     def __init__(self, state: State) -> None:

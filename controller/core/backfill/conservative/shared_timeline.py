@@ -110,8 +110,8 @@ class SharedTimeline(Timeline[FreeByNode]):
     def copy(self) -> SharedTimeline:
         other = SharedTimeline(0.0, {})
         other.rows, other.times, other.values = self.rows, self.times.copy(), self.values.copy()
-        # Use the same `FreeByNode` objects in this timeline and in its copy. They cache results by request
-        # number, so a request must have the same number in both timelines.
+        # Use the same `FreeByNode` objects in this timeline and in its copy. These objects cache results by
+        # request number, so a request must have the same number in both timelines.
         other._numbers = self._numbers
         return other
 
@@ -192,8 +192,9 @@ class SharedTimeline(Timeline[FreeByNode]):
            over. The first start of the kept nodes is the beginning of the segment.
         3. Stop once `enough` nodes have a first start.
 
-        `without` is the present reservation of the job itself. Its resources count as free. They were
-        reserved for `part`, so `part` fits on the reserved nodes for the whole time of the reservation.
+        `without` is the present reservation of the job itself. The resources of `without` count as free.
+        These resources were reserved for `part`, so `part` fits on the reserved nodes for the whole time of
+        the reservation.
         """
         among &= self.rows
         times, room = self.times, self._rows_with_room(part)

@@ -99,8 +99,8 @@ class SlotSearch:
         nodes = min(ready, shape.nodes if most is None else most)
         for count in range(nodes, least, -1):
             wider = self.earliest(replace(shape, nodes=count), job, found.starts_at)
-            # Return the slot on `count` nodes only if it begins at the same time. It can begin later, because
-            # a job that needs one GPU model cannot combine all `ready` nodes.
+            # Return the slot on `count` nodes only if it begins at the same time. This slot can begin later,
+            # because a job that needs one GPU model cannot combine all `ready` nodes.
             if wider is not None and wider.starts_at == found.starts_at:
                 return wider
         return found

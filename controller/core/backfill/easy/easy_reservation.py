@@ -161,8 +161,8 @@ class EasyReservation:
             at = max(moment, now)
             suited = self._usable() - self._barred_at(at)
             self.spare = self._count_spare(suited)
-            # The job does not fit on the resources that are free now. Its start can still be `now`, because
-            # running jobs past their time limits are expected to end at once.
+            # The job does not fit on the resources that are free now. The start of the job can still be
+            # `now`, because running jobs past their time limits are expected to end at once.
             if (at > now or overdue) and self.spare >= 0 and self.lends():
                 self._fitting = suited
                 self._drop_small_domains()
@@ -285,7 +285,7 @@ class EasyReservation:
 
     def blocks(self, placer: Placer, part: PerNodeRequest, row: int) -> bool:
         """Return whether a job with the request `part` would leave too little free for the waiting job on the
-        node `row`. The job is assumed to run there at the reserved start.
+        node `row`. The job with the request `part` is assumed to run there at the reserved start.
         """
         if row not in self._fitting:
             return False
@@ -306,7 +306,7 @@ class EasyReservation:
 
     def blocked_by(self, placer: Placer, part: PerNodeRequest, rows: list[int]) -> set[int]:
         """Return the nodes of `rows` on which a job with the request `part` would leave too little free for
-        the waiting job. The job is assumed to run there at the reserved start.
+        the waiting job. The job with the request `part` is assumed to run there at the reserved start.
         """
         fitting = self._fitting
         if not self._plain:

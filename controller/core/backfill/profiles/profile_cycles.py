@@ -84,9 +84,9 @@ class ProfileCycles:
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """Return the guards of a running job: the limits that protect it from preemption. They come from the
-        job's own scheduler profile and queue. The limits do not depend on the job that wants to preempt the
-        running job.
+        """Return the guards of a running job: the limits that protect it from preemption. The guards come
+        from the job's own scheduler profile and queue. The limits do not depend on the job that wants to
+        preempt the running job.
         """
         profile = self._profiles.get(job.profile)
         guards = self.guards if profile is None else profile.policy.guards

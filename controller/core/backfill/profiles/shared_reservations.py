@@ -41,7 +41,7 @@ class SharedReservations:
     where its resources stay unreserved until its end.
 
     Example: profile A reserves gpu01 from 11:00 for job 7. At 10:15, profile B may start a job of 30 minutes
-    on gpu01. It may start a job of two hours only on GPUs that job 7 does not need.
+    on gpu01. Profile B may start a job of two hours only on GPUs that job 7 does not need.
     """
 
     def __init__(

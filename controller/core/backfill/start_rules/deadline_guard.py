@@ -91,8 +91,8 @@ class DeadlineGuard:
         """Return which nodes (True by row number) the job may not use. Return None if the job may use all
         nodes.
 
-        The job may not use the nodes in `barred`. It also may not take resources of a node that a deadline
-        reservation of another job needs.
+        The job may not use the nodes in `barred`. The job also may not take resources of a node that a
+        deadline reservation of another job needs.
         """
         for reserved in self.against(job, now):
             barred = reserved.kept_from(shape.part, barred)

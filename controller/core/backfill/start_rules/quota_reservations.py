@@ -149,8 +149,8 @@ class QuotaReservations:
     def take(self, job: Job, now: float) -> None:
         """Record in the quota reservations that a job is about to start.
 
-        If the job will still run at a reserved start, its amount is subtracted from the `spare` of this
-        reservation. Call this before the job starts.
+        If the job will still run at a reserved start, the quota that the job uses is subtracted from the
+        `spare` of this reservation. Call this before the job starts.
         """
         if self._by_limit:
             need = self._limits.need(job)

@@ -58,7 +58,7 @@ class StartSearch:
         """Return the best placement on as many nodes as the job requests. Return None if there is none.
 
         The placement uses no node that an operator's reservation bars, and no resources that backfill has
-        reserved for other jobs. It may use resources that another job needs to meet its deadline.
+        reserved for other jobs. The placement may use resources that another job needs to meet its deadline.
         """
         barred = self._state.barred_nodes(job, now)
         if self.shared is None:

@@ -78,8 +78,8 @@ class DemandStats:
         self.version, self._due = other.version, other._due
 
     def add(self, part: PerNodeRequest) -> bool:
-        """Count one job with this request. Return True if `self.version` has grown. It grows when the total
-        count has doubled, and later after every REVALUE_EVERY jobs.
+        """Count one job with this request. Return True if `self.version` has grown. The version grows when
+        the total count has doubled, and later after every REVALUE_EVERY jobs.
         """
         self.counts[part] = self.counts.get(part, 0.0) + 1.0
         self.total += 1.0

@@ -1,8 +1,9 @@
 """Priority inheritance: a job inherits the highest priority among the jobs that wait for this job.
 
-A waiting job lends its priority to the jobs for which it waits. It lends the priority of its spec, or its
-inherited priority if that is higher. Points that the job has gained by waiting are not lent. With these
-points, a job could raise other jobs above the highest priority that its user may request (quota/ceilings.py).
+A waiting job lends its priority to the jobs for which it waits. The lent priority is the priority in the
+job's spec, or the inherited priority of the job if that is higher. Points that the job has gained by waiting
+are not lent. With these points, a job could raise other jobs above the highest priority that its user may
+request (quota/ceilings.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Limits how many jobs of a group run at a time. A group is the elements of an array (`--array 0-99%5`), or
-the jobs of a workload (`max_parallel`). It has as many run slots (permits to run) as its limit, and a job
-needs a run slot to start.
+the jobs of a workload (`max_parallel`). A group has as many run slots (permits to run) as its limit, and a
+job needs a run slot to start.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ NO_INDEX = 4_294_967_294
 """The text that replaces the pattern %a (array index) for a job outside of an array, as in Slurm."""
 
 HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
-"""The command on all nodes of a batch job except the first. It sleeps until the batch script on the first
-node has ended.
+"""The command on all nodes of a batch job except the first. This command sleeps until the batch script on the
+first node has ended.
 """
 
 FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997

@@ -65,8 +65,8 @@ PREEMPTION = "preemption"
 
 @dataclass(frozen=True, slots=True)
 class MovePlanned(JobEvent):
-    """A running job is moved to other nodes. The job was ordered to save a checkpoint and end. It then starts
-    again in `allocations`.
+    """A running job is moved to other nodes. The job was ordered to save a checkpoint and end. After this
+    end, the job starts again in `allocations`.
 
     `until` is the latest end of the present attempt. The move frees resources for the job `for_job`, or
     empties the node `node`.
@@ -95,7 +95,7 @@ def move_cause(kind: str, proposal: str) -> str:
 @dataclass(frozen=True, slots=True)
 class MoveUndone(JobEvent):
     """The move of the job has failed or was cancelled. The former allocations of the job, `allocations`, are
-    kept so that the job can start there again. If `allocations` is empty, the job waits in the queue.
+    kept so that the job can start in them again. If `allocations` is empty, the job waits in the queue.
     """
 
     attempt: int
