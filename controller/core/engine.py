@@ -207,8 +207,8 @@ class Engine:
 
     def give_no_limit_warnings(self) -> None:
         """Stop warning owners before the time limit ends their jobs. Forecasts and simulations call this,
-        because a warning has no effect there. Replays call this, because their journal already has the
-        warnings.
+        because a warning has no effect in a simulation. Replays call this, because their journal already has
+        the warnings.
         """
         self._warns_of_limits = False
         self.limit_warnings.clear()

@@ -183,7 +183,7 @@ def _too_little_text(cycle: Cycle, job: Job, now: float) -> str:
 def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> list[Job]:
     """Return the running jobs on nodes that are usable for the waiting job.
 
-    A node is usable if the waiting job may run there and may preempt jobs there.
+    A node is usable if the waiting job may run on the node and may preempt jobs on the node.
     """
     state = cycle.state
     usable = cycle.placer.possible_nodes(shape.part)

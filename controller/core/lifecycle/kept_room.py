@@ -1,7 +1,8 @@
 """Keeps resources for a replica of a service until the replica starts. The resources are those of the
 replica's last attempt, or those of the older replica that the new replica replaces.
 
-The replica is nominated for the nodes. A nomination keeps nodes for a job that cannot start there yet.
+The replica is nominated for the nodes. A nomination keeps nodes for a job that cannot start on these nodes
+yet.
 """
 
 from __future__ import annotations

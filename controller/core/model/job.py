@@ -107,7 +107,9 @@ class Move:
     done_at: float | None = None
     """The time from which the job ran on the new nodes; None: not yet."""
     undone: str = ""
-    """The reason why the job never ran on the new nodes. Empty if the job ran there or still can."""
+    """The reason why the job never ran on the new nodes. Empty if the job has run on the new nodes or can
+    still do so.
+    """
 
     @property
     def under_way(self) -> bool:

@@ -78,7 +78,7 @@ class PerNodeRequest(_Hashed):
 
     social: bool = field(init=False, repr=False, compare=False)
     """True if the request has job labels or job affinity. The suitable nodes then depend on the jobs that run
-    there.
+    on the nodes.
     """
     wants_gpus: bool = field(init=False, repr=False, compare=False)
     """True if the job requests whole GPUs, a part of a GPU, or GPU memory."""

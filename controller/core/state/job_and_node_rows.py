@@ -3,8 +3,8 @@ so need not read the whole journal.
 
 A row contains columns for the fields by which the store searches, and a JSON body for all other fields.
 `JobFields` and `NodeFields` list the fields that have the same name in the JSON body and in Job or Node.
-These fields are copied by name, so a new field needs only one line there. A new field also needs a default,
-because older rows lack the field.
+These fields are copied by name, so a new field needs only one line in `JobFields` or `NodeFields`. A new
+field also needs a default, because older rows lack the field.
 """
 
 from __future__ import annotations

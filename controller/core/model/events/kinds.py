@@ -54,8 +54,8 @@ KINDS: dict[str, type[Any]] = {kind: event for event, kind in _KIND_OF.items()}
 
 
 def kind_of(event: Event) -> str:
-    """Return the name of the event's kind in the journal. This is the name of its class, or the old name if
-    the class was renamed.
+    """Return the name of the event's kind in the journal. The kind has the name of the event's class, or the
+    old name if the class was renamed.
     """
     return _KIND_OF[type(event)]
 

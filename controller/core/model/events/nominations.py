@@ -29,8 +29,8 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPlanned(JobEvent):
-    """The job is nominated: `allocations` are kept for the job. The job starts there when its victims (the
-    jobs that are preempted for it) have ended.
+    """The job is nominated: `allocations` are kept for the job. The job starts in these allocations when its
+    victims (the jobs that are preempted for it) have ended.
 
     `by` is the time by which all victims have ended.
     """
