@@ -86,9 +86,13 @@ def _require_cpus(arguments: Arguments, tasks: int, nodes: int, environment: Map
     """Raise SlurmError if the job has too few CPUs on these nodes for the tasks."""
     cpus = environment.get("SLURM_JOB_CPUS_PER_NODE", "").partition("(")[0]
     each = _number(arguments, "cpus-per-task", 1)
-    if cpus.isdigit() and tasks * each > int(cpus) * nodes and not arguments.has("overcommit"):
+    # The tasks of the job are always permitted, because a job may have more tasks than CPUs.
+    most = (
+        max(int(cpus) * nodes, int(environment.get("SLURM_NTASKS") or 0)) if cpus.isdigit() else tasks * each
+    )
+    if tasks * each > most and not arguments.has("overcommit"):
         raise SlurmError(
-            f"the step needs {tasks * each} CPUs, and the job has {int(cpus) * nodes} on {nodes} nodes; "
+            f"the step needs {tasks * each} CPUs, and the job has {most} on {nodes} nodes; "
             "write fewer tasks, or --overcommit",
             "Unable to create step for job: More processors requested than permitted",
         )
