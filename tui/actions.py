@@ -86,7 +86,7 @@ LOOKING: Final = (
     ScreenAction(
         "mark", ("space",), "mark", "Mark the row: an action applies to all marked rows", MARKED, footer=4
     ),
-    ScreenAction("range", ("v",), "range", "Mark all rows from the last mark to the cursor", MARKED),
+    ScreenAction("range", ("v",), "range", "Mark all rows from the row marked last to the cursor", MARKED),
     ScreenAction(
         "fold", ("z",), "fold", "Show the jobs of this workload or array, or fold them again", FOLDED
     ),
@@ -100,24 +100,24 @@ LOOKING: Final = (
     ScreenAction("peek", ("i",), "peek", "Show the job under the cursor beside the list, or hide it", FOLDED),
     ScreenAction("all", ("asterisk",), "all", "Mark all shown rows, or unmark them", MARKED),
     ScreenAction("tab_right", ("tab",), "next tab", "Show the next tab of the job", LOGS, footer=1),
-    ScreenAction("tab_left", ("shift+tab",), "tab before", "Show the tab before", LOGS),
+    ScreenAction("tab_left", ("shift+tab",), "previous tab", "Show the previous tab of the job", LOGS),
     ScreenAction(
         "first_advice",
         ("1",),
         "first advice",
-        "Apply the first advice of the tab why after a confirmation; without advice, go to the queue",
+        "Make the first change that the tab why suggests, after a confirmation; else go to the queue",
         LOGS,
     ),
     ScreenAction(
         "find",
         ("slash",),
         "search",
-        "Search a text in the whole log, on the node that stores the log",
+        "Search for a text in the whole log, on the node that stores the log",
         LOGS,
         footer=1,
     ),
     ScreenAction("next_match", ("n",), "next match", "Go to the next match of the search", LOGS),
-    ScreenAction("match_before", ("N",), "match before", "Go to the match before", LOGS),
+    ScreenAction("match_before", ("N",), "previous match", "Go to the previous match of the search", LOGS),
     ScreenAction(
         "output", ("o",), "output", "Switch between standard output and standard error", LOGS, footer=4
     ),
@@ -147,7 +147,11 @@ LOOKING: Final = (
         "later", ("right", "l"), "next job", "Go to the next job of the row, or to later times", CHART
     ),
     ScreenAction(
-        "earlier", ("left", "h"), "job before", "Go to the job before in the row, or to earlier times", CHART
+        "earlier",
+        ("left", "h"),
+        "previous job",
+        "Go to the previous job of the row, or to earlier times",
+        CHART,
     ),
     ScreenAction("pan_right", ("full_stop", "greater_than_sign"), "later", "Show later times", CHART),
     ScreenAction("pan_left", ("comma", "less_than_sign"), "earlier", "Show earlier times", CHART),
@@ -224,7 +228,7 @@ CHANGING: Final = (
         "cordon_gpu",
         "X",
         "cordon GPU",
-        "Give the GPU under the cursor to no more jobs; jobs on it continue",
+        "Start no new jobs on the GPU under the cursor; running jobs continue",
         DETAILS,
         "corral nodes cordon {gpu}",
         7,
@@ -286,7 +290,7 @@ CHANGING: Final = (
         "unset_quota",
         "U",
         "unset",
-        "Remove the limits that were set; those of scheduler.toml apply again",
+        "Remove the limits that a command has set; the limits of scheduler.toml apply again",
         LIMITS,
         "corral quota unset {scope} {name}",
         7,
@@ -335,7 +339,7 @@ MOVING: Final = (
     ScreenAction("nodes", ("2",), "nodes", "All nodes and their GPUs", command="corral nodes"),
     ScreenAction("events", ("3",), "events", "Events as they happen", command="corral events -f"),
     ScreenAction("shares", ("4",), "shares", "Fair shares and past usage", command="corral shares"),
-    ScreenAction("quotas", ("5",), "quotas", "Quotas and their use", command="corral quota"),
+    ScreenAction("quotas", ("5",), "quotas", "Quotas and their usage", command="corral quota"),
     ScreenAction(
         "reservations",
         ("6",),
@@ -383,7 +387,7 @@ PROGRAM: Final = (
         "palette", ("colon", "ctrl+p"), "menu", "All actions of this view; a number opens a job", footer=10
     ),
     ScreenAction("help", ("question_mark", "f1"), "help", "All keys of this view", footer=11),
-    ScreenAction("quit", ("q", "ctrl+c"), "quit", "Quit; all jobs go on running", footer=12),
+    ScreenAction("quit", ("q", "ctrl+c"), "quit", "Quit; all jobs continue", footer=12),
 )
 
 ACTIONS: Final = (*LOOKING, *CHANGING, *MOVING, *PROGRAM)

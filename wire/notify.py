@@ -12,7 +12,7 @@ JOB_WORDS: Final[Mapping[str, str]] = {
     "mine.failed": "a job has failed",
     "mine.requeued": "a job has left its nodes and waits in the queue again",
     "mine.preempted": "a job was preempted by another job",
-    "mine.warned": "a job will be told to stop soon, at its time limit or because of a drain",
+    "mine.warned": "a job will be stopped soon, at its time limit or because of a drain",
     "mine.unhealthy": "the health checks of a job fail",
     "mine.dependency": "a dependency of a job can never be met",
     "idle": "all GPUs of a job are idle",
@@ -26,7 +26,7 @@ has other recipients. Each user may also choose kinds for his or her own jobs.""
 CLUSTER_WORDS: Final[Mapping[str, str]] = {
     "gpu.out": "a GPU gets no more jobs: suspect, cordoned or lost",
     "node.away": "the connection to the agent of a node is lost",
-    "node.down": "a node has been away for too long and counts as down",
+    "node.down": "a node has not reported for too long and counts as down",
     "service.unhealthy": "a replica of a service has become unhealthy",
     "quota.80": "a user, project or queue uses 80 % of a hard limit",
     "quota.100": "a user, project or queue uses the whole of a hard limit",

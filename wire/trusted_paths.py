@@ -181,13 +181,13 @@ def check_file(path: str) -> None:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
     if found.st_uid not in (0, os.geteuid(), os.stat("/").st_uid):
         raise UntrustedPath(
-            f"{path} belongs to {_name(found.st_uid)}, who can change what {_name(os.geteuid())} runs. "
-            f"Read it, then give it to root: chown root {path}"
+            f"{path} belongs to {_name(found.st_uid)}, so this user can change what "
+            f"{_name(os.geteuid())} runs. Read the file, then give it to root: chown root {path}"
         )
     if _is_writable_by_others(found):
         raise UntrustedPath(
-            f"{path} can be written to by others (mode {stat.S_IMODE(found.st_mode):04o}), who can change "
-            f"what {_name(os.geteuid())} runs. Read it, then take the right away: chmod go-w {path}"
+            f"{path} can be written to by others (mode {stat.S_IMODE(found.st_mode):04o}). They can "
+            f"change what {_name(os.geteuid())} runs. Read the file, then remove the right: chmod go-w {path}"
         )
 
 
@@ -293,14 +293,14 @@ def _target(parent: int, name: str, path: str, trusted: set[int] | None = None) 
 def _check_parent(found: os.stat_result, path: str, trusted: set[int]) -> None:
     if found.st_uid not in trusted:
         raise UntrustedPath(
-            f"{path} belongs to {_name(found.st_uid)}, who can replace everything below it. "
+            f"{path} belongs to {_name(found.st_uid)}, so this user can replace everything below it. "
             f"Give it to root (chown root {path}) or choose a directory that is not below it."
         )
     if _is_writable_by_others(found) and not found.st_mode & stat.S_ISVTX:
         raise UntrustedPath(
-            f"{path} can be written to by others, who can replace Corral's files in it (mode "
-            f"{stat.S_IMODE(found.st_mode):04o}). Set its sticky bit (chmod +t {path}) "
-            f"or take the right away (chmod go-w {path})."
+            f"{path} can be written to by others (mode {stat.S_IMODE(found.st_mode):04o}). They can "
+            f"replace Corral's files in it. Set its sticky bit (chmod +t {path}) or remove the right "
+            f"(chmod go-w {path})."
         )
 
 
@@ -314,7 +314,7 @@ def _check_own(descriptor: int, path: str) -> None:
     if _is_writable_by_others(found):
         raise UntrustedPath(
             f"{path} can be written to by others (mode {stat.S_IMODE(found.st_mode):04o}), so another user "
-            f"may have changed its content. Check it, then take the right away: chmod go-w {path}"
+            f"may have changed its content. Check it, then remove the right: chmod go-w {path}"
         )
 
 

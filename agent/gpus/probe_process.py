@@ -51,7 +51,7 @@ class ProbeProcess:
                 return []
             data = os.read(self.descriptor, 1 << 16)
             if not data:
-                raise ProbeEnded("the process that asks NVML has ended; is pynvml installed?")
+                raise ProbeEnded("the process that reads the GPUs with NVML has exited; is pynvml installed?")
             *lines, self._unfinished = (self._unfinished + data).split(b"\n")
         messages: list[dict[str, Any]] = [json.loads(line) for line in lines]
         for each in messages:

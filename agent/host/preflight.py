@@ -87,8 +87,8 @@ def _user(run_as_self: bool) -> PreflightCheck:
     except KeyError:
         name = f"uid {uid}"
     if uid == 0 and not run_as_self:
-        return PreflightCheck("user", OK, "root: jobs run as the users who submitted them")
-    remedy = "" if run_as_self else "Log in as root to run jobs as the users who submit them."
+        return PreflightCheck("user", OK, "root: each job runs as the user that submitted the job")
+    remedy = "" if run_as_self else "Log in as root to run each job as the user that submitted the job."
     return PreflightCheck("user", OK if run_as_self else NOTE, f"{name}: all jobs run as {name}", remedy)
 
 

@@ -175,12 +175,13 @@ def out_of_memory_reason(limit_mib: int, reached_mib: int) -> str:
     """Return a sentence for users: the kernel killed an attempt for lack of memory. The sentence has the
     limit, the peak (`reached_mib`), and the option that requests more memory.
     """
-    reached = f", and it reached {reached_mib} MiB" if reached_mib else ""
+    reached = f" (its peak was {reached_mib} MiB)" if reached_mib else ""
     if not limit_mib:
-        return f"out_of_memory: the host had no memory left{reached}"
+        return f"out_of_memory: the host had no memory left for the job{reached}"
     more = max(limit_mib, reached_mib) * 2
     size = f"{-(-more // 1024)}G" if more >= 1024 else f"{more}M"
-    return f"out_of_memory: it had {limit_mib} MiB of memory{reached}; ask for more, such as --memory {size}"
+    remedy = f"request more, such as --memory {size}"
+    return f"out_of_memory: {limit_mib} MiB of memory were not enough for the job{reached}; {remedy}"
 
 
 def _make(directory: str) -> None:

@@ -221,7 +221,7 @@ class TaskHost:
             if number is not None and task.session.process.returncode is None:
                 process_tree.send_signal([task.session.process.pid], number.value)
         elif isinstance(frame, CloseShell):
-            self._end(task, "srun has ended, and the task with it")
+            self._end(task, "the task was ended, because srun has ended")
 
     def _open(self, order: OpenShell) -> None:
         spec, self._spec = self._spec, None
@@ -286,7 +286,7 @@ class TaskHost:
             session.finished = session.finished or frame.end
             self._flush_stdin(task)
         if len(session.waiting) + len(task.pmi_waiting) > _MOST_WAITING:
-            self._end(task, "the task was ended, because more input was sent to it than it had asked for")
+            self._end(task, "the task was ended, because too much input waited to be read by the task")
 
     def _flush_stdin(self, task: _Task) -> None:
         session = task.session
@@ -388,7 +388,7 @@ class TaskHost:
             if task.session.poll() and not any(map(await_readable, task.session.sources)):
                 self._finish(task)
             elif self._agent is not None and not task.request and now - task.alone_since > ALONE_S:
-                self._end(task, "srun has not come back, and the task was ended")
+                self._end(task, "the task was ended, because srun has not connected to it again")
         if running:
             self._idle_since = now
         if running and not os.path.isdir(self._directory):

@@ -280,7 +280,7 @@ class TaskHosts:
         for host in list(self._hosts.values()):
             if self._has_ended(host.key) is not False and not host.told_to_end:
                 host.told_to_end = True
-                self._write(host, END + b"the job has ended, and the task with it\n")
+                self._write(host, END + b"the task was ended, because the job has ended\n")
             elif host.process is not None:
                 host.process.poll()
         self._check_planned = bool(self._hosts)

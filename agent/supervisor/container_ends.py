@@ -54,7 +54,9 @@ def confirm_ends(attempt: Supervisor, now: float) -> None:
             # restarted so fast that only the client has noticed the restart.
             away = attempt.engine_was_away or os.waitstatus_to_exitcode(status) != found.code
             if away and not attempt.ending and container_supervision.was_lost(launch, found):
-                attempt.why = attempt.why or f"{LOST}: docker was away and lost the container"
+                attempt.why = (
+                    attempt.why or f"{LOST}: docker was restarted and lost the exit code of the container"
+                )
             # A docker daemon that died while it started the container may have forgotten the container.
             # Find the container's processes by their marks, and kill them.
             if launch.is_docker:

@@ -32,4 +32,7 @@ def write_cancelled(launch: LaunchSpec, why: str) -> None:
     try:
         run_and_read(launch, ["/bin/sh", "-c", script, "sh", line, path], _TIMEOUT_S)
     except OSError as error:
-        print(f"{launch.key}: the line about the end could not be written: {error}", file=sys.stderr)
+        print(
+            f"{launch.key}: the line of slurmstepd could not be written to the job's output file: {error}",
+            file=sys.stderr,
+        )

@@ -353,7 +353,7 @@ class Supervisor:
         if not measure.over or self.scratch_full:
             return
         self.scratch_full = True
-        excess = f"it filled more than the {self.launch.scratch_mib} MiB of scratch that it asked for"
+        excess = f"the job used more than the {self.launch.scratch_mib} MiB of scratch that it requested"
         if self.launch.end_if_scratch_full:
             self.why = self.why or f"scratch_exceeded: {excess}"
             self._begin_ending(self.launch.grace_s)

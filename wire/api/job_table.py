@@ -25,7 +25,7 @@ JOB_COLUMNS: Final[Mapping[str, str]] = {
     "hopeless": "true if a dependency of the job can never be met",
     "priority": "the priority, from 0 to 100",
     "submitted_at": "the submit time, in seconds since 1970 like all times",
-    "eligible_at": "when the job could start at the earliest; null if no one knows yet",
+    "eligible_at": "the earliest time at which the job may start; null if this time is not known yet",
     "started_at": "the start of the last attempt, or null",
     "ended_at": "the end of the job, or null",
     "expected_start": "the last estimate of the start of a waiting job, or null",

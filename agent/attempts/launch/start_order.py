@@ -57,7 +57,7 @@ class UnixAccounts:
     def describe(self) -> str:
         """Return a text for `corral nodes show` that names the account of the jobs."""
         if os.geteuid() == 0 and not self.run_as_self:
-            return "the user who submitted the job"
+            return "the user that submitted the job"
         return f"{_own_account(os.geteuid()).name}, for the jobs of all users"
 
     def account_of(self, user: str) -> UnixAccount:

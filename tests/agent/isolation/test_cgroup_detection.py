@@ -194,8 +194,8 @@ def test_job_beyond_its_memory_is_killed_with_a_reason(held: AgentProcess) -> No
     ended = held.ended(1)
     assert ended.signal == signal.SIGKILL
     reason = re.fullmatch(
-        r"out_of_memory: it had 100 MiB of memory, and it reached (\d+) MiB; "
-        r"ask for more, such as --memory (\d+)M",
+        r"out_of_memory: 100 MiB of memory were not enough for the job \(its peak was (\d+) MiB\); "
+        r"request more, such as --memory (\d+)M",
         ended.why,
     )
     assert reason is not None, ended.why

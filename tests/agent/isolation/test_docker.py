@@ -165,7 +165,9 @@ def test_a_container_that_docker_loses_while_it_is_away_is_no_failure_of_the_pro
     daemon.start()
     if not notices:
         os.kill(agent.supervisor(1), signal.SIGCONT)
-    assert agent.ended(1).why == "supervisor_lost: docker was away and lost the container"
+    assert (
+        agent.ended(1).why == "supervisor_lost: docker was restarted and lost the exit code of the container"
+    )
 
 
 def test_killed_docker_client_does_not_affect_the_job(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:

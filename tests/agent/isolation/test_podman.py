@@ -236,7 +236,7 @@ def test_several_tasks_are_several_containers(agent: AgentProcess) -> None:
 def test_container_is_limited_to_its_memory(agent: AgentProcess) -> None:
     agent.start(1, "sh", "-c", "x=0123456789abcdef; while :; do x=$x$x; done", image=IMAGE)
     why = agent.ended(1).why
-    assert why.startswith("out_of_memory: it had 100 MiB of memory, and it reached ")
+    assert why.startswith("out_of_memory: 100 MiB of memory were not enough for the job (its peak was ")
     assert "--memory" in why
 
 

@@ -243,7 +243,7 @@ WRITES = "head -c 30000000 /dev/zero > $CORRAL_SCRATCH/big; "
 def test_job_beyond_its_scratch_is_stopped(run: Run, options: tuple[str, ...]) -> None:
     agent = run(*options)
     agent.start(1, "sh", "-c", WRITES + "sleep 1000", scratch_mib=20, grace_s=0.2)
-    expected = "scratch_exceeded: it filled more than the 20 MiB of scratch that it asked for"
+    expected = "scratch_exceeded: the job used more than the 20 MiB of scratch that it requested"
     assert agent.ended(1).why == expected
     assert remaining(agent, options) == []
 
@@ -256,11 +256,11 @@ def test_job_beyond_its_scratch_is_only_warned_if_configured(
     os.mkfifo(gate)
     agent.start(1, "sh", "-c", f"{WRITES} read -r _ < {gate}", scratch_mib=20)
     agent.started(1)
-    eventually(lambda: b"filled more than the 20 MiB" in agent.log(1, "stderr"))
+    eventually(lambda: b"used more than the 20 MiB" in agent.log(1, "stderr"))
     gate.write_text("go\n")
     ended = agent.ended(1)
     assert (ended.code, ended.why) == (0, "")
-    assert agent.log(1, "stderr").count(b"filled more") == 1
+    assert agent.log(1, "stderr").count(b"used more") == 1
 
 
 def test_scratch_root_of_other_owners_is_kept(run: Run, options: tuple[str, ...]) -> None:

@@ -92,10 +92,10 @@ def test_a_task_that_was_not_started_is_not_resumed(run: Run) -> None:
 
 
 def test_input_beyond_the_window_ends_the_task(run: Run) -> None:
-    """srun asks before it sends more, but srun is a program of the user."""
+    """srun sends at most STEP_INPUT_WINDOW bytes, but the user can change srun."""
     agent = running(run)
     agent.send(task(1, *SLEEPS), *(typed(1, bytes(1 << 18)) for _ in range(8)))
-    assert "more input" in ended(agent, 1).error
+    assert "too much input" in ended(agent, 1).error
     agent.send(task(2, "cat", name="b.0"), typed(2, b"x" * 1_000, end=True))
     assert output(agent, 2, 1_000) == b"x" * 1_000
     agent.until(lambda said: InputTaken(2, 1_000) in said)

@@ -45,6 +45,6 @@ def test_scratch_is_allocated_and_returned(build: Callable[..., System], tmp_pat
     ended = system.await_jobs([over], JobState.FAILED)[over]
     assert (ended.reason, ended.detail) == (
         Reason.SCRATCH_EXCEEDED,
-        "it filled more than the 10 MiB of scratch that it asked for",
+        "the job used more than the 10 MiB of scratch that it requested",
     )
     assert list(tmp_path.glob("corral-*/*")) == []
