@@ -22,13 +22,15 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from cli.spec.spec_to_flags import command_of
 from tests.limits import PATIENCE_S
 from tests.tui.recorded import RecordedClient, cluster, events, job, nodes
 from tui.app import CorralApp
+from tui.app_interface import CliFunctions
 from tui.data.cluster_feed import LiveFeed
 from wire.api.jobs import JobList
 from wire.api.nodes import NodeList
-from wire.api.service.cluster import ClusterView, EventList, StreamBatch
+from wire.api.service.cluster import ClusterView, EventList, PulseView, StreamBatch
 from wire.codec import decode, dumps, encode
 from wire.names import JobState
 
@@ -66,7 +68,12 @@ class Busy:
     def events(self, *, after: int = 0, limit: int = 1000) -> EventList:
         return EventList(events(), 1000)
 
-    def stream(self, after: int | None = None) -> Iterator[StreamBatch | None]:
+    def pulse(self, ring: str = "minutes", after: int = 0) -> PulseView:
+        return PulseView((), 1.0, 600.0, 0.0, time.time())
+
+    def stream(
+        self, after: int | None = None, *, rows: bool = True, pulse: bool = False
+    ) -> Iterator[StreamBatch | None]:
         dice, seq, beat = random.Random(3), after or 0, 0
         while True:
             time.sleep(0.02)
@@ -115,7 +122,8 @@ def child() -> None:
     figures = os.environ["FIGURES"]
     busy = Busy(f"{figures}.busy")
     print("begin", flush=True)
-    Watched(LiveFeed(lambda: busy), lambda: RecordedClient([])).run()
+    cli = CliFunctions(command_of, lambda spec: spec)
+    Watched(LiveFeed(lambda: busy), lambda: RecordedClient([]), cli, first_view="queue").run()
 
 
 def parent(figures: str) -> None:

@@ -242,7 +242,6 @@ class QueueView(ListView[int, JobView]):
             self.folding.told(answer.groups)
             app_of(self).model.take_places(answer.places)
             self.table.sync()
-            self.table.refresh()
 
     def act_open(self) -> None:
         if self.listing.cursor is not None:

@@ -86,13 +86,17 @@ class Pane(Widget, can_focus=True):
     # -- painting -----------------------------------------------------------------------
 
     def refresh_changed(self) -> None:
-        """Repaint only the lines that have changed, so that few bytes are sent to the terminal over a slow
-        connection.
+        """Repaint only the changed part of each line, such as a run time, so that few bytes are sent to the
+        terminal over a slow connection.
         """
-        width, height = self.size
-        changed = [y for y in range(height) if self._window_line(y) != self._painted.get(y)]
+        changed = []
+        for y in range(self.size.height):
+            line, painted = self._window_line(y), self._painted.get(y)
+            if line != painted:
+                left, width = _changed_part(painted, line, self.size.width)
+                changed.append(Region(left, y, width, 1))
         if changed:
-            self.refresh(*(Region(0, y, width, 1) for y in changed))
+            self.refresh(*changed)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the visible lines as Textual needs them. All lines have the same background."""
@@ -118,3 +122,18 @@ class Pane(Widget, can_focus=True):
         start = (self.page - size) * self.top // max(1, self.total - self.page)
         thumb = start <= y < start + size
         return Segment("▐" if thumb else " ", app_of(self).paint.style("muted" if thumb else "text"))
+
+
+def _changed_part(before: Strip | None, after: Strip, width: int) -> tuple[int, int]:
+    """Return the first cell and the number of cells in which two lines differ: all cells between the first
+    segments and the last segments that are equal in both lines.
+    """
+    old, new = list(before or ()), list(after)
+    left = right = 0
+    while old and new and old[0] == new[0]:
+        left += new[0].cell_length
+        del old[0], new[0]
+    while old and new and old[-1] == new[-1]:
+        right += new[-1].cell_length
+        del old[-1], new[-1]
+    return left, max(1, width - left - right)

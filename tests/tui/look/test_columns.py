@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.segment import Segment
+from textual.strip import Strip
 
 from tui.data.model import job_listing
 from tui.look import cells, theme
 from tui.look.columns import GUTTER, fit_columns
 from tui.look.paint import Paint, bar, both_ends, fit, length, span
 from tui.views.queue import QueueView
+from tui.widgets.pane import _changed_part
 
 COLUMNS = QueueView(job_listing()).columns()
 PAINT = Paint(theme.styles(theme.DUSK))
@@ -72,3 +75,15 @@ def test_graph_of_loads_is_amber_for_held_gpus_without_load() -> None:
     assert cells.load_graph((0,) * 8, held=False) == [("▁" * 8, "faint")]
     assert cells.load_graph((None, 0, 100)) == [("     ", "text"), (" ▁", "faint"), ("█", "heat-15")]
     assert length(cells.load_graph(())) == cells.SPARKS
+
+
+def test_only_the_changed_part_of_a_line_is_repainted() -> None:
+    def line(*parts: str) -> Strip:
+        return Strip([Segment(part) for part in parts])
+
+    before = line("name   ", "1m02s", "  high")
+    assert _changed_part(before, line("name   ", "1m03s", "  high"), 18) == (7, 5)
+    assert _changed_part(before, line("other  ", "1m02s", "  high"), 18) == (0, 7)
+    assert _changed_part(before, line("name   ", "1m02s", "  low "), 18) == (12, 6)
+    assert _changed_part(None, before, 18) == (0, 18)
+    assert _changed_part(line("日本 ", "a"), line("日本 ", "b"), 6) == (5, 1)
