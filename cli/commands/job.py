@@ -30,7 +30,7 @@ from wire.http.client import Client
 from wire.text import counted, duration
 
 SHOWN = 100
-"""The most different reasons for refusals that are printed."""
+"""At most this many reasons for refusals are printed."""
 DryRun = Annotated[
     bool, switch("--dry-run", "Change nothing. Only show which jobs the command would change.")
 ]
@@ -71,8 +71,8 @@ def stats(jobs: Jobs, output: Output = Format.TABLE) -> int:
     """Show the resources that jobs requested and used: CPUs, memory, GPUs, GPU memory, energy and time.
 
     The last lines have the options of 'corral submit' that would fit the jobs better. The figures of CPUs and
-    GPUs are means. The figure of memory is the peak on the node with the highest peak. The figures of a
-    running job count until now.
+    GPUs are means. The figure of memory is the peak on the node with the highest peak. For a running job, the
+    figures cover the time until now.
     """
     client = Client()
     found = [client.job_stats(each.id) for each in select(client, jobs, mine=False, ended=True)]
@@ -195,7 +195,7 @@ def checkpoint(jobs: Jobs) -> int:
     """Let running jobs save a checkpoint, with their --checkpoint-signal or --checkpoint-command. The jobs
     continue.
 
-    'corral job show' lists the complete checkpoint.
+    'corral job show' lists a checkpoint when the job has finished writing it.
     """
     client = Client()
     for each in select(client, jobs, mine=False):
@@ -273,7 +273,7 @@ def keep(
     ],
     why: Annotated[str, option("--why", "TEXT", "The reason, which is recorded and shown.")] = "",
 ) -> int:
-    """Keep running jobs although their GPUs are idle: for this time they are not flagged or ended.
+    """Let running jobs keep their idle GPUs: for the time of --for, the jobs are not flagged or ended.
 
     Owners may keep their jobs for at most [gpus] idle_keep_most_s seconds at once, operators longer. A later
     command replaces an earlier one. The time limit of the job still counts.

@@ -108,8 +108,8 @@ class _Counted:
 
 
 class _Headed:
-    """Output stream that passes all bytes on to the stream `sink`. If `sink` has output from before, the
-    first bytes follow a line with `heading`.
+    """Output stream that passes all bytes on to the stream `sink`. If other output was written to `sink`
+    before, a line with `heading` is written before the first bytes.
     """
 
     def __init__(self, heading: str, sink: _Counted) -> None:

@@ -133,7 +133,8 @@ def _filter(project: str, of_queue: str, node: str, name: str) -> Callable[[JobV
 def _sort_key(sort: str, places: Mapping[int, QueuePlace]) -> Callable[[JobView], Any]:
     """Return the sort key of a row. Rows with equal keys are in the order of their ids.
 
-    By start, jobs that have started come first, then waiting jobs by place, then all others.
+    With the key `start`, jobs that have started come first, then waiting jobs by place in the queue, then all
+    others.
     """
     word = sort.removeprefix("-")
     if word != "start":

@@ -116,7 +116,8 @@ def _run_with_terminal(client: Client, spec: JobSpec, key: str, as_user: str) ->
             return 128 + interrupted.number
     if view.state.terminal:
         return exit_codes.of_job(view)
-    # From this point on, signals end this process. The end of its connection then ends the job's command.
+    # From this point on, signals end this process. Its connection is then closed, and the job's command is
+    # ended.
     return terminal_run.run_in_terminal(job, spec.command)
 
 

@@ -23,8 +23,8 @@ from wire.program_parts import CONTROLLER
 
 READY_S, JOBS_END_S, STOP_S, SWEEP_S = 30.0, 10.0, 10.0, 5.0
 LONGEST = 60
-"""The most characters in the path of the directory. It is short, because the kernel accepts at most 107
-characters for the path of a socket in the directory.
+"""The most characters in the path of the directory. The kernel accepts at most 107 characters for the path of
+a socket in this directory.
 """
 
 _HEAD = """\
@@ -108,7 +108,7 @@ class Cluster:
 
     def check(self, others: Sequence[int] = ()) -> None:
         """Raise CommandError if the controller has ended. Also collect the exit status of ended orphan
-        processes. Leave out the processes in `others`, because other code waits for them.
+        processes, except of the processes in `others`, because other code waits for these processes.
         """
         if self._controller is not None and self._controller.poll() is not None:
             raise CommandError(
@@ -144,8 +144,8 @@ class Cluster:
             )
 
     def _end(self) -> None:
-        """End the jobs, the controller and all descendants, then remove the files. If one of these steps
-        fails, the following steps are still carried out.
+        """End the jobs, the controller and all other descendant processes, then remove the files. If one of
+        these steps fails, the following steps are still carried out.
         """
         try:
             with suppress(Unreachable, Refused):

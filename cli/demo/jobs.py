@@ -89,5 +89,7 @@ PARTS = (
 
 
 def extra_jobs() -> Iterator[Part]:
-    """Yield the jobs of the demo that complete, again and again without end. They keep the cluster busy."""
+    """Yield the jobs of the demo that complete, again and again without end. These jobs keep the cluster
+    busy.
+    """
     return cycle(part for part in PARTS if part.ends is JobState.COMPLETED)

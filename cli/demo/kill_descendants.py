@@ -21,7 +21,7 @@ def adopt_orphans() -> None:
 
 def reap(children: Collection[int]) -> None:
     """Collect the exit status of orphan processes that have ended. Child processes in `children` are left
-    out, because other code waits for them.
+    out, because other code waits for these processes.
     """
     while True:
         try:

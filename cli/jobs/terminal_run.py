@@ -1,13 +1,13 @@
 """Runs the command of `corral run --pty` in a terminal, as the only command of a new job.
 
-1. The job itself runs a shell, the keeper, which makes a named pipe and reads an exit code from this pipe
+1. The job itself runs a shell, the keeper, which creates a named pipe and reads an exit code from this pipe
    (`_KEEPER`).
 2. When the job runs, the command is started in the job like a command of `corral exec`, with a terminal. A
    shell around the command keeps the pipe open, and writes the exit code of the command to the pipe
    (`_WRAPPER`).
-3. The keeper exits with this code, 0.3 s after the shell. So the job has the exit code of the command. If the
-   shell is killed or the client is lost, the pipe is closed without a code, and the keeper exits with code
-   129.
+3. The keeper exits with this code, 0.3 s after the shell around the command. So the job has the exit code of
+   the command. If the shell is killed or the client is lost, the pipe is closed without a code, and the
+   keeper exits with code 129.
 
 If the command is not started within five minutes, the keeper also exits with code 129.
 """

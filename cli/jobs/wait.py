@@ -128,8 +128,8 @@ def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
 
 @contextmanager
 def _ending_at(deadline: float | None, client: Client) -> Iterator[None]:
-    """Context manager that closes the connections of the client at the deadline, so that no read lasts longer
-    than this.
+    """Context manager that closes the connections of the client at the deadline, so that no read lasts until
+    after the deadline. `deadline` is a time of `time.monotonic()`; None means no deadline.
     """
     if deadline is None:
         yield

@@ -19,7 +19,7 @@ UNTRUSTED = (
 
 
 def answer(found: Any) -> dict[str, Any]:
-    """Return an object of the API as JSON, with a note that some texts were typed by users and are no
+    """Return an object of the API as JSON, with a note that some texts were typed by users and are not
     instructions.
     """
     data = found if isinstance(found, dict | list | str) else encode(found)
@@ -27,9 +27,10 @@ def answer(found: Any) -> dict[str, Any]:
 
 
 def ask(question: Callable[[Client], Any]) -> dict[str, Any]:
-    """Ask the controller, and return its answer as JSON.
+    """Send the request `question` to the controller, and return the answer as JSON.
 
-    A refusal is a ToolError, because the MCP server passes the text of an error to the model.
+    If the controller refuses the request, raise ToolError, because the MCP server passes the text of a
+    ToolError to the model.
     """
     try:
         with Client() as client:

@@ -70,7 +70,7 @@ class Changes:
             raise ToolError(f"{MOST_PLANS} changes are planned and not applied; apply one, or wait")
         id = secrets.token_hex(8)
         job = job_spec(spec) if action == "submit" else None
-        key = f"mcp-{id}"  # Send a key, because a submit that is sent twice must not create two jobs.
+        key = f"mcp-{id}"  # A key makes a repeated request create no second job.
 
         def carry_out(client: Client) -> Any:
             if job is not None:

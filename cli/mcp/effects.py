@@ -16,8 +16,8 @@ OF_JOBS, OF_NODES = ("cancel", "hold", "release", "preempt"), ("drain", "resume"
 
 
 def effects_of(client: Client, action: str, target: str, spec: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the effects of the change that the controller computes on a copy of its state. A change that the
-    controller would refuse is a ToolError.
+    """Return the effects of the change that the controller computes on a copy of its state. Raise ToolError
+    if the controller would refuse the change.
     """
     if action == "submit":
         changes: dict[str, Any] = {"submit": (client.preview(job_spec(spec)),)}

@@ -88,8 +88,8 @@ JobFormat = Annotated[
     Format,
     option("-o --format", "FORMAT", _HELP, parser=read_format, autocompletion=completion.words(*WORDS)),
 ]
-"""The option -o with the long name --format, for commands in which --output names the file for the job's
-output.
+"""The option -o with the long name --format. Commands have this option if their option --output names the
+file for the job's output.
 """
 
 
@@ -158,7 +158,9 @@ class Table(Generic[Row]):
             write("".join(line + "\n" for line in islice(shown, 0 if heading else 1, None)))
 
     def show_changed(self, form: Format, row: Row, sentence: str) -> None:
-        """Write the object that a command has changed. For a table, write `sentence` to stderr instead."""
+        """Write the object that a command has changed. If the format is a table, write `sentence` to stderr
+        instead.
+        """
         if form == Format.TABLE:
             print_note(sentence)
         else:
@@ -224,8 +226,8 @@ def _data(body: Any) -> Any:
 
 
 def show_one(form: Format, body: Any, facts: Iterable[tuple[str, str]], name: str) -> None:
-    """Write one object, such as a job or a node. For a table, write `facts`; for JSON and YAML, the API's
-    answer `body`.
+    """Write one object, such as a job or a node. If the format is a table, write `facts`. For JSON and YAML,
+    write the API's answer `body`.
     """
     if form.is_data:
         write_data(form, body)

@@ -10,8 +10,9 @@ from wire.text import printable
 
 
 def print_hours(hours: HoursInForce | None, output: Format, otherwise: str) -> None:
-    """Print the names of the tables [hours.NAME] in force, and of the tables that follow. Print nothing
-    without such tables. `otherwise` is the table that is in force at all other times, such as [quota].
+    """Print the names of the tables [hours.NAME] in force, and of the tables that follow. Print nothing if
+    scheduler.toml has no table [hours.NAME]. `otherwise` is the table that is in force at all other times,
+    such as [quota].
     """
     if hours is not None and output in (Format.TABLE, Format.WIDE):
         print_note(hours_text(hours, otherwise))

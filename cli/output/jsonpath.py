@@ -52,7 +52,9 @@ class JsonPathError(ValueError):
 
 @dataclass(frozen=True)
 class _Step:
-    """A step of a path: from some values to their parts. `at` is the end of the step in the template."""
+    """A step of a path, which selects parts of values. `at` is the position in the template where the step
+    ends.
+    """
 
     take: Callable[[list[Any]], list[Any]]
     at: int
@@ -90,9 +92,9 @@ class JsonPath:
         self._pieces = self._read_template() if "{" in template else [self._only_path()]
 
     def text(self, data: Any) -> str:
-        """Return the text that the template makes of the data. Values of one path are separated by spaces.
-        Strings are without quotes, null is empty, and lists and objects are JSON. Raise JsonPathError if no
-        value has a field that the template names.
+        """Return the template as text, with the values from `data`. Values of one path are separated by
+        spaces. Strings are without quotes, null is empty, and lists and objects are JSON. Raise JsonPathError
+        if no value has a field that the template names.
         """
         return "".join(_texts(self._pieces, data, data))
 
@@ -136,7 +138,7 @@ class JsonPath:
         return pieces
 
     def _read_path(self) -> _Path:
-        """Read a path such as `.nodes[*].name`. The first name may be without its dot."""
+        """Read a path such as `.nodes[*].name`. The dot before the first name may be missing."""
         self._skip_space()
         steps: list[_Step] = []
         from_root = self._accept_text("$")
@@ -356,8 +358,8 @@ def _walk(path: _Path, values: list[Any]) -> None:
 
 
 def _holds(left: Any, word: str, right: Any, item: Any) -> bool:
-    """Return whether the comparison holds for an item. A field that the item does not have, and values of
-    different kinds, do not compare.
+    """Return whether the comparison holds for an item. It never holds if the item lacks the field, or if the
+    two values have different types.
     """
     try:
         sides = [side.values(item, item) if isinstance(side, _Path) else [side] for side in (left, right)]

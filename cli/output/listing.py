@@ -60,7 +60,9 @@ class RowChoice:
     columns: str = ""
 
     def table(self, table: Table[Any]) -> Table[Any]:
-        """Return the table with the chosen columns. Raise CommandError for a column that it does not have."""
+        """Return the table with the chosen columns. Raise CommandError for a column that the table does not
+        have.
+        """
         if not self.columns:
             return table
         try:
@@ -91,8 +93,8 @@ def list_command(command: Callable[..., int] | None = None, *, sort: bool = True
     list. With `sort` false, the command has an option --sort of its own.
 
     1. The order and the columns become part of `output`; `Table.show` uses them.
-    2. With --watch, run the command again and again. What it prints appears at once, when it has ended. While
-       the controller does not answer, print the reason and try again.
+    2. With --watch, run the command again and again. Collect its output, and print all of it when the command
+       has ended. While the controller does not answer, print the reason and try again.
     """
     if command is None:
         return lambda each: list_command(each, sort=sort)
@@ -122,7 +124,9 @@ def list_command(command: Callable[..., int] | None = None, *, sort: bool = True
 
 
 class _Page(io.StringIO):
-    """Collects what a command prints. Whether it is a terminal, and its width, are those of `stream`."""
+    """Collects the output of a command. `isatty` and `fileno` answer for `stream`, so that the command
+    formats its output for that terminal.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -167,7 +171,9 @@ def _keys(table: Table[Any]) -> dict[str, Callable[[Any], Any]]:
 
 
 def _sortable(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the function for a value that can be compared. Lists are compared by their lengths."""
+    """Return a function that returns the value of a row in a form that can be compared. Lists are compared by
+    their lengths.
+    """
 
     def value(row: Any) -> Any:
         found = get(row)

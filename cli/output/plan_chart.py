@@ -15,7 +15,8 @@ from wire.text import printable
 
 WIDTH, LEFT, RIGHT, TOP = 1040.0, 110.0, 12.0, 12.0
 LANE, GAP, CURVE = 9.0, 6.0, 60.0
-"""The heights of the lane of one GPU, of the space between two nodes, and of the curve of free GPUs."""
+"""The heights, in units of the image, of the lane of one GPU, of the space between two nodes, and of the
+curve of free GPUs."""
 LANES = 16
 """The most lanes (lines of the image, one for each GPU) of a node. Jobs on further GPUs share the last
 lane.
@@ -29,7 +30,7 @@ stroke-dasharray: 3 2; } .free { fill: none; stroke: #2b8a3e; stroke-width: 1.5;
 """
 
 Bar = tuple[PlanEntry, int, int]
-"""A job, and the first lane and the number of neighbouring lanes of one of its bars."""
+"""A job, the first lane of one of its bars, and the number of neighbouring lanes of this bar."""
 
 
 def plan_svg(plan: Plan) -> Markup:

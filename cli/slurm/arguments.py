@@ -72,7 +72,7 @@ class Arguments:
     """Pairs of the long name and the value. The value is empty if the option has none."""
     words: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """The words that fit no option, if `parse` was called with `go_on`."""
+    """The words that match no option, if `parse` was called with `go_on`."""
 
     def has(self, name: str) -> bool:
         return any(key == name for key, _ in self.options)
@@ -86,13 +86,15 @@ class Arguments:
 
 
 class UsageError(Exception):
-    """Raised if the words do not fit the options. The message is the one of getopt_long, without the name of
-    the program.
+    """Raised if a word is no valid option. The message is that of getopt_long, without the name of the
+    program.
     """
 
 
 def prints_only_help(arguments: Arguments, usage: str, options: Iterable[Option]) -> bool:
-    """Print the text that --help, --usage or --version asks for. Return False if none of them is given."""
+    """Print the text for --help, --usage or --version. Return False if the command line has none of these
+    options.
+    """
     if arguments.has("help") or arguments.has("usage"):
         print(help_text(usage, options if arguments.has("help") else ()))
     elif arguments.has("version"):
@@ -105,8 +107,8 @@ def prints_only_help(arguments: Arguments, usage: str, options: Iterable[Option]
 def parse(
     options: Iterable[Option], words: Sequence[str], *, intersperse: bool = True, go_on: bool = False
 ) -> Arguments:
-    """Return the options and operands in `words`. Raise UsageError. With `go_on`, a word that fits no option
-    raises no error; the answer has the word.
+    """Return the options and operands in `words`. Raise UsageError if an option is unknown, or if its value
+    is missing or not allowed. With `go_on`, do not raise this error, but add the word to `wrong`.
 
     1. `--name=value`, `--name value` and every unique beginning of a long name are accepted.
     2. Several letters may be written in one word (`-hr`). The value of a letter follows in the same word or
@@ -151,7 +153,9 @@ def _long(word: str, left: list[str], known: list[Option]) -> list[tuple[str, st
 
 
 def _named(written: str, known: list[Option]) -> Option:
-    """Return the option with this long name, or the only option with a long name that begins with it."""
+    """Return the option with the long name `written`, or the only option whose long name begins with
+    `written`.
+    """
     begin = [option for option in known if option.name and option.name.startswith(written)]
     exact = [option for option in begin if option.name == written]
     if exact or len(begin) == 1:

@@ -48,8 +48,9 @@ def run_and_exit(program: str) -> NoReturn:
     1. Import the command without garbage collection, because modules leave no garbage. Later collections skip
        the objects of the modules.
     2. Run the command.
-    3. End without freeing all objects, unless the process may have threads, or a tunnel that must be closed:
-       both need the module threading. The kernel frees the memory sooner.
+    3. End the process without freeing all Python objects, because the kernel frees the memory faster. If the
+       module threading was imported, end normally, because the process may then have threads or an SSH tunnel
+       that must be closed.
 
     Together, this takes 8 ms off the 45 ms that a command needs.
     """

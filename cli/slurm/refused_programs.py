@@ -1,4 +1,5 @@
-"""Programs of Slurm without a counterpart in Corral. Each program prints what to use instead."""
+"""Programs of Slurm without a counterpart in Corral. Each program prints the command of Corral to use
+instead."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ time in clock ticks.
 
 
 def main(words: list[str]) -> int:
-    """Print what is written to the output files of a running step from now on.
+    """Print the output that a running step writes to its output files from now on.
 
     1. Find the host and the process of the srun that runs the step.
     2. On this host, follow the files to which srun and its tasks write: the output file of the job, or the

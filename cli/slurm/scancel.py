@@ -90,7 +90,7 @@ def main(words: list[str]) -> int:
             chosen = list(_chosen(client, arguments, user, states))
             jobs, unknown = _among(chosen, jobs) if jobs else ([job.label for job in chosen], [])
             if states != _states(""):
-                # Print no error, because the filter leaves out jobs in other states.
+                # Print no error, because the filter has left out the job: it is in another state.
                 active = list(_chosen(client, Arguments(), "", _states("")))
                 unknown = _among(active, unknown)[1]
             if not filtered:
@@ -232,7 +232,7 @@ def _cancel(client: Client, jobs: list[str], arguments: Arguments) -> int:
 
 
 def _why(refused: JobRefused) -> tuple[str, bool]:
-    """Return Slurm's words for a refusal, and whether scancel is silent about the refusal."""
+    """Return Slurm's words for a refusal, and whether scancel prints nothing about the refusal."""
     code = refused.problem.code
     if code == "not_allowed":
         return _DENIED, False

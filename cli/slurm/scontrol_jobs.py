@@ -139,7 +139,9 @@ def _extension_s(text: str) -> float:
 
 
 def write(words: list[str], _arguments: Arguments) -> int:
-    """Write the script of a job: `write batch_script 7 FILE`. Without FILE: to slurm-7.sh. - is stdout."""
+    """Write the script of a job to a file: `write batch_script 7 FILE`. The default of FILE is slurm-7.sh,
+    and `-` is stdout.
+    """
     if not words or words[0].lower() != "batch_script":
         raise _short("invalid entity for keyword:write; write: scontrol write batch_script JOB [FILE]")
     if len(words) not in (2, 3):
@@ -203,8 +205,8 @@ def _changes(pairs: dict[str, str]) -> dict[str, object]:
 
 
 def _short(*lines: str) -> SlurmError:
-    """Return an error whose lines are printed unchanged, because scontrol prints these errors without its
-    name.
+    """Return an error whose lines are printed unchanged, because scontrol prints these errors without
+    `scontrol: error:` before them.
     """
     print(*lines, sep="\n", file=sys.stderr)
     return SlurmError()

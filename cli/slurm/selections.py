@@ -14,7 +14,7 @@ _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 
 
 def hosts(text: str) -> list[str]:
-    """Return the names in a list of hosts such as n[1-4],login. Raise SlurmError."""
+    """Return the names in a list of hosts such as n[1-4],login. Raise SlurmError if the list is invalid."""
     try:
         return expand_hostlist(text)
     except ValueError as error:
@@ -22,8 +22,8 @@ def hosts(text: str) -> list[str]:
 
 
 def pause_s(arguments: Arguments, words: str = "") -> int:
-    """Return the seconds of --iterate, at most a year; 0 if the option is not given. Raise SlurmError with
-    `words` at the beginning of its last line.
+    """Return the seconds of --iterate, at most a year; 0 if the option is not given. If the value is invalid,
+    raise SlurmError with `words` at the beginning of its last line.
     """
     if not arguments.has("iterate"):
         return 0

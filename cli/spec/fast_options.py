@@ -1,6 +1,6 @@
 """Parses values of the command line without pydantic, because importing pydantic takes 60 ms at each start.
 
-Typer asks each parameter for a reader by calling `get_runtime_param()`, and its own reader imports pydantic.
+Typer calls `get_runtime_param()` of each parameter to get a reader, and the reader of Typer imports pydantic.
 `use_fast_readers` replaces the reader for flags with a parser (`option(..., parser=amounts.seconds)`) and for
 simple types. Other types keep the reader of Typer. The new readers also give better errors, which name the
 wrong value and the valid values.
@@ -40,7 +40,7 @@ class Reader:
 
 
 def use_fast_readers(command: Any, above: Any = None) -> Any:
-    """Give a `Reader` to each parameter with a simple type, such as int or str, of a command and its
+    """Set a `Reader` for each parameter with a simple type, such as int or str, of a command and its
     subcommands. `above` is the Typer context of the parent command.
     """
     # Create the context of a command before the contexts of its subcommands, because subcommands inherit the

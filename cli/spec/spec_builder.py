@@ -63,7 +63,8 @@ def submission_of(
     environment: Mapping[str, str] = os.environ,
     submitter: Submitter = NO_SUBMITTER,
 ) -> Submission:
-    """Return the job of this command line, after all checks that need no cluster. Raise CommandError.
+    """Return the job of this command line, after all checks that need no cluster. Raise CommandError if a
+    check fails.
 
     If `is_command` is true, `words` are a command, otherwise a script and its arguments. Flags override
     environment variables, and these override the lines of the script. `submitter` is the shell in which the
@@ -173,7 +174,7 @@ COMBINED: Mapping[str, Callable[..., Any]] = {
     "health": _liveness,
     "restart": restart_of,
 }
-"""For each field that several options set together, the function that makes its value, by the name of the
+"""For each field that several options set together, the function that computes its value, by the name of the
 field. The `part` of an option is the name of the function's argument for this option.
 """
 

@@ -39,7 +39,9 @@ class Document:
 
 
 def read(path: str) -> Document:
-    """Read the file. Its name must end with .toml, .yaml, .yml or .json. Raise CommandError."""
+    """Read the file. Raise CommandError if it cannot be read or parsed, or if its name does not end with
+    .toml, .yaml, .yml or .json.
+    """
     file = FilePath(path)
     kind = file.suffix.lower()
     if kind not in _READERS:

@@ -32,7 +32,7 @@ def combinations(
 ) -> list[dict[str, str]]:
     """Return the combinations of a matrix.
 
-    1. Take all combinations of the values. The last variable changes fastest.
+    1. Compute all combinations of the values. The last variable changes fastest.
     2. Leave out combinations that match an entry of `exclude`.
     3. Append the entries of `include`.
     """

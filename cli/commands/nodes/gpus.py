@@ -22,8 +22,9 @@ Names = Annotated[
 ]
 
 HUNG_LOAD, HUNG_POWER = 90, 35
-"""Percent of the time, and percent of the power limit. A GPU that waits inside a kernel, for example for a
-rank that is gone, reports full load but draws little power.
+"""A GPU seems to hang if its load is at least HUNG_LOAD percent of the time, and its power is below
+HUNG_POWER percent of its power limit. Reason: a kernel that waits, for example for another process of the job
+that has crashed, causes full load but needs little power.
 """
 
 app = application()
@@ -96,8 +97,8 @@ def is_empty(gpu: GpuView) -> bool:
 
 
 def seems_hung(gpu: GpuView) -> bool:
-    """Return whether the GPU reports a high load but draws little power. The readings of MIG instances cannot
-    show this, because their power is that of the whole GPU.
+    """Return whether the GPU reports a high load but draws little power. For a MIG instance always return
+    False, because its power reading is that of the whole GPU.
     """
     busy = gpu.heard and not gpu.mig and gpu.utilisation >= HUNG_LOAD
     return busy and 0 < gpu.power_w < gpu.power_limit_w * HUNG_POWER / 100

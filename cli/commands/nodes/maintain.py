@@ -33,9 +33,9 @@ from wire.names import NodeState
 from wire.text import counted, duration, printable
 
 PREFIX = "maintain-"
-"""The beginning of the names of the reservations. The rest is the name of the node."""
+"""The beginning of the name of a reservation for maintenance. The name of the node follows."""
 WHY = "maintenance"
-"""The beginning of the reasons of the drains."""
+"""The beginning of the reason of a drain for maintenance."""
 TEST_PREFIX = "maintain-test-"
 _PAUSE_S = 1.0
 _TEST_S = 1_800.0
@@ -52,8 +52,8 @@ app = application(invoke_without_command=True)
 
 @dataclass(frozen=True)
 class Maintenance:
-    """A node in maintenance. `state` is planned, emptying, empty, overdue (the time is over, and the node is
-    still drained) or lost (the node does not answer).
+    """A node in maintenance. `state` is planned, emptying, empty, overdue (the end of the maintenance has
+    passed, and the node is still drained) or lost (the node does not answer).
     """
 
     node: str
@@ -86,7 +86,8 @@ def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
 def listing(output: Output = Format.TABLE) -> int:
     """List the nodes in maintenance: the jobs that are still there, and the end of the maintenance.
 
-    A node is overdue if its time is over and it is still drained: 'corral maintain end' brings it back.
+    A node is overdue if the end of its maintenance has passed and the node is still drained. 'corral maintain
+    end' brings the node back.
     """
     rows = _rows(Client())
     _table().show(output, rows, list(rows))
@@ -130,9 +131,10 @@ def start(
     """Take nodes out of service: reserve them for the time of the maintenance, drain them, and wait until no
     job runs there.
 
-    The reservation shows the time to all users and plans. The drain keeps new jobs away until 'corral
-    maintain end', also if the maintenance takes longer. With --start, the jobs that would be moved or ended
-    are listed, and the command asks before it ends jobs. Ctrl-C ends only the waiting.
+    The reservation shows all users the time of the maintenance, and the scheduler plans with this time. The
+    drain keeps new jobs away until 'corral maintain end', also if the maintenance takes longer. With --start,
+    the jobs that would be moved or ended are listed, and the command asks before it ends jobs. Ctrl-C ends
+    only the waiting.
     """
     client = Client()
     names = list(dict.fromkeys(names))
@@ -275,10 +277,10 @@ def _progress(node: NodeView) -> str:
 def _passes(client: Client, node: NodeView, held: ReservationView | None, output: Format) -> bool:
     """Test a node before other jobs start there. Return whether all checks have passed.
 
-    1. Cancel the reservation of the maintenance, and reserve the node for the user of this command. The node
-       is still drained, so no job starts in between.
+    1. Cancel the reservation for maintenance, and reserve the node for the user of this command. The node is
+       still drained, so no job starts between these two commands.
     2. Resume the node, and test it.
-    3. If a check fails, or the command is interrupted, drain the node again and make the reservation of the
+    3. If a check fails, or the command is interrupted, drain the node again. Create the reservation for
        maintenance again, for the rest of its time.
     4. Cancel the reservation of the user.
     """

@@ -276,8 +276,8 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format, woul
 
 
 def _note_leaving(node: NodeView) -> None:
-    """Print the fate of each job on a node with a timed drain (ends, moved or ended). Print nothing for other
-    nodes.
+    """Print for each job on a node with a timed drain whether the job ends before the drain, is moved, or is
+    ended. Print nothing for other nodes.
     """
     if node.drain is None:
         return

@@ -5,7 +5,7 @@ library, and prints one JSON object for each check.
 from __future__ import annotations
 
 WAITS = "waits"
-"""The name in the line that the program prints when it waits for SIGUSR1."""
+"""The check name in the line that the program prints when it begins to wait for SIGUSR1."""
 
 SCRIPT = r'''
 import ctypes, hashlib, json, os, signal, sys, tempfile, time

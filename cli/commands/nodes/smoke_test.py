@@ -78,10 +78,11 @@ def run_test(
 ) -> int:
     """Test nodes: repeat the checks of 'corral nodes check', and run a short job on each node.
 
-    The job computes on a CPU, writes and reads memory and the local disk, and fills a part of the memory of
-    each GPU with two patterns and compares it. It needs no CUDA, NCCL or PyTorch, only python3 and the
-    driver. Then the command sends data to the node and back, and sends the job a signal. The exit code is 1
-    if a check of any node has failed. Only operators may repeat the checks of hosts; others run only the job.
+    The job computes on a CPU, and writes and reads memory and the local disk. It writes two patterns to a
+    part of the memory of each GPU, and checks what it reads back. The job needs no CUDA, NCCL or PyTorch,
+    only python3 and the GPU driver. Then the command sends data to the node and back, and sends the job a
+    signal. The exit code is 1 if a check of any node has failed. Only operators may repeat the checks of
+    hosts; others run only the job.
 
     No job starts on a drained node. To test such a node, reserve it for yourself and resume it: 'corral
     maintain end --test' does this.
@@ -92,7 +93,7 @@ def run_test(
 
 
 def tested(name: str, options: TestOptions) -> Preflight:
-    """Test one node. Raise Refused if there is no such node."""
+    """Test one node. Raise Refused if no node has this name."""
     with Client() as client:
         node = client.node(name)
         checks, boot_id = ((), "") if options.job_only else _host_checks(name)
@@ -102,7 +103,9 @@ def tested(name: str, options: TestOptions) -> Preflight:
 
 
 def _host_checks(name: str) -> tuple[tuple[Check, ...], str]:
-    """Return the checks of the host, and its boot id. Return none for a user that is not an operator."""
+    """Return the checks of the host, and its boot id. For a user that is not an operator, return no checks
+    and an empty boot id.
+    """
     try:
         with Client(timeout_s=CHECK_S) as client:
             result = client.preflight(NodeRequest(name))
@@ -116,10 +119,12 @@ def _host_checks(name: str) -> tuple[tuple[Check, ...], str]:
 def _job_checks(client: Client, node: NodeView, options: TestOptions) -> Iterator[Check]:
     """Run the job on the node, and yield its checks.
 
-    1. Submit a job that runs on this node only, with all its taints tolerated.
-    2. Wait for its start, at most `timeout_s` seconds. Otherwise cancel it; the check names the reason.
-    3. Read what the job prints. When it waits for a signal, send data to the node and back, then the signal.
-    4. Cancel the job if anything goes wrong, so that it never stays.
+    1. Submit a job that runs on this node only, and tolerates all taints of the node.
+    2. Wait at most `timeout_s` seconds for the start of the job. If the job has not started by then, cancel
+       it, and yield a check with the reason.
+    3. Read what the job prints. When the job waits for a signal, send data to the node and back, then send
+       the signal.
+    4. If a step fails, cancel the job, so that it does not keep resources of the node.
     """
     if node.state is not NodeState.UP:
         remedy = "'corral maintain end NODE --test' tests a drained node before other jobs start there."
@@ -229,7 +234,9 @@ def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _echo(client: Client, job: int) -> Check:
-    """Send data to a command in the job that sends it back, and compare."""
+    """Send data to a command in the job that returns the data. Return the check whether the returned data are
+    equal.
+    """
     begin = time.monotonic()
     try:
         shell = client.open_shell(job, ShellRequest(("cat",)))

@@ -8,7 +8,7 @@ from wire.text import decimal, duration, percent
 
 
 def budget_table(now: float) -> Table[BudgetView]:
-    """Return the table of the use of each project in the present month, compared with its budget. `now` is
+    """Return the table of the usage of each project in the present month, compared with its budget. `now` is
     the present time in seconds since 1970.
     """
     return Table(

@@ -101,7 +101,9 @@ def month_table(report: MonthReport) -> Table[MonthRow]:
 
 
 def month_notes(report: MonthReport) -> list[str]:
-    """Return sentences with the sums of the month, the use outside of jobs, and the lost work."""
+    """Return sentences with the sums of the month, the GPU-hours of processes outside of jobs, and the lost
+    GPU-hours.
+    """
     money = f", {report.money:,.2f} {report.currency or 'in money'}" if report.money else ""
     lines = [
         f"{report.month}: {_hours(report.gpu_hours)} GPU-hours, {_hours(report.cpu_hours)} CPU-hours, "

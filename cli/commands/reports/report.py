@@ -1,4 +1,4 @@
-"""corral report: shows the use of a month, the fairness of the cluster, the causes of idle GPUs, and the
+"""corral report: shows the usage of a month, the fairness of the cluster, the causes of idle GPUs, and the
 errors of estimates.
 """
 
@@ -101,9 +101,9 @@ app.command("sla", epilog=SLA_EXAMPLES)(sla)
 def budget(output: Output = Format.TABLE) -> int:
     """Show how much of its budget each project has used in this calendar month, in GPU-hours and in money.
 
-    A running job counts with its use until now. The column THEN shows the effect of a used-up budget. With
-    alert, only an event is recorded. With low, the jobs of the project start after all other jobs. With stop,
-    the jobs of the project wait for the next month.
+    The usage of running jobs until now is included. The column THEN shows the effect of a used-up budget.
+    With alert, only an event is recorded. With low, the jobs of the project start after all other jobs. With
+    stop, the jobs of the project wait for the next month.
     """
     body = Client().budgets()
     budget_table(time.time()).show(output, body.budgets, body)

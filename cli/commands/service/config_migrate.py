@@ -30,9 +30,9 @@ def migrate(
 ) -> int:
     """Move keys of a configuration file from older places to their present places.
 
-    Older places still work, and the meaning of the file does not change. The command shows the difference,
-    asks, and then writes the file. Comments and the order of the other lines stay. Keys that must be moved by
-    hand are listed.
+    The controller still accepts the older places, and the meaning of the file does not change. The command
+    shows the changed lines, asks for confirmation, and then writes the file. Comments and the order of the
+    other lines do not change. Keys that you must move by hand are listed.
     """
     from controller.config import ConfigRefused
     from controller.config.applied_texts import replace_text

@@ -31,8 +31,8 @@ def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
 
 
 def shows_gpu_hours(form: Format, *, alone: bool) -> bool:
-    """Return whether `show` prints the reports on fairness and idle GPU-hours. It prints them as data, and in
-    the table of a single run.
+    """Return whether `show` prints the reports on fairness and idle GPU-hours. `show` prints these reports in
+    all data formats, and in the table of a single run.
     """
     return form.is_data or (form == Format.TABLE and alone)
 

@@ -1,6 +1,4 @@
-"""corral sim replay: runs the inputs that a controller's journal contains again, under another scheduling
-policy.
-"""
+"""corral sim replay: runs the inputs in a controller's journal again, under another scheduling policy."""
 
 from __future__ import annotations
 

@@ -136,8 +136,9 @@ def run(
     deadline, array, after_ok, min_nodes and more; docs/simulator.md lists all fields.
 
     --order and --backfill set the scheduling policy. Without these options, the simulation uses the policy
-    and all scheduler profiles of --config. Without --config, it uses those of the scheduler.toml that the
-    controller would read. --profile uses one of the profiles for all jobs, on all nodes.
+    and all scheduler profiles of --config. Without --config, it uses the policy and profiles of the
+    scheduler.toml that the controller would read. --profile uses one of the profiles for all jobs, on all
+    nodes.
     """
     return simulate(log, flags, output, profile, jobs_csv, report)
 

@@ -93,7 +93,9 @@ def of_failure(failure: Failure | None) -> str:
 
 
 def of_last_attempt(job: JobView) -> str:
-    """Return a text about the end of the previous attempt; empty for the first attempt."""
+    """Return a text with the time and the reason of the previous attempt's end; empty if the job had no
+    previous attempt.
+    """
     last = job.last
     if last is None:
         return ""
@@ -149,7 +151,9 @@ def _moved(each: Moved) -> str:
 
 
 def _kept(job: JobView) -> str:
-    """Return the time until which the GPUs of a running job may be idle; empty if this is no longer so."""
+    """Return the time until which the GPUs of a running job may be idle (`corral job keep`); empty if this
+    time has passed.
+    """
     if job.kept_until is None or job.state.terminal or job.kept_until < time.time():
         return ""
     return f"until {clock(job.kept_until)}"

@@ -17,7 +17,7 @@ _FIELD = re.compile(r"(\w[\w /-]*?)(?:%(-?)(\d+))?", re.ASCII)
 
 class Column(NamedTuple):
     """A column: its heading, its width, the columns of the job table that its value needs, and the function
-    that returns the value. With a negative width the text is on the left.
+    that returns the value. With a negative width the text is aligned to the left.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Shape(NamedTuple):
     header: bool = True
     separator: str = ""
     last: bool = False
-    """Whether the separator also follows the last value of a line."""
+    """Whether the separator is also printed after the last value of a line."""
 
 
 def shape_of(arguments: Arguments) -> Shape:

@@ -44,7 +44,9 @@ class Field(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A field in a format: the text before the field, its width (0: as wide as the value), and its side."""
+    """A field in a format: the text before the field, its width (0: as wide as the value), and whether the
+    value is aligned to the left or to the right.
+    """
 
     prefix: str
     field: Field | None
@@ -93,8 +95,8 @@ def percent_format(text: str, fields: Iterable[Field]) -> Format:
     """Return the format that a text of -o describes, such as `%.18i %2t|%j`.
 
     A number is the width: the value is cut or filled with spaces. With a dot before the number the value is
-    on the right. Other characters, and letters that no field has, are printed unchanged. `%all` stands for
-    all fields, with `|` between them.
+    aligned to the right. Other characters, and letters that no field has, are printed unchanged. `%all`
+    stands for all fields, with `|` between them.
     """
     known = {field.letter: field for field in fields if field.letter}
     if text.strip().lower() == "%all":

@@ -26,19 +26,19 @@ def gpu_type(model: str) -> str:
 
 
 def whole_cpus(milli: int) -> int:
-    """Return a number of CPUs, at least 1, for thousandths of CPUs."""
+    """Return thousandths of CPUs as a whole number of CPUs, at least 1."""
     return max(1, -(-milli // 1_000))
 
 
 def cpus(job: Row) -> int:
-    """Return the number of CPUs on all nodes of a job. Needs CPU_COLUMNS."""
+    """Return the number of CPUs on all nodes of a job. `job` must have the columns in CPU_COLUMNS."""
     if job["held"]:
         return sum(whole_cpus(milli) for _, milli, _, _ in job["held"])
     return whole_cpus(job["cpu_milli"]) * int(job["nodes"])
 
 
 def memory_mib(job: Row) -> int:
-    """Return the memory on all nodes of a job. Needs MEMORY_COLUMNS."""
+    """Return the memory in MiB on all nodes of a job. `job` must have the columns in MEMORY_COLUMNS."""
     if job["held"]:
         return sum(int(mib) for _, _, mib, _ in job["held"])
     return int(job["memory_mib"]) * int(job["nodes"])
@@ -89,8 +89,8 @@ def gres(gpus: float, nodes: int, model: str) -> str:
 
 
 def tres(job: Row, *, by_name: bool) -> str:
-    """Return the resources of a job, such as cpu=2,mem=500M,node=1,billing=2,gres/gpu=2. sacct sorts them by
-    name. Needs TRES_COLUMNS.
+    """Return the resources of a job, such as cpu=2,mem=500M,node=1,billing=2,gres/gpu=2. With `by_name`, as
+    in sacct, they are sorted by name. `job` must have the columns in TRES_COLUMNS.
     """
     return tres_text(cpus(job), memory_mib(job), int(job["nodes"]), job["gpus"], by_name=by_name)
 

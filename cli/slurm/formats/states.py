@@ -81,7 +81,7 @@ _WAITS: Final[Mapping[str, str]] = {
     "deadline": "DeadLine",
     "start_timeout": "InactiveLimit",
 }
-"""Slurm's reasons of waiting jobs, by Corral's reason (wire.names) that a waiting job can have."""
+"""Slurm's reason of a waiting job, by Corral's reason (wire.names)."""
 
 _END_REASONS: Final[Mapping[str, str]] = {
     "exit_nonzero": "NonZeroExitCode",
@@ -98,7 +98,9 @@ _END_REASONS: Final[Mapping[str, str]] = {
 
 
 def job_state(job: Row) -> str:
-    """Return the long name of a job's state, such as PENDING. Needs `state`, `reason` and `stopping`."""
+    """Return the long name of a job's state, such as PENDING. `job` must have the columns `state`, `reason`
+    and `stopping`.
+    """
     state: str = job["state"]
     if state == "RUNNING":
         return "COMPLETING" if job["stopping"] else "RUNNING"
@@ -110,7 +112,7 @@ def job_state(job: Row) -> str:
 
 
 def job_reason(job: Row) -> str:
-    """Return the reason of a job's state in Slurm's words. Needs the columns in REASON_COLUMNS."""
+    """Return the reason of a job's state in Slurm's words. `job` must have the columns in REASON_COLUMNS."""
     state: str = job["state"]
     reason: str = job["reason"]
     if state in ("QUEUED", "PREEMPTED"):
@@ -131,7 +133,7 @@ REASON_COLUMNS: Final = (*STATE_COLUMNS, "hold", "hopeless", "signal")
 
 def exit_code(job: Row) -> str:
     """Return the exit code and the signal of a job, as 1:0 or 0:9. A job that its user, its time limit or the
-    memory limit ended has no exit code of its own. Needs STATE_COLUMNS, `exit_code` and `signal`.
+    memory limit ended has no exit code of its own. `job` must have STATE_COLUMNS, `exit_code` and `signal`.
     """
     state = job_state(job)
     if state == "OUT_OF_MEMORY":

@@ -15,8 +15,9 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*([AP]M)?")
 
 
 def moment(seconds: float | None, none: str) -> str:
-    """Return a time as text by SLURM_TIME_FORMAT: `standard` and by default 2031-05-01T08:00:00, `relative`
-    as a short time of a near day, and otherwise a format of strftime. `none` is the text for no time.
+    """Return a time as text in the form that SLURM_TIME_FORMAT sets. `standard`, the default, gives
+    2031-05-01T08:00:00. `relative` gives a shorter text if the day is near. Any other value is a format of
+    strftime. `none` is the text to return if `seconds` is None.
     """
     if seconds is None:
         return none
@@ -75,7 +76,7 @@ def whole_minutes(seconds: float) -> int:
 
 def read_moment(text: str, now: float) -> float:
     """Return the time that a text of --starttime means: now-2hours, 2031-05-01, 2031-05-01T08:00, 05/01,
-    08:00 or seconds since 1970 after `@`. Raise ValueError.
+    08:00 or seconds since 1970 after `@`. Raise ValueError for any other text.
     """
     word = text.strip()
     relative = _NOW.fullmatch(word.lower())

@@ -1,4 +1,4 @@
-"""Answers the questions of sacctmgr about accounts (projects), users and other objects."""
+"""sacctmgr: lists accounts (projects), users and other objects."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ Rows = list[dict[str, Any]]
 
 
 def main(words: list[str]) -> int:
-    """Run sacctmgr. Only its verbs show and list exist, because the configuration of Corral decides what
-    users may do.
+    """Run sacctmgr. Only its verbs show and list exist, because scheduler.toml, and not sacctmgr, sets the
+    accounts and users of Corral.
     """
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):
@@ -170,7 +170,7 @@ def _field(text: str) -> str:
 
 def _associations(transport: Transport, users: Sequence[str], _: bool = True) -> Rows:
     """Return the accounts, and the users in each account. A user without jobs may submit to the default
-    project. Therefore the present user and the named users are always listed there.
+    project. Therefore the present user and the named users are always listed in the default project.
     """
     cluster, qos = ask(transport, "/v1/cluster")["name"], ",".join(_qos_names(transport))
     accounts: dict[str, dict[str, Any]] = {}

@@ -62,8 +62,8 @@ def _aborted(line: str) -> SlurmError:
 
 
 def _printed(*lines: str) -> SlurmError:
-    """Return an error whose lines are printed unchanged, because scontrol prints these errors without its
-    name.
+    """Return an error whose lines are printed unchanged, because scontrol prints these errors without
+    `scontrol: error:` before them.
     """
     print(*lines, sep="\n", file=sys.stderr)
     return SlurmError()

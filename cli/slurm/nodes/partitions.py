@@ -17,7 +17,7 @@ DEFAULT_QUEUE = "default"
 
 @dataclass(frozen=True)
 class Node:
-    """One node, with its state and amounts in Slurm's way of counting."""
+    """One node, with its state and amounts as Slurm counts them."""
 
     name: str
     state: str

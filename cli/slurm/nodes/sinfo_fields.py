@@ -22,7 +22,7 @@ class Row:
     nodes: tuple[Node, ...]
 
     def as_row(self) -> Values:
-        """Return the form in which fields get the line."""
+        """Return this line as the mapping that the functions of the fields accept."""
         return {"row": self}
 
 
@@ -34,10 +34,10 @@ def groups(
 ) -> list[Row]:
     """Return the lines of one partition.
 
-    1. With --Node each node has a line.
-    2. Otherwise nodes with equal state, GRES and reason share a line, as far as these are printed. With
-       --Node, the nodes of a line must also have equal numbers of CPUs, memory and so on.
-    3. A partition without nodes has one line, except with --Node.
+    1. If `single` is true, each node has a line.
+    2. Otherwise nodes with equal state, GRES and reason share a line, if these fields are printed. If `exact`
+       is true (--exact), the printed numbers, such as CPUs and memory, must also be equal.
+    3. A partition without nodes has one line if `single` is false.
     """
     if single:
         return [Row(partition, (node,)) for node in nodes]

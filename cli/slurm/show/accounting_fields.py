@@ -20,8 +20,9 @@ _KILLED = {"CANCELLED": 15, "TIMEOUT": 15, "DEADLINE": 15, "PREEMPTED": 15, "NOD
 
 
 def state(row: Row) -> str:
-    """Return the state in the accounting: a job that is about to start is PENDING, and a job that ends is
-    still RUNNING. The state of a cancelled job contains the number of the user that cancelled the job.
+    """Return the state as sacct prints it: a job that is about to start is PENDING, and a job that is being
+    ended is still RUNNING. The state of a cancelled job contains the number of the user that cancelled the
+    job.
     """
     if row.get("record"):
         return step_state(row["record"])
@@ -228,8 +229,8 @@ TRESUsageInTot 14 TRESUsageOutAve 15 TRESUsageOutMax 15 TRESUsageOutMaxNode 19 T
 TRESUsageOutMin 15 TRESUsageOutMinNode 19 TRESUsageOutMinTask 19 TRESUsageOutTot 15 UID 6 User 9 UserCPU 10
 WCKey 10 WCKeyID 10 WorkDir 20
 """
-"""The names of all fields in the order of --helpformat, each with its width. A negative width means that the
-text is on the left.
+"""The names of all fields in the order of --helpformat, each with its width. With a negative width the text
+is aligned to the left.
 """
 
 _WIDTHS = _WIDTHS_TEXT.split()

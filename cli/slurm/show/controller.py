@@ -1,4 +1,4 @@
-"""Asks the controller for jobs, nodes and other objects, as JSON without classes.
+"""Requests jobs, nodes and other objects from the controller, as JSON without classes.
 
 Some scripts run these commands many times a second. Without the classes of wire.api the commands start in
 half the time.

@@ -77,7 +77,7 @@ OUTPUT_COLUMNS = ("output", "error", "workdir", "id", "array", "label", "name", 
 
 
 def dependency(job: Row) -> str:
-    """Return the dependencies that Slurm writes as afterok:7(unfulfilled)."""
+    """Return the unfulfilled dependencies in Slurm's form: afterok:7(unfulfilled)."""
     found = [f"{_AFTER.get(until, until)}:{target}(unfulfilled)" for until, target in job["after"]]
     return ",".join(found) if found and job["state"] == "QUEUED" else NULL
 
@@ -131,7 +131,8 @@ def grouped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the jobs with one row for the waiting elements of each array. The held elements of an array have
     another row. The elements that were cancelled before their start have a third row.
 
-    The row has the id 7_[1-3%2], with the number of elements that may run at a time. Needs GROUP_COLUMNS.
+    The row has the id 7_[1-3%2], with the number of elements that may run at a time. The jobs must have the
+    columns in GROUP_COLUMNS.
     """
     found: list[dict[str, Any]] = []
     rows: dict[tuple[int, str, str], tuple[dict[str, Any], list[int]]] = {}

@@ -186,7 +186,7 @@ def _format(arguments: Arguments) -> Format:
 
 
 def job_words(text: str) -> list[str]:
-    """Return the ids in a text such as 7,8_[1-3],9.0. Raise SlurmError."""
+    """Return the ids in a text such as 7,8_[1-3],9.0. Raise SlurmError if an id is invalid."""
     import re
 
     found = []
@@ -294,7 +294,7 @@ _SORT_COLUMNS = {
 
 
 def _check_sort(sort: str) -> None:
-    """Raise SlurmError for a word that is not one letter of a field, with a sign or without."""
+    """Raise SlurmError if a word in `sort` is not the letter of a field, or a sign and such a letter."""
     letters = {field.letter for field in FIELDS} | {"p", "Q"}
     for word in sort.split(","):
         if word.strip() and word.strip().removeprefix("-").removeprefix("+") not in letters:

@@ -1,4 +1,4 @@
-"""The steps that srun has run in jobs: their rows in sacct and sstat, and what squeue -s shows."""
+"""The steps that srun has run in jobs: their rows in sacct and sstat, and the output of squeue -s."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def step_rows(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _hosts(text: str) -> set[str]:
-    """Return the nodes of a step. A list that was too long and was cut is not expanded."""
+    """Return the nodes of a step; an empty set if the list of nodes was too long to store and was therefore
+    cut.
+    """
     try:
         return set(expand_hostlist(text))
     except ValueError:

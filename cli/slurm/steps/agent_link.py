@@ -22,8 +22,8 @@ from wire.agent.steps import VERSION, StepCall, StepHello, StepNumber, socket_pa
 from wire.job.steps import Step
 
 AGENT_S = 60.0
-"""The seconds for which srun waits for the agent. The agent does not listen while the controller is
-restarted.
+"""srun waits at most this many seconds for the agent, because the agent does not listen while the controller
+is restarted.
 """
 _ANSWER_S = 5.0
 _RETRY_S = 0.25
@@ -40,9 +40,9 @@ class AgentLink:
 
     1. Connect to the socket, and check that the agent runs as root or as this user. Send the mark of the
        attempt as a proof that this srun belongs to the job.
-    2. `record` asks for a number, and later reports the end of the step.
-    3. When the connection is lost, the agent was restarted. The tasks continue. Connect again, tell the new
-       agent that the step still runs, and connect to the tasks on other nodes (RemoteTasks).
+    2. `record` requests the number of the step, and later reports the end of the step.
+    3. A lost connection means that the agent was restarted. The tasks continue. Connect again, report to the
+       new agent that the step still runs, and connect to the tasks on other nodes (RemoteTasks).
     4. A connection that the agent closes without an answer is tried again, because an agent that has just
        started may not know the attempt yet.
 
@@ -105,7 +105,7 @@ class AgentLink:
             time.sleep(_RETRY_S)
 
     def _await_answer(self, deadline: float) -> StepNumber | None:
-        """Return the answer to the last call; None if there is none in time."""
+        """Return the answer to the last call; None if the agent has not answered before `deadline`."""
         while True:
             try:
                 answer = self._answers.get(timeout=max(0.01, deadline - time.monotonic()))
@@ -147,7 +147,9 @@ class AgentLink:
     # --- the connection ---
 
     def _connect(self, deadline: float) -> socket.socket:
-        """Connect to the agent and prove the attempt. Raise LinkLost."""
+        """Connect to the agent, and prove that this process belongs to the attempt. Raise LinkLost if the
+        agent does not accept the connection before `deadline`.
+        """
         begun, said = time.monotonic(), False
         while True:
             try:
@@ -191,9 +193,10 @@ class AgentLink:
         return True
 
     def _run(self, sock: socket.socket) -> None:
-        """Read the connection, and connect to the next agent after each loss, until this link is closed.
+        """Read the connection. After each loss of the connection, connect to the restarted agent, until this
+        link is closed.
 
-        Without a number of the step, end instead: `record` makes the next connection.
+        If the step has no number yet, end after the first loss, because `record` makes the next connection.
         """
         while True:
             heard = self._read(sock)
@@ -212,7 +215,7 @@ class AgentLink:
             # its listening socket yet.
             time.sleep(_RETRY_S)
             try:
-                # Connect to the next agent however long that takes, because tasks run on other nodes.
+                # If tasks run on other nodes, try to connect to the restarted agent without a time limit.
                 sock = self._connect(math.inf if self._tasks else self._away_since + AGENT_S)
             except LinkLost:
                 return
@@ -220,7 +223,7 @@ class AgentLink:
             self._tasks.connect_all()
 
     def _read(self, sock: socket.socket) -> bool:
-        """Handle all messages of a connection until its end. Return whether there was any."""
+        """Handle all messages of a connection until its end. Return whether any message has arrived."""
         rest, heard = b"", False
         while True:
             try:

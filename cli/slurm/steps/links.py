@@ -44,10 +44,12 @@ class StepLink(Protocol):
     """Records the step of one srun, and runs its tasks on other nodes."""
 
     def connect(self) -> None:
-        """Connect before a step is recorded. Raise LinkLost."""
+        """Connect before a step is recorded. Raise LinkLost if the agent does not answer."""
 
     def record(self, step: Step) -> int:
-        """Record that the step begins (without a number) or has ended. Return its number."""
+        """Record that the step begins, if it has no number yet, or that it has ended. Return the number of
+        the step.
+        """
 
     def update(self, step: Step) -> None:
         """Report the usage of a running step until now, without waiting for an answer."""
@@ -165,8 +167,8 @@ class LinkLost(Exception):
 
 
 def node_of(job: str, environment: Mapping[str, str]) -> str:
-    """Return the node of this process if the process runs in the job; otherwise an empty text. The command of
-    salloc in a job has the variables of both jobs, and runs in the outer one.
+    """Return the node of this process if the process runs in the job; otherwise an empty text. If salloc runs
+    in a job, its command has the variables of both jobs, and runs in the job that contains salloc.
     """
     return environment.get("SLURMD_NODENAME", "") if environment.get("CORRAL_JOB_ID") == job else ""
 

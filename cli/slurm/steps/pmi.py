@@ -14,16 +14,17 @@ class PmiServer:
     """The key-value space of one step.
 
     Each process writes lines such as `cmd=put kvsname=7.0 key=a value=b` to the descriptor PMI_FD and reads a
-    line as the answer. The commands that MPICH, Intel MPI and MVAPICH use to start:
-    1. init, get_maxes, get_appnum, get_my_kvsname, get_universe_size: the facts of the step.
+    line as the answer. MPICH, Intel MPI and MVAPICH use these commands to start:
+    1. init, get_maxes, get_appnum, get_my_kvsname, get_universe_size: return facts of the step, such as the
+       number of processes.
     2. put: keep the address of the process under a key. get: read the address of another process.
     3. barrier_in: when all processes have sent barrier_in, answer barrier_out to all processes.
     4. finalize, abort: the process ends. Other commands, such as spawn, are answered with an error.
 
     A process that begins with version 2 sends the messages of pmi2.py after its init.
 
-    `node_counts` is the number of tasks on each node. MPI programs compute from it which of their processes
-    share memory.
+    `node_counts` is the number of tasks on each node. From these numbers, MPI programs compute which of their
+    processes share memory.
 
     Example: two processes, node_counts [2]: PMI_process_mapping is (vector,(0,1,2)).
     """
@@ -131,7 +132,7 @@ class PmiServer:
 
 
 def _fields(line: str) -> dict[str, str]:
-    """Return the fields of a line. The value of `value` is the rest of the line."""
+    """Return the fields of a line. The value of the field `value` is the rest of the line, with spaces."""
     head, found, value = line.partition(" value=")
     pairs = (word.partition("=") for word in head.split())
     fields = {name: text for name, _, text in pairs}
@@ -139,7 +140,9 @@ def _fields(line: str) -> dict[str, str]:
 
 
 def _mapping(node_counts: Sequence[int]) -> str:
-    """Return the tasks of each node, as (first node, nodes, tasks on each) for each group of nodes."""
+    """Return the tasks of each node as text. Each group of nodes has the form (first node, number of nodes,
+    tasks on each node).
+    """
     groups: list[list[int]] = []
     for place, count in enumerate(node_counts):
         if groups and groups[-1][2] == count:

@@ -16,9 +16,9 @@ Answers = Iterator[tuple[int, bytes]]
 class Pmi2Commands:
     """Answers the commands of one step. A message is a length and fields, such as `cmd=kvs-get;key=a;`.
 
-    1. fullinit, job-getid, info-getjobattr: the facts of the step.
+    1. fullinit, job-getid, info-getjobattr: return facts of the step, such as the number of processes.
     2. kvs-put: keep a value under a key. kvs-get: read a value of any process.
-    3. kvs-fence: when all processes have sent it, answer all of them.
+    3. kvs-fence: when all processes have sent kvs-fence, answer all processes.
     4. info-putnodeattr, info-getnodeattr: keys that the processes of one node share. With wait=TRUE, the
        answer follows when another process has set the key.
     5. finalize, abort: the process ends. `abort` has no answer, and the caller handles it.
@@ -87,7 +87,7 @@ def _found(rank: int, asked: Mapping[str, str], value: str | None) -> tuple[int,
 
 
 def _answer(to: int, asked: Mapping[str, str], rc: str = "0", /, **more: str) -> tuple[int, bytes]:
-    """Return the answer to a message. `thrid` names the thread that waits for it."""
+    """Return the answer to a message. The field `thrid` names the thread that waits for the answer."""
     thread = {"thrid": asked["thrid"]} if "thrid" in asked else {}
     said = {"cmd": f"{asked.get('cmd', '')}-response", **thread, "rc": rc}
     said.update((name.replace("_", "-"), value) for name, value in more.items())

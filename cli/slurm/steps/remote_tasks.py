@@ -1,4 +1,5 @@
-"""The tasks that srun has started on other nodes through the agent of its node. They outlive connections."""
+"""The tasks that srun has started on other nodes through the agent of its node. The tasks continue when a
+connection is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from wire.agent.steps import STEP_INPUT_WINDOW, InputTaken, RunTask, TaskAway
 
 _AGAIN_S = 1.0
 _START_S = 60.0
-"""A task that was never started is given up after this many seconds if its node is away."""
+"""If the node of a task does not answer for this many seconds before the task starts, the task fails."""
 
 
 @dataclass(eq=False)
@@ -46,7 +47,9 @@ class _RemoteTask:
     received: int = 0
     started: bool = False
     asked: bool = False
-    """RunTask was sent over this connection. A second one could mix with the answers to the first one."""
+    """True if RunTask was sent over this connection. It is sent only once, because answers to a second
+    RunTask could be confused with those to the first.
+    """
     connected: bool = False
     stdin: _Stream = field(default_factory=_Stream)
     pmi: _Stream = field(default_factory=_Stream)
@@ -64,7 +67,8 @@ class RemoteTasks:
     3. When the agent or the controller ends, no task is connected. After the next connection to the agent,
        send RunTask with the number of output bytes that have come. The answer says from where to send the
        input again. Signals wait until then.
-    4. TaskAway: the node of the task is away. Send RunTask again a second later.
+    4. The message TaskAway means that the node of the task does not answer. Send RunTask again a second
+       later.
 
     Invariant: each byte of input and output arrives once and in order, however often connections are lost.
     """
@@ -170,7 +174,7 @@ class RemoteTasks:
             self._changed.notify_all()
 
     def _postpone(self, task: _RemoteTask, why: str) -> None:
-        """Connect to the task later, because its node is away now."""
+        """Connect to the task later, because its node does not answer now."""
         with self._changed:
             task.asked = task.connected = False
         if not task.started and time.monotonic() > task.give_up_at:

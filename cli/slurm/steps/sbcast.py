@@ -144,7 +144,9 @@ class _NodeCopy:
 
 
 def _send(source: str, link: StepLink, copies: list[_NodeCopy]) -> int:
-    """Send the file to all nodes, no faster than the slowest node writes."""
+    """Send the file to all nodes, no faster than the slowest node writes. Return 1 if the copy to a node has
+    failed.
+    """
     with open(source, "rb") as file:
         number = 0
         while chunk := file.read(_CHUNK):

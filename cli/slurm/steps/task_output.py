@@ -18,7 +18,7 @@ from wire.job.output_files import PATTERNS, expand_patterns, is_per_task
 
 
 class TaskOutput:
-    """Writes the outputs of one step, such as 7.0, as its options --output, --error and --label demand."""
+    """Writes the output of one step, such as 7.0, as srun's options --output, --error and --label set."""
 
     def __init__(
         self, arguments: Arguments, directory: str, environment: Mapping[str, str], step: str
@@ -35,7 +35,9 @@ class TaskOutput:
             file.close()
 
     def sinks(self, task: Task) -> tuple[Callable[[bytes], None] | None, Callable[[bytes], None] | None]:
-        """Return the functions that take stdout and stderr of a task; None for the stream of srun itself."""
+        """Return the functions that write stdout and stderr of a task. None means that the task writes to the
+        stream of srun itself.
+        """
         out, err = self._arguments.last("output"), self._arguments.last("error")
         return (
             self._sink(task, out, sys.stdout),

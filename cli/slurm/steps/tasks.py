@@ -64,8 +64,8 @@ class StepTasks:
        another node by the StepLink.
     2. Copy the output to stdout and stderr or to files, with labels if --label is set. Pass the messages of
        PMI to the PmiServer of the step.
-    3. When a task fails and --kill-on-bad-exit is set, end the other tasks. Do the same --wait seconds after
-       the first end of a task.
+    3. When a task fails and --kill-on-bad-exit is set, end the other tasks. With --wait, also end the tasks
+       that still run this many seconds after the first task has ended.
     4. Return the highest exit code, 128 + N for signal N. `ended` has the CPU time and memory that the tasks
        have used.
     """
@@ -113,7 +113,9 @@ class StepTasks:
         return max(128 - end.code if end.code < 0 else end.code for end in self._ends.ends.values())
 
     def ended(self) -> Step:
-        """Return the step with its end. As in Slurm, the highest exit code counts before any signal."""
+        """Return the step with the time and the exit code of its end. As in Slurm, the step has the highest
+        exit code of its tasks. The signal counts only if all exit codes are 0.
+        """
         ends = self._ends.ends
         code, number = max((max(end.code, 0), max(-end.code, 0)) for end in ends.values())
         largest = max(ends, key=lambda rank: (ends[rank].max_rss_kib, -rank))
@@ -145,7 +147,7 @@ class StepTasks:
                 if left is not None and left <= 0:
                     self._kill("the first task ended and --wait is over")
                     left = None
-                # Wake up at intervals, because Python handles signals only between instructions.
+                # Wake up every second, because Python does not handle signals while it waits.
                 self._ends.changed.wait(min(1.0, left) if left is not None else 1.0)
 
     def _used_so_far(self) -> Step:

@@ -20,8 +20,8 @@ from wire.http.client import Client, Refused, Unreachable
 from wire.names import SLURM_QOS
 
 ALLOCATION_VARIABLE = "CORRAL_ALLOCATION"
-"""A random text in the environments of an allocation's job and of the command of salloc. Only the user can
-read this text.
+"""The variable with a random text, in the environments of an allocation's job and of the command of salloc.
+Only the user can read this text.
 """
 _HOLDER = (
     f'f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; mkfifo -m 600 "$f" || exit 1; '
@@ -46,7 +46,9 @@ def nodes_of(job: str) -> str:
 
 
 class Allocation:
-    """A running job, from the start of the `with` block to its end. `code` is the exit code of the job."""
+    """Context manager of a running job: the job is ended at the end of the `with` block. `code` is the exit
+    code of the job.
+    """
 
     def __init__(
         self,

@@ -213,7 +213,7 @@ def _is_set(pair: tuple[str, OptionText], environment: Mapping[str, str]) -> boo
 
 def _refused(problems: list[str]) -> SlurmError:
     """Return the error of sbatch for options that cannot be used. An invalid dependency has another exit
-    code, because in Slurm the controller refuses it, and not sbatch.
+    code, because in Slurm slurmctld refuses this dependency, and not sbatch.
     """
     lines = [_wrong(problem) for problem in problems]
     if all(": --dependency: " in problem for problem in problems):
@@ -222,7 +222,9 @@ def _refused(problems: list[str]) -> SlurmError:
 
 
 def _wrong_field(problem: str) -> str:
-    """Return an error about a field of the job in the words of sbatch: open_mode is --open-mode."""
+    """Return an error about a field of the job in the words of sbatch, with the name of the option:
+    --open-mode for open_mode.
+    """
     field_name, _, reason = problem.partition(": ")
     flag = f"--{field_name.replace('_', '-')}"
     return f"Invalid {flag} specification: {reason}" if flag in _FLAGS else problem

@@ -142,8 +142,8 @@ def _read(path: str) -> str:
 
 
 def _text(file: BinaryIO) -> str:
-    """Return the script in a file, at most a little more than a script may have, because a device such as
-    /dev/zero has no end.
+    """Return the script in a file. Read at most a little more than the largest allowed script, because a
+    device such as /dev/zero has no end.
     """
     return file.read(MAX_ARGUMENT_BYTES + 1).decode("utf-8", "surrogateescape")
 
@@ -177,7 +177,7 @@ def _refuse_test(error: SlurmError) -> int:
 
 
 def _forecast(spec: JobSpec) -> str:
-    """Return the start time and the nodes of the job in the form of sbatch --test-only. Raises Refused if a
+    """Return the start time and the nodes of the job in the form of sbatch --test-only. Raise Refused if a
     submit would be refused. The start is unknown if the controller is too busy for a forecast.
     """
     import datetime
@@ -187,7 +187,7 @@ def _forecast(spec: JobSpec) -> str:
     from wire.http.client import Client
 
     client = Client()
-    # Ask for a preview first, because the refusal of a preview has an error code. The refusal of a forecast
+    # Request a preview first, because the refusal of a preview has an error code. The refusal of a forecast
     # has only a sentence.
     cpu_milli = client.preview(spec).cpu_milli
     try:

@@ -211,7 +211,7 @@ def _signal(text: str) -> Pairs:
     if name.isdigit():
         import signal
 
-        # The import is late, because few scripts write a signal as a number.
+        # Import the module signal only here, because few scripts write a signal as a number.
         name = next((each.name for each in signal.Signals if each.value == int(name)), name)
     return [("warn_signal", name), ("warn_time", f"{match[2] or 60}s")]
 

@@ -20,7 +20,7 @@ _VARIABLES = {
 }
 _MEMORY_VARIABLES = {"--mem-per-cpu": "SLURM_MEM_PER_CPU", "--mem-per-gpu": "SLURM_MEM_PER_GPU"}
 _MEMORY_INPUTS = ("_MEM_PER_NODE", "_MEM_PER_CPU", "_MEM_PER_GPU")
-"""The ends of the names of variables that set an amount of memory."""
+"""Variables that set an amount of memory have names with these ends, such as SBATCH_MEM_PER_CPU."""
 _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 
 
@@ -90,8 +90,7 @@ class Sizes:
         if each:
             given["SLURM_NTASKS_PER_NODE"] = each
         elif tasks and tasks % nodes:
-            # If the tasks cannot be divided evenly, give each of the first nodes one task more, as Slurm
-            # does.
+            # If the tasks cannot be divided evenly, each of the first nodes gets one task more, as in Slurm.
             low, more = divmod(tasks, nodes)
             parts = [part for part in ((low + 1, more), (low, nodes - more)) if part[0]]
             given["SLURM_TASKS_PER_NODE"] = ",".join(

@@ -301,7 +301,7 @@ def _scale_service(params: Params) -> ReadCommand:
 
 
 def _give(kind: Callable[..., Any], *values: Any, named: str = "") -> ReadCommand:
-    """Return a command that gives one input to the engine. If `named` is a kind of object, the first of
+    """Return a command that has one input for the engine. If `named` is a kind of object, the first of
     `values` is the name of an object that must exist.
     """
     from controller.sim.story.commands import ADMIN, Give
