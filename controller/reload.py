@@ -208,7 +208,7 @@ class ConfigReload:
         if reply.code == "not_found":
             return ""
         await self.daemon.ask(inputs.Drain(name, by, "no longer in scheduler.toml"))
-        return f"{reply.message}; it is drained. 'corral nodes remove {name}' once they have ended."
+        return f"{reply.message}; it is drained. When the jobs have ended: corral nodes remove {name}"
 
     def _save_text(self, text: str) -> tuple[str, ...]:
         """Store the text of the configuration that was just applied, and keep the text of the previous

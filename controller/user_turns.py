@@ -67,7 +67,7 @@ class UserTurns:
         waiting = self._waiting.setdefault(user, deque())
         if self._wait_s is not None and len(waiting) >= MAX_WAITING:
             message = f"{len(waiting)} questions of {user} are waiting already"
-            raise TurnRefused(Refusal("busy", message, hint="Ask again when some of them are answered."))
+            raise TurnRefused(Refusal("busy", message, hint="Try again when some of them are answered."))
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting.append(turn)
         self._give()
@@ -88,7 +88,7 @@ class UserTurns:
                     f"this question has waited for {self._wait_s:g} s and is dropped, because "
                     "others are being answered"
                 )
-                hint = "Ask again in a moment. [questions] at_once sets how many are answered at a time."
+                hint = "Try again in a moment. [questions] at_once sets how many are answered at a time."
                 raise TurnRefused(Refusal("busy", message, hint=hint)) from None
             raise
 

@@ -165,7 +165,7 @@ def _heading(file: str, line: int, cells: list[str], columns: Columns) -> list[s
         if default is None and name not in heading:
             raise LogRefused(file, f"there is no column {name!r}", known, line)
         if heading.count(name) > 1:
-            raise LogRefused(file, f"the column {name!r} is there twice", known, line)
+            raise LogRefused(file, f"the column {name!r} occurs twice", known, line)
     return heading
 
 

@@ -200,7 +200,7 @@ def checkpoint(jobs: Jobs) -> int:
     client = Client()
     for each in select(client, jobs, mine=False):
         client.checkpoint(each.id)
-        print_note(f"job {each.label} was asked to save a checkpoint")
+        print_note(f"job {each.label} was ordered to save a checkpoint")
     return 0
 
 

@@ -71,7 +71,9 @@ def logs(
     streams = [name for name, chosen in (("stdout", stdout), ("stderr", stderr)) if chosen]
     if detail.spec.merge_output:
         if streams and not (stdout and stderr):
-            print_note(f"corral: job {found.label} keeps stdout and stderr in one log; this is both of them")
+            print_note(
+                f"corral: job {found.label} has one log for both stdout and stderr, which is shown here"
+            )
         streams = ["stdout"]
     nodes = [held.node for held in found.held] if attempt in (None, found.attempt) and not node else [node]
     sources = [

@@ -100,7 +100,7 @@ def _text(path: str) -> str:
             NOT_FOUND,
         ) from None
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}", "Give a script that you may read.") from None
+        raise CommandError(f"{path}: {error.strerror}", "Name a script that you may read.") from None
     if len(data) > MAX_ARGUMENT_BYTES:
         raise CommandError(
             f"{path} has {len(data):,} bytes; a script may have at most {MAX_ARGUMENT_BYTES:,}",

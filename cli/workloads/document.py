@@ -53,7 +53,7 @@ def read(path: str) -> Document:
     except FileNotFoundError:
         raise CommandError(f"there is no file {path!r}", "Name a workload file.", NOT_FOUND) from None
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}", "Give a file that you may read.") from None
+        raise CommandError(f"{path}: {error.strerror}", "Name a file that you may read.") from None
     if len(raw) > MOST_BYTES:
         raise CommandError(f"{path} has {len(raw):,} bytes; a workload file may have {MOST_BYTES:,}")
     try:

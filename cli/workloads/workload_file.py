@@ -171,7 +171,7 @@ class _Reader:
                 seen.add(name)
                 yield _Task(name, place, keys)
         if not tasks or not isinstance(tasks, dict | list):
-            self._error(("tasks",), "there are no tasks: write [tasks.NAME] for each")
+            self._error(("tasks",), "there are no tasks: write [tasks.NAME] for each task")
 
     def _options(self, place: Path, keys: Mapping[str, Any]) -> Layer:
         """Return the options of `corral submit` among the keys of a task, as texts."""

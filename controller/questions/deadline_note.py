@@ -27,7 +27,7 @@ MOST_QUEUES = 4
 @dataclass(frozen=True, slots=True)
 class Remedy:
     """A change that may let a job meet its deadline. `text` is the end of a sentence for users with the
-    beginning "it would meet it if" ("the job would meet its deadline if").
+    beginning "The job would meet its deadline if".
     """
 
     text: str
@@ -78,9 +78,9 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
         if tried is None:  # The time for the answer is over.
             return
         if tried <= job.latest_start:
-            yield f"{text}. It would meet it if {change.text}"
+            yield f"{text}. The job would meet its deadline if {change.text}"
             return
-    yield f"{text}. No higher quota, other queue or preemption would meet it"
+    yield f"{text}. Neither a higher quota nor another queue nor preemption would help"
 
 
 def _start(engine_copy: EngineCopy, number: int, first: tuple[Input, ...], copy: Engine) -> float | None:

@@ -54,6 +54,6 @@ def budgets_without_price(config: Config) -> Iterator[ConfigProblem]:
         return
     for name, project in config.projects.items():
         if project.budget is not None and project.budget.money is not None:
-            message = "has no effect, because nothing has a price"
+            message = "has no effect, because no resource has a price"
             hint = "Set [budgets] gpu_hour, gpu_hour_per_model, cpu_hour or memory_gib_hour."
             yield problem_at(config.source, ("projects", name, "budget", "money"), message, hint)

@@ -51,7 +51,9 @@ def plugins_in(
                 )
                 break
     if not any(found.values()):
-        raise PluginFileError("holds no plugin: a frozen dataclass with a name and the methods of its kind")
+        raise PluginFileError(
+            "contains no plugin: a frozen dataclass with a name and the methods of its kind"
+        )
     return found
 
 

@@ -114,18 +114,18 @@ def cluster_of_config(config: Config) -> Cluster:
             if value is None:
                 raise SimulationRefused(
                     f"node {name}: its {key} is not in the configuration; only the host itself reports it",
-                    f"Write {key} into [nodes.{name}], or give the cluster by --nodes or --pool.",
+                    f"Write {key} into [nodes.{name}], or describe the cluster with --nodes or --pool.",
                 )
         if node.gpus in ("auto", "nvml"):
             raise SimulationRefused(
                 f"node {name}: gpus = {node.gpus!r} is detected by the agent on the host",
-                'Write gpus = "simulated:8xH100" or "none", or give the cluster by --nodes and --gpus.',
+                'Write gpus = "simulated:8xH100" or "none", or describe the cluster with --nodes and --gpus.',
             )
         groups = () if node.gpus == "none" else parse_simulated(node.gpus)
         nodes[name] = node_facts(name, node.cpus or 0, memory_mib(node.memory or ""), groups, node.labels)
     if not nodes:
         raise SimulationRefused(
-            "there are no nodes to simulate", "Give --nodes N --gpus G, --pool N or --config."
+            "there are no nodes to simulate", "Write --nodes N --gpus G, --pool N or --config."
         )
     return Cluster(nodes)
 

@@ -140,9 +140,10 @@ class Store(StoreQueries):
             raise self._place.failure(error.orig) from error
         if facts["id"] != self.id or (self._head.seq and there != self._head.hash):
             self._broken = StoreBroken(
-                f"{self._place.where} came back without entry {self._head.seq}, which was acknowledged",
-                "It was replaced, or a standby that was behind took over: put the right database there, then "
-                "start the controller again. On this one the controller continues without the lost entries.",
+                f"{self._place.where} no longer contains entry {self._head.seq}, which was acknowledged",
+                "The database was replaced, or a standby server without this entry took over. Restore the "
+                "right database, then start the controller again. With the present database, the controller "
+                "continues without the lost entries.",
             )
             raise self._broken
         self._meta, self._head, self._broken = facts, head, None

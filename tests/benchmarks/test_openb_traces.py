@@ -131,7 +131,7 @@ def test_a_broken_pod_is_named_by_line_and_column(file: Path, row: str, said: st
         ("", "there is no node with a GPU"),
         (NODES + "n,1000,1024,0,\n", "there is no node with a GPU"),
         (PODS, "line 1: there is no column 'sn'"),
-        ("sn,cpu_milli,gpu,gpu\n", "line 1: the column 'gpu' is there twice"),
+        ("sn,cpu_milli,gpu,gpu\n", "line 1: the column 'gpu' occurs twice"),
         (NODES + "n,1000,1024,1,T4\nn,1000,1024,1,T4\n", "line 3: sn: there is a node 'n' already"),
         (NODES + ",1000,1024,1,T4\n", "line 2: sn: is missing"),
         (NODES + "n,1000,1024,1025,T4\n", "line 2: gpu: a node has 1,024 GPUs at most"),

@@ -120,7 +120,7 @@ def test_entries_deleted_without_a_seal_are_detected(new_url: Callable[[], str])
         store.commit(batch(*(entry(seq) for seq in range(1, 31))))
         store.delete_entries(20, 100)
         [problem] = store.verify().problems
-        assert problem == "the journal begins after entry 20, which no later entry accounts for"
+        assert problem == "the journal begins after entry 20, and no later entry records this deletion"
 
 
 def test_row_without_journal_entries_is_detected(store: Store) -> None:

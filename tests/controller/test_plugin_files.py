@@ -98,7 +98,7 @@ def test_plugin_file_is_found_beside_the_configuration(tmp_path: Path) -> None:
     ("code", "message"),
     [
         (None, "is not there"),
-        ("x = 1", "holds no plugin"),
+        ("x = 1", "contains no plugin"),
         ("def broken(:", "SyntaxError"),
         ("\n\nraise RuntimeError('not today')", "RuntimeError: not today, line 3"),
     ],

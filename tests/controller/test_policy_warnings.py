@@ -231,7 +231,7 @@ BAD = [
     (
         "dead_budgets",
         "[projects.a]\nbudget = { money = 100 }",
-        "projects.a.budget.money: has no effect, because nothing has a price. Set [budgets] gpu_hour",
+        "projects.a.budget.money: has no effect, because no resource has a price. Set [budgets] gpu_hour",
     ),
     (
         "unused_gpus",
@@ -340,12 +340,12 @@ BAD = [
     (
         "services_without_nodes",
         SERVICE + "gpus = 9\nnodes = 1" + NODES,
-        "services.chat: a replica needs 9 GPUs, and no node of this file has that. Ask for less",
+        "services.chat: a replica needs 9 GPUs, and no node of this file has these resources. Request less",
     ),
     (
         "services_without_nodes",
         SERVICE + "gpus = 1\ngpu_models = ['A100']" + NODES,
-        "services.chat: a replica needs 1 GPU of model A100, and no node of this file has that.",
+        "services.chat: a replica needs 1 GPU of model A100, and no node of this file has these resources.",
     ),
     (
         "services_without_nodes",

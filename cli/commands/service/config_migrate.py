@@ -79,7 +79,7 @@ def migrate(
         return FAILED
     replace_text(path, found.text)
     print_note(
-        f"{path}: {counted(len(found.moved), 'key')} moved. 'corral config diff' shows no change by this."
+        f"{path}: {counted(len(found.moved), 'key')} moved. 'corral config diff' shows no change by the move."
     )
     return 0
 

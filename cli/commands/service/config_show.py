@@ -74,7 +74,7 @@ def show(key: Key = "", everything: Everything = False, output: Output = Format.
         hint = nearest(key, [*{each.key for each in found}, *{each.key.partition(".")[0] for each in found}])
         raise CommandError(
             f"there is no key {key!r} with a value",
-            hint.strip() or "'corral config show --all' lists all.",
+            hint.strip() or "'corral config show --all' lists all keys.",
             NOT_FOUND,
         )
     shown = [each for each in chosen if everything or output.is_data or key or each.source != DEFAULT_SOURCE]

@@ -102,7 +102,7 @@ def _accounted_facts(run: Body) -> list[tuple[str, str]]:
         ("idle GPUs", ", ".join(idle) or "none"),
         (
             "entitlement",
-            "\n".join(judged[:JUDGED]) + more if judged else "no project or user is out of bounds",
+            "\n".join(judged[:JUDGED]) + more if judged else "no project or user was treated unfairly",
         ),
     ]
 

@@ -80,7 +80,9 @@ class WorkloadFlags(FlagGroup):
             load = 0.8 if load is None else load
         bad = next((name for name in self.model if not name.strip() or "|" in name), None)
         if bad is not None:
-            raise CommandError(f"--model: {bad!r} is not the name of a model", "Give --model once for each.")
+            raise CommandError(
+                f"--model: {bad!r} is not the name of a model", "Write --model once for each model."
+            )
         if self.memory < 1024 * self.gpus:
             raise CommandError(
                 f"--memory: {memory(self.memory)} are less than 1G for each of {self.gpus} GPUs"
@@ -158,5 +160,5 @@ def _summary(workload: Workload) -> str:
     return (
         f"{len(rows):,} jobs of {users:,} users in {workload.span_s / 86_400:.1f} days: "
         f"load {workload.load:.2f} of {workload.cluster.gpus:,} GPUs, "
-        f"{failing:.0%} fail, {over:.0%} outlive their estimate"
+        f"{failing:.0%} fail, {over:.0%} run longer than their estimate"
     )

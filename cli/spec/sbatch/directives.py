@@ -221,7 +221,9 @@ def _kill_on_invalid_dep(text: str) -> Pairs:
     whether jobs that can never start are cancelled.
     """
     if text == "yes":
-        raise _Harmless('Corral does this anyway, unless [scheduler.waiting] hopeless is "hold"', [])
+        raise _Harmless(
+            'Corral cancels such jobs in any case, unless [scheduler.waiting] hopeless is "hold"', []
+        )
     raise _Harmless('Corral cancels such jobs, unless [scheduler.waiting] hopeless is "hold"', [])
 
 

@@ -114,7 +114,7 @@ class Sizes:
             self._wrong(option, f"{option.value!r} is not a number of nodes")
             return None, None
         if high and int(low) > int(high):
-            self._wrong(option, f"{option.value!r} has a least number of nodes above the greatest")
+            self._wrong(option, f"{option.value!r} has a minimum number of nodes above its maximum")
             return None, None
         return int(high or low), int(low) if dash and int(low) < int(high) else None
 

@@ -161,7 +161,9 @@ class Server:
 
     async def _body(self, request: web.BaseRequest) -> bytes:
         if request.headers.get("Content-Encoding", "identity") != "identity":
-            raise rejected("invalid", "compressed bodies are not read", "Content-Encoding", status=415)
+            raise rejected(
+                "invalid", "compressed request bodies are not accepted", "Content-Encoding", status=415
+            )
         if (request.content_length or 0) > self._max_body:
             raise web.HTTPRequestEntityTooLarge(self._max_body)
         content = request.content

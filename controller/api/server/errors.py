@@ -126,7 +126,12 @@ def error_response(error: BaseException) -> web.Response:
             )
         case NodeAway():
             return refusal_response(
-                Refusal("node_away", str(error), "node", "Try again when it is back: corral nodes")
+                Refusal(
+                    "node_away",
+                    str(error),
+                    "node",
+                    "Try again when the node is connected: 'corral nodes' shows this.",
+                )
             )
         case LogMissing():
             return refusal_response(Refusal("not_found", str(error), "stream"))

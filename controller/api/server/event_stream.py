@@ -47,13 +47,23 @@ async def follow(call: Call) -> web.StreamResponse:
     last = call.daemon.seq
     if after is not None and after > last:
         message = f"the journal ends at {last}, before {after}"
-        raise rejected("conflict", message, "after", "Load everything again and go on from there.")
+        raise rejected(
+            "conflict",
+            message,
+            "after",
+            "Load all jobs and nodes again, and follow the events from that point.",
+        )
     begins = call.daemon.store.begins
     if after is not None and after < begins:
         message = (
             f"the journal begins after entry {begins}; the entries between {after} and {begins} are deleted"
         )
-        raise rejected("conflict", message, "after", "Load everything again and go on from there.")
+        raise rejected(
+            "conflict",
+            message,
+            "after",
+            "Load all jobs and nodes again, and follow the events from that point.",
+        )
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await response.prepare(call.request)
     await response.write(HEARTBEAT)

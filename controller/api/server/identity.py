@@ -159,7 +159,7 @@ def read_token(path: Path) -> str:
         if len(token) < 16 or not token.isascii() or mode & 0o077:
             raise OSError(
                 f"{path} must hold at least 16 ASCII characters and be readable by its owner alone; "
-                "delete it, and the controller makes a new one"
+                "delete the file, and the controller creates a new one"
             ) from None
         return token
     token = secrets.token_urlsafe(32)

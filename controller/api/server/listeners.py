@@ -171,4 +171,4 @@ class Acceptor:
     def _finished(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.warning("a connection was not taken up: %s", task.exception())
+            log.warning("a connection was not accepted: %s", task.exception())

@@ -44,7 +44,7 @@ class Parameter:
         if self.many:
             return tuple(self._read(text) for text in texts)
         if len(texts) > 1:
-            raise rejected("invalid", f"is given {len(texts)} times; give it once", self.name)
+            raise rejected("invalid", f"is given {len(texts)} times; write it once", self.name)
         return self._read(texts[0]) if texts else self.default
 
     def _read(self, text: str) -> Any:

@@ -236,7 +236,7 @@ class EngineCopyClient:
             Refusal(
                 "busy",
                 "the process that answers questions has ended unexpectedly",
-                hint="Ask again in a moment; the controller's log says more.",
+                hint="Try again in a moment; the controller's log has the reason.",
             )
         )
 

@@ -208,6 +208,10 @@ class EngineCopyProcess:
         _, status = os.waitpid(process.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         failure = (
-            "" if code == 0 else f"killed by signal {-code}" if code < 0 else "it met a bug; see the log"
+            ""
+            if code == 0
+            else f"killed by signal {-code}"
+            if code < 0
+            else "it failed because of a bug; see the controller's log"
         )
         self._line.sendall(pack(Ended(process.number, failure)))

@@ -39,8 +39,10 @@ def services_without_nodes(config: Config, pipeline: Pipeline) -> Iterator[Confi
         key: Key = ("services", service.name)
         suited = _suited_nodes(config, admitted)
         if not suited:
-            message = f"a replica needs {_request_text(admitted)}, and no node of this file has that"
-            yield problem_at(config.source, key, message, "Ask for less, or correct the nodes.")
+            message = (
+                f"a replica needs {_request_text(admitted)}, and no node of this file has these resources"
+            )
+            yield problem_at(config.source, key, message, "Request less, or correct the nodes.")
         elif config.services[service.name].spread == "require" and len(suited) < service.replicas:
             message = (
                 f"'require' puts each of {counted(service.replicas, 'replica')} on a node of its own, and "
@@ -56,7 +58,7 @@ def restart_delays(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProble
         if each.restart_delay_s > each.restart_delay_most_s:
             most = duration(each.restart_delay_most_s)
             message = f"is more than restart_delay_most_s, so the delay is always {most}"
-            hint = "Lower it, or raise restart_delay_most_s."
+            hint = "Lower this value, or raise restart_delay_most_s."
             yield problem_at(config.source, ("services", name, "restart_delay_s"), message, hint)
 
 

@@ -229,7 +229,7 @@ class GpuJobTable:
                 raise LogRefused(self._file.name, among, commas + known, number)
         for at, name in enumerate(heading):
             if name in heading[:at]:
-                raise LogRefused(self._file.name, f"the column {name!r} is there twice", known, number)
+                raise LogRefused(self._file.name, f"the column {name!r} occurs twice", known, number)
         self._names |= set(heading)
         return heading
 
@@ -357,7 +357,7 @@ def _cell(row: Mapping[str, str], name: str, read: Callable[[str], Any]) -> Any:
 def _object(text: str) -> dict[str, Any]:
     """Parse a line as a JSON object. Raise ValueError for any other JSON value."""
     if text.lstrip().startswith("["):
-        raise ValueError("a list; write one object a line, with no brackets around them all")
+        raise ValueError("a list; write one object per line, without brackets around all objects")
     try:
         row = json.loads(text)
     except json.JSONDecodeError as error:

@@ -36,7 +36,7 @@ class JobLog:
         out, by reason."""
         if self.table and cluster.core_milli != CORE:
             message = "a pool of this size is only for SWF logs; other logs request parts of a core"
-            raise LogRefused(self.name, message, "Give the cluster by --nodes and --cpus.")
+            raise LogRefused(self.name, message, "Describe the cluster with --nodes and --cpus.")
         dropped: Counter[str] = Counter()
         work = list(self.table)
         specs = {}

@@ -91,6 +91,6 @@ class LogFile:
         """
         if not self._skip_bad:
             raise LogRefused(
-                self.name, why, "Correct it, or pass over all broken lines with --skip-bad.", line
+                self.name, why, "Correct the line, or skip all invalid lines with --skip-bad.", line
             )
         self.bad.append((line, why))

@@ -6,7 +6,7 @@ The fields of a job
 - size: field 8, or field 5 if field 8 is unknown
 
 A job is left out and counted if its submit time, run time or size is unknown. Jobs that ran for 0 s (see
-ZeroRuns) or need more processors than the machine has are also left out and counted. The fields for status,
+ZeroRuns) or need too large for the machine are also left out and counted. The fields for status,
 queue, memory and think time are not used.
 """
 
@@ -167,7 +167,7 @@ def select_jobs(
         elif run == 0 and reading.zero_runs is ZeroRuns.DROP:
             dropped["run time 0"] += 1
         elif size > width:
-            dropped["wider than the machine"] += 1
+            dropped["too large for the machine"] += 1
         elif run == 0 and reading.zero_runs is ZeroRuns.SECOND:
             yield SwfJob(line.number, line.submit_s, 1.0, size, 1.0, line.user)
         else:

@@ -40,13 +40,15 @@ def read_journal(url: str, progress: Callable[[int, int], None] | None = None) -
         head = chain.genesis(_name_of(connection, where))
         last = connection.scalar(select(func.max(tables.journal.c.seq))) or 0
         if not last:
-            raise JournalRefused(f"the journal in {where} is empty", "Nothing has happened yet.")
+            raise JournalRefused(
+                f"the journal in {where} is empty", "The controller has recorded no event yet."
+            )
         base = retention.read_base({row.name: row.value for row in connection.execute(select(tables.meta))})
         if base is not None:
             raise JournalRefused(
-                f"the journal in {where} begins after entry {base.seq}: retention has deleted what came "
-                "before, and a replay needs all of it",
-                "Replay a backup from before. To keep the journal from now on: [retention] journal_days = 0 "
+                f"the journal in {where} begins after entry {base.seq}: retention has deleted the "
+                "earlier entries, and a replay needs all entries",
+                "Replay an older backup. To keep the journal from now on: [retention] journal_days = 0 "
                 "and journal_entries = 0.",
             )
         found: list[Event] = []
@@ -55,7 +57,7 @@ def read_journal(url: str, progress: Callable[[int, int], None] | None = None) -
             if isinstance(after, ChainBroken):
                 raise JournalRefused(
                     f"the journal in {where} is damaged: {after.how}",
-                    "Restore a backup, or stop the controller and let it check its store.",
+                    "Restore a backup, or restart the controller, which then checks its store.",
                 )
             head = after
             found += [_event(entry, where) for entry, _ in entries]
@@ -79,7 +81,7 @@ def _event(entry: JournalEntry, where: str) -> Event:
     except (KeyError, Malformed):
         raise JournalRefused(
             f"entry {entry.seq} of the journal in {where} is a {entry.kind} that this version cannot read",
-            "It was written by another version: replay it with that one.",
+            "Another version of Corral has written the journal: replay it with that version.",
         ) from None
 
 

@@ -122,13 +122,13 @@ class PostgresServer:
         if not state or state.startswith(("08", "53", "57P")) or state == READ_ONLY:
             return StoreAway(
                 f"{self.where} does not answer: {reason}",
-                "Check that the server runs, is reachable and takes writes.",
+                "Check that the server runs, is reachable and accepts writes.",
             )
-        return StoreBroken(f"{self.where} failed: {reason} ({state})", "Look into the server's log.")
+        return StoreBroken(f"{self.where} failed: {reason} ({state})", "See the server's log for the reason.")
 
     def backup(self, _connection: Connection, _path: Path) -> None:
         raise StoreRefused(
             f"{self.where} is a server with backups of its own",
-            "Use pg_dump or pg_basebackup, and note the head that 'corral admin verify' prints: after a "
-            "restore it must still be in the journal.",
+            "Use pg_dump or pg_basebackup, and note the entry and hash that 'corral admin verify' "
+            "prints: after a restore, the journal must still contain this entry.",
         )

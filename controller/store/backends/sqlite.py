@@ -135,13 +135,13 @@ class SqliteFile:
     def damaged(self, what: str) -> StoreFailure:
         try:
             self._damaged_copy = self._damaged_copy or self._copy_damaged()
-            kept = f"It was kept as found in {self._damaged_copy}."
+            kept = f"A copy of the damaged file is {self._damaged_copy}."
         except OSError as error:
-            kept = f"No copy of it could be kept ({error.strerror}): copy {self.path}* before anything else."
+            kept = f"No copy of it could be kept ({error.strerror}): first copy {self.path}* to another disk."
         return StoreBroken(
             f"{self.where} is damaged: {what}",
-            f"{kept} To go back to a backup, move {self.path}* out of the way and put the backup there; "
-            f"what can still be read comes out with: sqlite3 {self.path} .recover",
+            f"{kept} To use a backup, move {self.path}* to another directory, and copy the backup to "
+            f"{self.path}. To read the undamaged data: sqlite3 {self.path} .recover",
         )
 
     def failure(self, error: BaseException | None) -> StoreFailure:
@@ -160,7 +160,7 @@ class SqliteFile:
         if name.startswith("SQLITE_BUSY"):
             return StoreLocked(
                 f"Another program keeps {self.where} locked for over {BUSY_S} s",
-                "Close whatever has it open (lsof shows it), such as a sqlite3 shell in a transaction.",
+                "Close the program that has the file open (lsof shows it), for example a sqlite3 shell.",
             )
         if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
             return StoreBroken(
@@ -205,7 +205,7 @@ class SqliteFile:
         if noted and noted.seq and not (self.path.exists() and self.path.stat().st_size):
             raise StoreRefused(
                 f"{self.where} is gone, but {noted.seq} entries in it were acknowledged",
-                "Put it or a backup back. To begin with an empty queue instead, "
+                "Restore this file or a backup. To begin with an empty queue instead, "
                 f"delete {self._head_file.path}.",
             )
         os.close(trusted_paths.open_file(self.where, os.O_CREAT | os.O_RDWR))
@@ -284,5 +284,6 @@ def _sync(path: Path) -> None:
 def _unusable(path: Path, error: OSError) -> StoreRefused:
     return StoreRefused(
         f"{error.filename or path} cannot be used: {error.strerror}",
-        "Check that its directory exists, who owns it, and that its disk is mounted for writing with room.",
+        "Check that its directory exists, and who owns it. Its disk must be mounted for writing, "
+        "and must have free space.",
     )

@@ -71,8 +71,8 @@ def restore(backup: Path, database: Path, *, replace: bool = False, accept_loss:
         there = database.exists() and database.stat().st_size > 0
         if there and not replace:
             raise StoreRefused(
-                f"{database} holds a store already",
-                "Add --yes to put the backup in its place; what is there is moved aside, not deleted.",
+                f"{database} contains a store already",
+                "Add --yes to put the backup in its place; the present store is renamed, not deleted.",
             )
         lost = 0
         if noted is not None and noted.seq and not source.has(noted):

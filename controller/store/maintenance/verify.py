@@ -116,7 +116,7 @@ class Verification:
             return end.before
         if base is not None and not self._is_announced(base, sealed):
             self._problems.append(
-                f"the journal begins after entry {base.seq}, which no later entry accounts for"
+                f"the journal begins after entry {base.seq}, and no later entry records this deletion"
             )
         return end
 

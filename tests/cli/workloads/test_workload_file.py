@@ -148,7 +148,7 @@ gpus = -1
             "3: after depend on each other in a cycle: a, b",
         ),
         ("[tasks.9]\ncommand = 'c'", "1: 9 must begin with a letter"),
-        ("x = 1", "1: there are no tasks: write [tasks.NAME] for each"),
+        ("x = 1", "1: there are no tasks: write [tasks.NAME] for each task"),
     ],
 )
 def test_an_error_names_its_line(tmp_path: Path, text: str, expected: str) -> None:

@@ -211,7 +211,7 @@ def test_flipped_bit_is_refused_or_harmless(database: Path, whole: Model, seed: 
 
 def check_refusal(failure: StoreFailure) -> None:
     assert "corral.db is damaged: " in failure.message
-    assert "kept as found in" in failure.hint
+    assert "A copy of the damaged file is" in failure.hint
     assert "\n" not in failure.message + failure.hint
 
 
@@ -238,7 +238,7 @@ def test_older_copy_of_a_database_is_refused_until_confirmed(database: Path, who
     shutil.copy(backup, database)
     with pytest.raises(StoreRefused, match="an older copy was put in its place") as refused:
         Store.open(url(database))
-    assert f"move {database}* out of the way" in refused.value.hint
+    assert f"move {database}* to another directory" in refused.value.hint
     assert f"delete {database}.head" in refused.value.hint
     aside.mkdir()
     for file in database.parent.glob("corral.db*"):

@@ -98,7 +98,7 @@ def test_server_that_lost_acknowledged_entries_is_refused(server: PostgresUnderT
         with pytest.raises(StoreAway):
             store.commit(batch(entry(3)))
         by_hand(url, "DELETE FROM journal WHERE seq = 2")
-        with pytest.raises(StoreBroken, match="came back without entry 2, which was acknowledged"):
+        with pytest.raises(StoreBroken, match="no longer contains entry 2, which was acknowledged"):
             store.resume()
         with pytest.raises(StoreBroken):
             store.commit(batch(entry(3)))

@@ -79,7 +79,7 @@ def test_backup_during_submits_can_be_restored(build: Build, tmp_path: Path) -> 
     refused = admin(system, "restore", str(copy), "--yes")
     assert "Another controller" in refused.stderr
     system.stop()
-    assert "holds a store already" in admin(system, "restore", str(copy)).stderr
+    assert "contains a store already" in admin(system, "restore", str(copy)).stderr
     refused = admin(system, "restore", str(copy), "--yes")
     assert "was acknowledged and is not in it" in refused.stderr
     assert parsed_output(admin(system, "verify", "-o", "json"))["jobs"] == 15

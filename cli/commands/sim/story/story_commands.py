@@ -133,7 +133,7 @@ def _parsed(words: list[str]) -> tuple[tuple[str, ...], Params]:
             path.append(name)
     except typer.Exit:
         raise CommandError(
-            "a story cannot ask for help", f"Run 'corral {' '.join(words)}' instead."
+            "--help is not allowed in a story", f"Run 'corral {' '.join(words)}' instead."
         ) from None
 
 

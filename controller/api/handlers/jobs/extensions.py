@@ -54,6 +54,8 @@ async def check_extension(
     if found is None:
         return Refusal("busy", "there was not enough time to check the plan", LIMIT, "Try again.")
     if found:
-        hint = "Ask for less, or ask an operator, who may extend it in any case."
-        return Refusal("conflict", f"the longer time limit delays others: {found}", LIMIT, hint)
+        hint = "Request a shorter extension, or contact an operator, who may extend the job in any case."
+        return Refusal(
+            "conflict", f"the longer time limit delays other jobs or reservations: {found}", LIMIT, hint
+        )
     return CheckedChanges(changes, delays_nobody=True)

@@ -60,7 +60,7 @@ async def explain(call: Call) -> Explanation:
 async def what_if(call: Call, request: WhatIf) -> WhatIfAnswer:
     """Show which jobs would start earlier and which later after a change of the cluster. Change nothing."""
     if request.config is not None:
-        await call.permit(operator("ask about another configuration"))
+        await call.permit(operator("forecast another configuration"))
     await call.daemon.settled()
     for name in (*request.drain, *request.resume):
         need_node(call, name)
@@ -74,7 +74,7 @@ async def what_if(call: Call, request: WhatIf) -> WhatIfAnswer:
         raise rejected(
             "busy",
             "there was not enough time to compute an answer",
-            hint="Ask with more time: --within 10s. [questions] in scheduler.toml limits the time.",
+            hint="Try again with more time: --within 10s. [questions] in scheduler.toml limits the time.",
         )
     return answer
 
@@ -96,7 +96,7 @@ async def plan(call: Call) -> Plan:
         raise rejected(
             "busy",
             "there was not enough time to compute a plan",
-            hint="Ask with more time: --within 10s. Or ask for a shorter horizon.",
+            hint="Try again with more time: --within 10s. Or request a shorter horizon.",
         )
     _plans[daemon] = answer
     return answer

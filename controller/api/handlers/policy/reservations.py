@@ -48,7 +48,7 @@ async def _named(call: Call) -> Reservation:
     name = call.path["reservation"]
     found = call.daemon.state.reservations.by_name.get(name)
     if found is None:
-        message, hint = f"there is no reservation {name!r}", "'corral reserve list' shows what there is."
+        message, hint = f"there is no reservation {name!r}", "'corral reserve list' lists the reservations."
         raise rejected("not_found", message, "reservation", hint)
     return found
 

@@ -31,9 +31,9 @@ async def need_user(call: Call, user: str, where: str) -> None:
         return
     raise rejected(
         "not_found",
-        f"there is no user {printable(user)!r}: no account here, none in scheduler.toml, no job so far",
+        f"there is no user {printable(user)!r}: no account on this host, none in scheduler.toml, no job",
         where,
-        nearest(user, _users(call)) or "Make the account first.",
+        nearest(user, _users(call)) or "Create the account first.",
     )
 
 

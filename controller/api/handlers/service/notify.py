@@ -84,7 +84,7 @@ async def change_settings(call: Call, request: NotifySettings) -> NotifySettings
             raise rejected("invalid", f"mail is sent only to addresses at {allowed}", field)
     if request.when and not (request.mail or request.ntfy):
         raise rejected(
-            "invalid", "there is no place for these notices", "mail", "Set a mail address: --mail."
+            "invalid", "there is no address for these notices", "mail", "Set a mail address: --mail."
         )
     await notifier.set_settings(call.caller.user, request)
     return await settings(call)
@@ -129,9 +129,9 @@ async def test(call: Call, request: SinkTest) -> SinkTestAnswer:
     to = request.to or notifier.rules.address(call.caller.user, request.sink, notifier.settings)
     if sink.kind == "smtp" and not allowed_address(sink, to):
         message = "there is no valid mail address for this test"
-        raise rejected("invalid", message, "to", "Name one that the sink allows: --to ADDRESS.")
+        raise rejected("invalid", message, "to", "Name an address that the sink allows: --to ADDRESS.")
     if sink.kind == "ntfy" and TOPIC.fullmatch(to) is None:
-        raise rejected("invalid", "there is no topic for this test", "to", "Name one: --to TOPIC.")
+        raise rejected("invalid", "there is no topic for this test", "to", "Name a topic: --to TOPIC.")
     began = time.monotonic()
     name, error = await notifier.test(request.sink, to, call.caller.user)
     return SinkTestAnswer(request.sink, to, name, time.monotonic() - began, error)

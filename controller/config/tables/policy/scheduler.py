@@ -24,7 +24,9 @@ from wire.job.licences import MAX_PER_LICENCE, NAME
 
 def _resource(name: str) -> str:
     if name not in ("cpu", "memory", "gpu") and not name.startswith("gpu."):
-        raise ValueError(f'there is no {name!r} to bill; "cpu", "memory", "gpu", or a model as "gpu.H100"')
+        raise ValueError(
+            f'{name!r} cannot be billed; write "cpu", "memory", "gpu", or a model such as "gpu.H100"'
+        )
     return name
 
 

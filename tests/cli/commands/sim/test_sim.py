@@ -328,10 +328,10 @@ def test_skipped_lines_and_dropped_jobs_are_reported(sim: Sim, tmp_path: Path) -
     log.write_text("; MaxProcs: 4\n" + "\n".join(lines) + "\n")
     done = sim(str(log), "--skip-bad", "-o", "json")
     assert f"{log}: skipped 1 broken line, the first: line 7: has 3 fields, not 18" in done.stderr
-    assert "1 job on 1 node with 4 CPUs; dropped: 2 run time 0, 1 unknown size, 1 wider" in done.stderr
+    assert "1 job on 1 node with 4 CPUs; dropped: 2 run time 0, 1 unknown size, 1 too large" in done.stderr
     body = json.loads(done.stdout)
     assert body["skipped_lines"] == 1
-    assert body["dropped"] == {"run time 0": 2, "unknown size": 1, "wider than the machine": 1}
+    assert body["dropped"] == {"run time 0": 2, "unknown size": 1, "too large for the machine": 1}
     kept = sim(str(log), "--skip-bad", "--zero-runs", "keep", "-o", "json")
     assert json.loads(kept.stdout)["jobs"] == 3
 

@@ -36,7 +36,9 @@ async def test_preemption_by_an_operator_would_meet_the_deadline(api: RunningCon
     note = await _note(api, 3, gpus=8)
     assert note.startswith("the plan misses the deadline: job 2 has to start within ")
     assert "but enough nodes may become free only in " in note
-    assert note.endswith("It would meet it if an operator preempted job 1: corral job preempt 1")
+    assert note.endswith(
+        "The job would meet its deadline if an operator preempted job 1: corral job preempt 1"
+    )
 
 
 async def test_a_higher_quota_would_meet_the_deadline() -> None:
@@ -46,7 +48,7 @@ async def test_a_higher_quota_would_meet_the_deadline() -> None:
         note = await _note(api, 3, gpus=2, project="llm")
         assert "the quota of project 'llm' on GPUs: 4 of 4 in use" in note
         assert note.endswith(
-            "It would meet it if an operator raised the quota of project llm to 6 GPUs: "
+            "The job would meet its deadline if an operator raised the quota of project llm to 6 GPUs: "
             "corral quota set project llm gpus=6"
         )
 
@@ -59,7 +61,9 @@ async def test_another_queue_would_meet_the_deadline() -> None:
         # The first waiting job needs the whole node for a day, so this job may not start before its end.
         await api.submit(gpus=8, time_limit_s=24 * HOUR_S, grace_s=0)
         note = await _note(api, 13, gpus=1, time_limit_s=12 * HOUR_S)
-        assert note.endswith("It would meet it if it was in queue urgent: corral job set 3 --queue urgent")
+        assert note.endswith(
+            "The job would meet its deadline if it was in queue urgent: corral job set 3 --queue urgent"
+        )
 
 
 async def test_no_change_would_meet_the_deadline(api: RunningController) -> None:
@@ -67,4 +71,4 @@ async def test_no_change_would_meet_the_deadline(api: RunningController) -> None
     job = await api.submit(gpus=8, time_limit_s=10 * HOUR_S, grace_s=0, preemptible=False)
     await api.started(job)
     note = await _note(api, 3, gpus=8, priority=10)
-    assert note.endswith("No higher quota, other queue or preemption would meet it")
+    assert note.endswith("Neither a higher quota nor another queue nor preemption would help")

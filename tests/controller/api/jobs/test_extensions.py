@@ -47,7 +47,8 @@ async def test_owner_is_refused_with_the_job_that_would_be_delayed(backfill: str
         status, problem = await asked(api, f"/v1/jobs/{job}/set", {"extend_s": HOUR})
         assert (status, problem["where"]) == (409, "time_limit_s")
         assert (
-            f"delays others: job {waiting} (train, root), which is promised to start in" in problem["message"]
+            f"delays other jobs or reservations: job {waiting} (train, root), which is promised to start in"
+            in problem["message"]
         )
         assert problem["message"].endswith("would start 1h00m later")
         _, answer = await asked(
@@ -68,7 +69,7 @@ async def test_owner_is_refused_before_a_reservation_and_a_drain(api: RunningCon
     spec = {"name": "fans", "starts_at": start, "duration_s": HOUR, "nodes": ["gpu01"]}
     assert (await api.post("/v1/reservations", {"reservation": spec}))[0] == 201
     _, problem = await asked(api, f"/v1/jobs/{job}/set", {"extend_s": 2 * HOUR})
-    assert "delays others: reservation 'fans' begins in" in problem["message"]
+    assert "delays other jobs or reservations: reservation 'fans' begins in" in problem["message"]
     assert (await asked(api, f"/v1/jobs/{job}/set", {"extend_s": HOUR / 2}))[0] == 200
     await api.post("/v1/reservations/fans/cancel")
     await api.post("/v1/nodes/gpu01/drain", {"empty_by": start})

@@ -81,8 +81,8 @@ def test_unknown_swf_fields_are_taken_from_their_counterparts(
         (line(1, allocated=-1), "unknown size"),
         (line(1, allocated=0), "unknown size"),
         (line(1, run=0), "run time 0"),
-        (line(1, allocated=9), "wider than the machine"),
-        (line(1, allocated=1, requested=9), "wider than the machine"),
+        (line(1, allocated=9), "too large for the machine"),
+        (line(1, allocated=1, requested=9), "too large for the machine"),
     ],
 )
 def test_unusable_swf_jobs_are_dropped_and_counted(write: Write, given_line: str, why: str) -> None:

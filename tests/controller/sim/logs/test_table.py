@@ -224,7 +224,7 @@ def test_invalid_job_in_a_table_is_refused_by_column(put: Put, column: str, valu
         ('{"submit": 0, "duration": NaN}', "duration: 'nan' is not a number"),
         ('{"submit": 0', "is not a JSON object"),
         ('{"submit": 0}}', "Extra data at column 14"),
-        ("[1, 2]", "is not a JSON object .*a list; write one object a line"),
+        ("[1, 2]", "is not a JSON object .*a list; write one object per line"),
         ("[" * 100_000, "is not a JSON object"),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_broken_object_is_named_with_its_line(put: Put, row: str, why: str) ->
     [
         ("submit,runtime", "there is no column 'duration' among submit, runtime"),
         ("duration,user", "there is no column 'submit'"),
-        ("submit,duration,submit", "the column 'submit' is there twice"),
+        ("submit,duration,submit", "the column 'submit' occurs twice"),
     ],
 )
 def test_the_heading_must_name_the_columns(put: Put, heading: str, why: str) -> None:
@@ -256,7 +256,7 @@ def test_wrong_separator_is_refused_with_a_hint(put: Put, mark: str) -> None:
 
 
 def test_json_array_file_is_refused(put: Put) -> None:
-    with pytest.raises(LogRefused, match=r"line 1: is not a JSON object .*one object a line"):
+    with pytest.raises(LogRefused, match=r"line 1: is not a JSON object .*one object per line"):
         read_log(put('[{"submit": 0, "duration": 1}]'))
 
 
