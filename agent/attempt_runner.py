@@ -236,9 +236,9 @@ class AttemptRunner:
         self.perform(self._attempts.supervisor_gone(key, found, supervisor))
 
     def intact(self, key: AttemptKey, found: SpooledAttempt) -> SpooledAttempt:
-        """Return `found`, the content of an attempt's record, if the record is intact. A damaged record is
-        replaced by a new one that says that the supervisor was lost; the content of the new record is
-        returned.
+        """Return `found`, the content of an attempt's record, if the record is intact. If the record is
+        damaged, replace it by a new record, in which the supervisor is lost, and return the content of the
+        new record.
         """
         if not found.damage:
             return found

@@ -114,8 +114,8 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def reserve(self, typed: Mapping[str, str]) -> None:
-        """Open the form of a new reservation. `typed` has texts for its fields, by the names of the
-        fields.
+        """Open the form of a new reservation. `typed` has texts with which fields of the form are filled in,
+        by the names of the fields.
         """
         raise NotImplementedError
 

@@ -24,8 +24,8 @@ from wire.names import WHOLE_GPU
 
 SAVE_INTERVAL_S = 30.0
 _LONGEST_S = 60.0
-"""If more than this many seconds lie between two readings, the usage between the two is unknown and does not
-count.
+"""If more than this many seconds lie between two readings, the usage between these two readings is unknown
+and does not count.
 """
 
 

@@ -18,7 +18,9 @@ from typing import Sequence
 from wire.trusted_paths import UntrustedPath, open_directory, open_file
 
 KEPT = 5
-"""The number of zipapps that are kept on the host. A return to a kept version needs no upload."""
+"""The number of versions of the zipapp that are kept on the host. If the controller is set back to a kept
+version, the zipapp need not be sent again.
+"""
 _STALE_S = 3_600.0
 
 

@@ -36,8 +36,8 @@ def writable_v1(proc: Path = Path("/proc")) -> tuple[str, ...]:
 
 
 def cgroup_tag(node: str, spool: Path) -> str:
-    """Return a tag (a part of the names) of this agent's cgroups. All agents of this node and spool have the
-    same tag, so that a new agent finds the cgroups of an earlier agent.
+    """Return the tag, a text that is in the names of all cgroups of this agent. All agents of this node and
+    spool have the same tag, so that a new agent finds the cgroups of an earlier agent.
     """
     return f"{node}-{crc32(os.fsencode(spool)):08x}"
 
@@ -85,7 +85,7 @@ def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
             parent = _make_parent(base, "corral", tag, enable=limited)
             for above in (f"{base}/corral", parent):
                 # Set memory.low of the parent cgroups to the maximum. Otherwise the kernel would protect less
-                # memory of the attempt than its own memory.low says.
+                # memory of the attempt than memory.low of the attempt's cgroup.
                 with suppress(OSError):
                     write_setting(f"{above}/memory.low", "max")
             return HostCgroups(

@@ -83,7 +83,7 @@ class Supervisor:
         """
         self.exit_status: int | None = None
         """The exit status of the first task that failed; 0 if tasks have ended and none of them has failed;
-        None before.
+        None if no task has ended.
         """
         self.why = ""
         self.cpu_s = 0.0
@@ -101,8 +101,8 @@ class Supervisor:
         """The pid of the running checkpoint command."""
         self.checkpoint_signalled = False
         self.end_requested_at: float | None = None
-        """Unix time at which the end was requested. If the job is killed, later checkpoints may be
-        incomplete.
+        """Unix time at which the end of the job was requested; None before. If the job is killed, checkpoints
+        that were written after this time may be incomplete.
         """
         self.ended_in_time = True
         """False if a task or the checkpoint command had to be killed."""
@@ -380,7 +380,7 @@ class Supervisor:
 
     def _begin_ending(self, grace_s: float) -> None:
         """Send SIGTERM to the job now, and plan SIGKILL after `grace_s` seconds. If `grace_s` is 0, send no
-        SIGTERM. A further call can make SIGKILL earlier, but not later.
+        SIGTERM. A further call can move SIGKILL to an earlier time, but not to a later time.
         """
         kill_at = time.monotonic() + grace_s
         if not self.ending and grace_s > 0:

@@ -58,8 +58,8 @@ def _set_oom_score(pid: int, oom_score: int) -> None:
 
 
 def check_start(launch: LaunchSpec) -> None:
-    """Check as the job's user that the program and its directories can be used, without starting the program.
-    If not, raise TaskNotStarted.
+    """Check as the job's user, without starting the program, that the program and its directories can be
+    used. Raise TaskNotStarted if they cannot be used.
     """
     answer, error_pipe = os.pipe()
     pid = os.fork()

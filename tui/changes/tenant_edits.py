@@ -60,8 +60,8 @@ class TenantEdits:
             )
 
     def new_reservation(self, typed: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Open the form of a new reservation. `typed` has texts for its fields, by the names of the
-        fields.
+        """Open the form of a new reservation. `typed` has texts with which fields of the form are filled in,
+        by the names of the fields.
         """
 
         def made(view: ReservationView) -> None:

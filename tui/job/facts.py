@@ -60,7 +60,7 @@ def job_facts(
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Return the command of the job on one line. A symbol stands for each line end."""
+    """Return the command of the job on one line, with a symbol in place of each line end."""
     return printable(shlex.join(words).replace("\n", " ⏎ "), 1000)
 
 

@@ -60,7 +60,7 @@ class NodesView(ListView[str, NodeView]):
         )
 
     def tint(self, node: NodeView) -> str:
-        """Nodes that are down or do not report have a red background."""
+        """Return the style of the background of a row: red for a node that is down or does not report."""
         return "failed-row" if node.state.away else ""
 
     def _load(self, node: NodeView) -> Sequence[Piece]:

@@ -119,7 +119,9 @@ class QueueView(ListView[int, JobView]):
         )
 
     def tint(self, job: JobView) -> str:
-        """Failed jobs have a red background, and jobs that wait much longer than usual an amber one."""
+        """Return the style of the background of a row: red for a failed job, amber for a job that waits much
+        longer than usual.
+        """
         if self.folding.row(job.id) is not None:
             return ""
         return "failed-row" if job.state is JobState.FAILED else "late-row" if job.waits_long else ""

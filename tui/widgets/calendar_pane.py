@@ -1,4 +1,6 @@
-"""Draws the calendar of reservations: nodes down, hours across, with a window for a new reservation."""
+"""Draws the calendar of reservations: one row for each node, hours from left to right, and a window (the time
+of a new reservation).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class CalendarPane(Pane):
         self.reservations: Sequence[ReservationView] = ()
         self.span_s = FIRST_SPAN_S
         self.starts_at = self.begin = 0.0
-        """The begin of the window, and the time at the left edge."""
+        """`starts_at` is the begin of the window, and `begin` the time at the left edge of the chart."""
         self.length_s = 2 * HOUR_S
         self._jobs: dict[str, list[JobView]] = {}
 
@@ -63,7 +65,7 @@ class CalendarPane(Pane):
         return [node for node in self.nodes if node in self.marks] or here
 
     def update(self) -> None:
-        """Take the nodes and the running jobs from the model, and repaint what has changed."""
+        """Read the nodes and the running jobs from the model, and repaint the lines that have changed."""
         model = app_of(self).model
         here = self.nodes[self.at] if self.nodes else None
         self.nodes = sorted(model.nodes.rows, key=natural_sort_key)
@@ -80,7 +82,9 @@ class CalendarPane(Pane):
         self.refresh_changed()
 
     def move_window(self, steps: int) -> None:
-        """Move the window by a number of steps. The chart follows a window that leaves it."""
+        """Move the window by `steps` steps; below 0, to an earlier time. If the window leaves the shown time,
+        the shown time moves with the window.
+        """
         now = app_of(self).model.now()
         step = self.step_s
         self.starts_at = max((now // step) * step, self.starts_at + steps * step)
@@ -91,7 +95,9 @@ class CalendarPane(Pane):
 
     @property
     def step_s(self) -> float:
-        """Return the seconds by which a key moves the window: less on a shorter chart."""
+        """Return the seconds by which a key moves the window. The shorter the shown time, the smaller the
+        step.
+        """
         return 900.0 if self.span_s <= 21_600 else 1_800.0 if self.span_s <= 43_200 else self.span_s / 48
 
     def resize_window(self, steps: int) -> None:
@@ -163,8 +169,8 @@ class CalendarPane(Pane):
     def _chart(self, name: str, node: NodeView | None) -> list[Piece]:
         """Return the cells of a row.
 
-        1. Draw the times until which running jobs may use the node. A job without a time limit has another
-           sign, up to the right edge.
+        1. Draw the times until which running jobs may use the node. For a job without a time limit, draw
+           another symbol up to the right edge.
         2. Draw a drain, and above it the reservations with their names.
         3. On a chosen node, draw the window. A cell of the window in which something is drawn becomes a
            red exclamation mark.

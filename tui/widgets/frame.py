@@ -187,8 +187,8 @@ class FooterLine(FrameLine):
 
 
 def _fitting(items: list[list[Piece]], width: int) -> list[int]:
-    """Return the numbers of the first keys that fit, and always of the last three keys: menu, help and
-    quit.
+    """Return the indices in `items` of the first keys that fit into the line. The last three keys (menu, help
+    and quit) are always included.
     """
     last = max(0, len(items) - 3)
     room = width - sum(length(item) + 2 for item in items[last:])

@@ -32,14 +32,14 @@ class FrameLine(Widget):
         return app_of(self).paint.strip(pieces, width).apply_style(self.rich_style)
 
     def on_click(self, event: events.Click) -> None:
-        """Do the action whose words were clicked."""
+        """Carry out the action whose words were clicked."""
         for begin, end, action in self.targets:
             if begin <= event.x < end:
                 app_of(self).act(action)
 
     targets: Sequence[tuple[int, int, str]] = ()
-    """The first cell and the cell after the last of clickable words, and the names of their actions. A
-    subclass sets them when it makes its texts.
+    """The clickable words of the line, each as (first cell, cell after the last, name of the action). A
+    subclass sets this field in `pieces`.
     """
 
     _painted: tuple[Piece, ...] = ()

@@ -43,7 +43,9 @@ class ListTable(Pane, Generic[Key, Row]):
         self._columns: Sequence[ListColumn[Row]] = columns
         self._on_open, self._on_move, self._on_empty = on_open, on_move, on_empty
         self._tint = tint
-        """Returns the name of the style with the background of a row; empty for the usual background."""
+        """A function that returns the name of the style with the background of a row; empty for the usual
+        background.
+        """
         self._fitted: list[tuple[ListColumn[Row], int]] = []
         self._fitted_for = -1
         self._offset = 0

@@ -241,8 +241,8 @@ class JobView:
     than counts as idle.
     """
     kept_until: Optional[float] = None
-    """The time until which the job is not ended because of idle GPUs, because a user has ordered this with
-    `corral job keep`.
+    """The time until which idle GPUs are no reason to end the job. `corral job keep` sets this time; None if
+    the command was not used.
     """
     silent: tuple[str, ...] = ()
     """Nodes of the running job that do not report. Whether the job still runs on these nodes is unknown."""

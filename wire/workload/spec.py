@@ -1,7 +1,7 @@
 """Workloads: tasks that are submitted together. A task is one job, or an array of jobs with different
 commands.
 
-A task can depend on other tasks of its workload. `cli/workloads` makes a WorkloadSpec from a file.
+A task can depend on other tasks of its workload. `cli/workloads` reads a WorkloadSpec from a file.
 """
 
 from __future__ import annotations

@@ -144,7 +144,9 @@ class JobFolding:
         return True
 
     def turn(self, passes: Passes) -> None:
-        """Open all groups. If all groups are open already, fold all groups again."""
+        """Open all groups (workloads and arrays), so that each job has a row. If all groups are already open,
+        fold all groups again.
+        """
         self.on = not self.on
         self._opened.clear()
         self.fold_all(passes)

@@ -24,8 +24,9 @@ REASK_S: Final = 5
 
 
 class CalendarView(View):
-    """Shows when the nodes are reserved, and until when running jobs may use them. The user chooses nodes and
-    a window, and opens the form of a new reservation with both filled in.
+    """Shows the times at which nodes are reserved, and the times until which running jobs may use the nodes.
+    The user chooses nodes and a window (the time of a new reservation), and opens the form of a new
+    reservation, in which the nodes and the window are filled in.
     """
 
     NAME = actions.CALENDAR
@@ -44,7 +45,7 @@ class CalendarView(View):
         return self._pane
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
-        """Return the meaning of the signs."""
+        """Return the meaning of the symbols in the calendar, as text for the line above it."""
         signs = ((JOB, "running", "job"), (NO_LIMIT, "warn", "no time limit"), (RESERVED, "held", "reserved"))
         pieces: list[Piece] = []
         for sign, style, word in () if brief else (*signs, (DRAINED, "drained", "out of service")):
@@ -52,7 +53,9 @@ class CalendarView(View):
         return pieces
 
     def status(self) -> Sequence[Piece]:
-        """Return the window, the chosen nodes, and what may use these nodes within the window."""
+        """Return the window, the chosen nodes, and the jobs and reservations that may use these nodes within
+        the window, as text for the status line.
+        """
         pane, now = self._pane, app_of(self).model.now()
         nodes = pane.chosen
         if not nodes:
@@ -134,7 +137,7 @@ class CalendarView(View):
             pane.step(1)
 
     def undo(self) -> bool:
-        """Remove the marks. Return False if there are none."""
+        """Remove the marks of nodes. Return False if no node is marked."""
         had, self._pane.marks = bool(self._pane.marks), set()
         self._pane.refresh()
         return had

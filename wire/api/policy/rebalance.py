@@ -60,7 +60,7 @@ class ProposalView:
     """
     place: tuple[Held, ...] = ()
     node: str = ""
-    """The node from which jobs are moved away."""
+    """The node from which jobs are moved to other nodes."""
     rest: int = 0
     """The number of jobs that stay on the node `node`."""
     earlier_s: Optional[float] = None

@@ -8,8 +8,8 @@ from wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class ReserveRequest:
-    """The body of a request to reserve nodes. With `anyway`, the reservation is made even if running jobs may
-    still be on its nodes at its start.
+    """The body of a request to reserve nodes. With `anyway`, the nodes are reserved even if running jobs may
+    still use them at the start of the reservation.
     """
 
     reservation: ReservationSpec

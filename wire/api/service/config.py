@@ -122,7 +122,7 @@ class ConfigAnswer:
     problems: tuple[str, ...] = ()
     applied: bool = False
     notes: tuple[str, ...] = ()
-    """Sentences about changes that could not be made at once, such as the removal of a node that has jobs."""
+    """Sentences about changes that take effect only later, such as the removal of a node that has jobs."""
     text: str = ""
     """The text of the new configuration, if the controller read this text from its file or its history. The
     field is empty for users that are not administrators.

@@ -121,8 +121,8 @@ class Foreseen:
 @dataclass(frozen=True)
 class EstimateReport:
     """The accuracy of estimates. `runs` has one entry for each user, the user with the most jobs first.
-    `plans` says which run times the scheduler plans with: `limit` (the time limits) or `predicted` (the
-    predicted run times).
+    `plans` is the kind of run time that the scheduler uses for plans: `limit` (the time limits) or
+    `predicted` (the predicted run times).
     """
 
     plans: str

@@ -100,8 +100,8 @@ class JobCalls(ApiCalls):
         return self._get(JobStats, f"/v1/jobs/{quoted(job)}/stats")
 
     def explain(self, job: JobName, *, within_s: Optional[float] = None) -> Explanation:
-        """Return the reason why a job waits, and its latest start. `within_s` is the number of seconds that
-        the controller may compute.
+        """Return the reason why a job waits, and the latest time at which it starts. `within_s` is the time
+        limit of the controller for the computation, in seconds.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
         return self._get(Explanation, f"/v1/jobs/{quoted(job)}/explain", query, more_s=within_s or 0.0)
@@ -109,8 +109,9 @@ class JobCalls(ApiCalls):
     def what_if(
         self, changes: WhatIf, *, within_s: Optional[float] = None, only_first: bool = False
     ) -> WhatIfAnswer:
-        """Return the effect that changes would have. Nothing is changed. `within_s` is how many seconds the
-        controller may compute. With `only_first` the answer covers only the next 24 hours and 200 jobs.
+        """Return the effect that changes would have. Nothing is changed. `within_s` is the time limit of the
+        controller for the computation, in seconds. With `only_first` the answer covers only the next 24 hours
+        and 200 jobs.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
         query += [("part", "first")] if only_first else []
