@@ -11,7 +11,7 @@ from wire.text import printable
 
 
 def words(*known: str) -> Callable[[str], list[str]]:
-    """Return a function that completes a word of this list."""
+    """Return a function that completes one of the words `known`."""
     return lambda incomplete: [word for word in known if word.startswith(incomplete)]
 
 

@@ -108,7 +108,7 @@ class Cluster:
 
     def check(self, others: Sequence[int] = ()) -> None:
         """Raise CommandError if the controller has ended. Also collect the exit status of ended orphan
-        processes, except of the processes in `others`, because other code waits for these processes.
+        processes, except those in `others`, because other code waits for them.
         """
         if self._controller is not None and self._controller.poll() is not None:
             raise CommandError(

@@ -35,7 +35,9 @@ DEFAULT_PROJECT = "default"
 
 
 def text_column(name: str, width: int, key: str = "") -> Column:
-    """Return a column whose value is the text of a key of the row; by default the name in small letters."""
+    """Return a column whose value is the text under `key` in the row. The default key is the name in small
+    letters.
+    """
     return Column(name, width, (), lambda row: str(row.get(key or name.lower(), "")))
 
 

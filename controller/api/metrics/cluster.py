@@ -22,7 +22,9 @@ _LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
 
 
 def cluster_metrics(engine: Engine) -> Iterator[Sample]:
-    """Yield the jobs, nodes and GPUs in each state, the layout of the free GPUs, and the use of quotas."""
+    """Yield the numbers of jobs, nodes and GPUs in each state, the fragmentation of the free GPUs, and the
+    used parts of quotas.
+    """
     state = engine.state
     jobs = Counter(job.state for job in state.live())
     reasons = Counter(reason_of(state, job).value for job in state.live() if job.state is JobState.QUEUED)

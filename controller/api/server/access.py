@@ -112,8 +112,8 @@ OPERATORS = "Operators are root, the controller's own user, and [access] operato
 ADMINS = "Admins are root and the controller's own user."
 
 HOST_FIELDS = ("identity", "python", "spool", "scratch_dir", "run_as_self")
-"""Host settings that decide about the program that runs as the SSH user, the SSH key, and the directories in
-which root writes.
+"""Host settings that only an admin may set: the program that runs as the SSH user, the SSH key, and the
+directories in which root writes.
 """
 
 

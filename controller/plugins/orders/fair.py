@@ -35,7 +35,8 @@ class FairShareOrder:
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
         """Return the sort key of the job; the lowest is first. Jobs of tenants above a soft limit are last.
-        Otherwise the tenant's weight / (usage + 1) at each level of the fair-share tree decides.
+        The next parts of the key are the negatives of weight / (usage + 1) of the job's organisation, project
+        and user.
         """
         path = view.path(job)
         fairness = [-each for each in view.shares.fairness(path, view.now)]

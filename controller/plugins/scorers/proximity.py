@@ -15,8 +15,8 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class ProximityScorer:
-    """The `proximity` scorer prefers nodes with many neighbours. Neighbours are nodes with the same value of
-    a node label, such as `rack`. The option `label` names the label.
+    """The `proximity` scorer prefers nodes with many neighbours that can hold the request. Neighbours are
+    nodes with the same value of a node label, such as `rack`. The option `label` names the label.
     """
 
     name: ClassVar[str] = "proximity"

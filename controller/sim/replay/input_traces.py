@@ -215,7 +215,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
         InputTrace(
             JobQueued,
             lambda event, _: inputs.Submit(event.spec, event.user, event.key, _known(event)),
-            # One submit makes all elements of a job array, so only the event of the first element proves a
+            # One submit creates all elements of a job array, so only the event of the first element proves a
             # submit.
             lambda event, _: (
                 event.array in (None, event.job) and event.replica is None and event.workload is None
