@@ -295,7 +295,7 @@ class Agent:
         self.channel.send(Pong(ping.beat, lease.boot_time_s()))
 
     def _to_command(self, of_session: Callable[[Any], None], frame: Any) -> None:
-        """Pass a message to its command: a task of srun, or a session of `corral exec`."""
+        """Pass a message to the command that it concerns: a task of srun, or a session of `corral exec`."""
         if not self.task_hosts.pass_on(frame):
             of_session(frame)
 

@@ -166,8 +166,8 @@ class AttemptRunner:
             self.read_after_end(action.key)
 
     def _end_unclaimed(self, key: AttemptKey, why: str) -> bool:
-        """Record and report the end of an attempt that no supervisor has begun to run. If a supervisor has
-        begun to run the attempt, change nothing and return False.
+        """Record and report the end of an attempt that no supervisor has begun to run, and return True. If a
+        supervisor has begun to run the attempt, change nothing and return False.
         """
         end = attempt_record.encode_end(time.time(), None, None, why=why)
         if not self._spool.end_unclaimed(key, end):

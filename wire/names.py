@@ -131,7 +131,9 @@ class TroubleKind(str, enum.Enum):
     NVLINK = "nvlink"
     SLOWDOWN = "slowdown"
     MEMORY = "memory"
-    """The controller, not the agent, finds this fault in the readings of the GPU."""
+    """Memory of the GPU is in use although no process uses the GPU. The controller, and not the agent, finds
+    this fault in the readings of the GPU.
+    """
 
 
 PRIORITIES: Final[dict[str, int]] = {

@@ -7,7 +7,9 @@ The fork server must stay small and imports this module. So this module reads th
 from __future__ import annotations
 
 FIRST, COUNT = 20_000, 20_000
-"""The range of ports that the controller assigns to jobs (controller/core/model/decision/start_orders.py)."""
+"""The first port, and the number of ports, of the range from which the controller assigns a port to each job
+(controller/core/model/decision/start_orders.py).
+"""
 
 
 def ports_in_use() -> set[int]:

@@ -34,7 +34,8 @@ class LogReader:
 
     1. In each iteration of the event loop, send one part of the log for each request in turn. Stop if the
        controller reads too slowly.
-    2. A request that has reached the end of a growing log waits. `retry` lets all waiting requests continue.
+    2. A request that has reached the present end of a growing log waits. `retry` continues all waiting
+       requests.
     3. A request ends at the end of the log, if the attempt has ended or the request does not follow the log.
     """
 

@@ -38,11 +38,12 @@ class LogSearch:
 
     1. In each iteration of the event loop, read one block of the log for each search. The agent does other
        work between the blocks.
-    2. A search forward finds the first match that begins at `offset` or later. A search back finds the last
-       match that begins before `offset`.
+    2. A search forward finds the first match that begins at the byte `offset` of the log or later. A search
+       back finds the last match that begins before this byte.
     3. Neighbouring blocks overlap by the length of the text minus one byte. Therefore a match that lies in
        two blocks is found, and is found only once.
-    4. A search without a match ends at the end of the log, or after MOST_BYTES.
+    4. A search forward without a match ends at the end of the log, and a search back at the beginning. Each
+       search ends after it has read MOST_BYTES.
     5. If the text has no capital letter (ASCII), capital letters in the log match too.
 
     The text is not a regular expression, because some regular expressions take exponential time and would

@@ -58,7 +58,9 @@ def _mounts(proc: Path) -> dict[str, str]:
 
 
 def _own(proc: Path) -> dict[str, str]:
-    """Return the path of the agent's own cgroup for each v1 controller. The entry "" is its v2 cgroup."""
+    """Return the path of the agent's own cgroup for each v1 controller. The entry "" is the path of the
+    agent's v2 cgroup.
+    """
     found = {}
     for line in (proc / "self/cgroup").read_text(encoding="utf-8").splitlines():
         _, names, path = line.split(":", 2)

@@ -262,7 +262,9 @@ class ScratchMeter:
         self._sum = 0
         self._began = 0.0
         self.size = 0
-        """The size in bytes at the last complete scan, or when the scan exceeded the limit."""
+        """The size of the directory in bytes, from the last complete scan, or from a scan that ended early
+        because the limit was exceeded.
+        """
 
     def step(self) -> float:
         """Do one step of the scan. Return the number of seconds to wait until the next step."""

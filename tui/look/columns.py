@@ -44,8 +44,9 @@ def fit_columns(
     separated by `gap` empty cells.
 
     1. Columns with a `narrow` width get this width, in the order of their ranks.
-    2. The same columns get their full widths, in the order of their ranks, as long as cells are left.
-    3. Other columns get their width, in the order of their ranks.
+    2. The same columns get their full width, in the order of their ranks, as long as cells are free.
+    3. Columns without a `narrow` width get their full width, in the order of their ranks, as long as cells
+       are free.
     4. Columns with `grow` get the cells that no column needs, in proportion to `grow`.
     """
     ranked = sorted(columns, key=lambda column: column.rank)

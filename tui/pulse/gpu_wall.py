@@ -16,8 +16,8 @@ from wire.text import printable
 FREE: Final = "░"
 SICK: Final = "✗"
 LABELS: Final = ("rack", "topology.kubernetes.io/rack", "zone")
-"""Labels of nodes, such as rack. The first of these labels that a node has gives the row of the node in the
-wall.
+"""Labels of nodes, such as rack. Nodes are in the same row of the wall if the first of these labels that they
+have has the same value.
 """
 
 

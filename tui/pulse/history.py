@@ -1,4 +1,4 @@
-"""Keeps the samples of the cluster's figures that the controller has sent, for the graphs of Pulse."""
+"""Keeps the samples of the cluster's figures that the controller has sent, for graphs of the view Pulse."""
 
 from __future__ import annotations
 

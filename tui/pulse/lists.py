@@ -31,7 +31,9 @@ EVENT_STYLES = (
     ("Ended", "completed"),
     ("Queued", "queued"),
 )
-"""The style of an event by a part of its kind; the first that matches."""
+"""Pairs (text, style). The first pair whose text is a part of an event's kind determines the style of the
+event.
+"""
 QUIET = ("AttemptStarted", "AttemptExited", "GpuReadings", "AttemptStopping")
 """Kinds of events that only repeat another event of the same job."""
 

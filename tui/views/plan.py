@@ -38,7 +38,7 @@ SOON_S: Final = 2
 WITHIN_S: Final = (0.4, 2.0, 8.0)
 """The time limits, in seconds, of the first, the second and the third request for the same plan."""
 MARGIN: Final = 0.02
-"""The part of the chart to the left of the present time."""
+"""The part of the chart's width, from 0 to 1, that is to the left of the present time."""
 
 
 class PlanView(View):

@@ -34,7 +34,7 @@ class LogPane(Pane):
         self.from_begin = False
         """True if the shown end of the log contains the whole log."""
         self._marked: int | None = None
-        """The line with the match of a search."""
+        """The index of the line with the match of the last search; None without a match."""
         self.searched = ""
         self._lines: list[str] = []
         self._open_end = ""

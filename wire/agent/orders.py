@@ -119,7 +119,7 @@ class TimeLimit:
 
 
 STEP_VARIABLE = "CORRAL_STEP"
-"""srun sets this variable in the environment of the tasks in a job."""
+"""srun sets this environment variable of its tasks to the name of the step, such as 7.0."""
 
 
 class SignalTo(str, enum.Enum):

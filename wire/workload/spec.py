@@ -22,7 +22,9 @@ MAX_PARALLEL = 100_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 _JOB_FIELDS = frozenset(each.name for each in fields(JobSpec))
 _FIXED = frozenset(("array", "after", "after_count", "by_default", "hold", "lease_s"))
-"""Fields that are the same for all jobs of a task."""
+"""Fields of JobSpec that entries of `elements` cannot change, because they are the same for all jobs of a
+task.
+"""
 
 
 class OnFailure(str, enum.Enum):

@@ -68,8 +68,8 @@ class ProposalView:
     unknown.
     """
     gap: Optional[tuple[float, float]] = None
-    """The difference between the highest and the lowest load of any node, as (before the moves, after the
-    moves).
+    """The difference between the load of the node with the highest load and the load of the node with the
+    lowest load, as (before the moves, after the moves).
     """
 
 

@@ -36,7 +36,9 @@ class ConfigSetting:
     value: str
     source: str
     after_restart: Optional[str] = None
-    """The value in the file, if it takes effect only after a restart of the controller."""
+    """The value in the configuration file, if this value takes effect only after a restart of the controller;
+    otherwise None.
+    """
 
 
 @dataclass(frozen=True)
