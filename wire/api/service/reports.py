@@ -270,7 +270,7 @@ class MonthRow:
     utilisation: Optional[float] = None
     """The mean GPU utilisation in percent over the measured time; None if there are no measurements."""
     idle_gpu_hours: float = 0.0
-    """GPU-hours of jobs in which a measured GPU had no load."""
+    """The unused part of the measured GPU-hours: a GPU with a utilisation of 70 % for one hour adds 0.3."""
     wait_p50_s: Optional[float] = None
     wait_p95_s: Optional[float] = None
     """The median (p50) and the 95th percentile (p95) of the waits of the jobs that started in the month, in
