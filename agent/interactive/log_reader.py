@@ -113,7 +113,7 @@ class LogReader:
             try:
                 reading.descriptor = self._spool.open_log(reading.key, reading.request.stream)
             except FileNotFoundError:
-                # Return nothing, because an attempt that has not started or was never started has no log.
+                # Return nothing, because an attempt that has not started yet, or never will, has no log.
                 return b""
             if reading.offset < 0:
                 size = os.fstat(reading.descriptor).st_size

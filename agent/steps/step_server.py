@@ -239,8 +239,8 @@ class StepServer:
             if frame.request in connection.requests:
                 if isinstance(frame, OpenTask):
                     return False
-                # srun connects to the task again. Drop the earlier number, so that answers to the earlier
-                # request are ignored.
+                # srun connects to the task again. Forget the number that the agent gave to the earlier
+                # request, so that answers to that request are ignored.
                 del self._requests[connection.requests[frame.request]]
             number = self._number(connection, frame.request)
             connection.requests[frame.request] = number

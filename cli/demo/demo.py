@@ -144,7 +144,10 @@ def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mappi
             )
             continue
         if part.ends is None:
-            raise CommandError(f"{part.name} should have been refused", code=exit_codes.FAILED)
+            raise CommandError(
+                f"the controller accepted job {part.name}, but it should have refused the job",
+                code=exit_codes.FAILED,
+            )
         expected.update(dict.fromkeys(submitted.ids, part.ends))
         _print_line(f"{part.user:<5} {part.name}: {_request_text(part)}, job {submitted.label}")
     return expected

@@ -68,8 +68,8 @@ class CpuAllocator:
         return descriptions.get(self._mode, "any CPU, any memory")
 
     def _near(self, nodes: list[int]) -> list[int]:
-        """Return the NUMA nodes whose memory an attempt uses first: `nodes`. Return an empty list if the host
-        has only one NUMA node.
+        """Return the NUMA nodes whose memory an attempt with CPUs on `nodes` uses first: `nodes` itself.
+        Return an empty list (no preference) if the host has only one NUMA node.
         """
         return nodes if len(self._host.numa) > 1 else []
 

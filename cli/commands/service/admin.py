@@ -113,7 +113,8 @@ def backup(
     """Copy the store into one file and verify the copy. The controller may be running.
 
     Only the owner of the file can read it, because it contains the environment variables of jobs. For
-    PostgreSQL use pg_dump, and keep the hash that 'corral admin verify' prints.
+    PostgreSQL use pg_dump, and write down the number and hash of the last entry, which 'corral admin
+    verify' prints. After a restore, the journal must still contain that entry.
     """
     from controller.store.errors import StoreFailure
     from controller.store.maintenance.backup_and_restore import back_up

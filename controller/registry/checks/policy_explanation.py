@@ -156,14 +156,16 @@ class PolicyExplainer:
         return {each.queue: each for each in queue_policies(self.config, self.pipeline)}
 
     def _queues_of(self, project: str) -> Iterator[str]:
-        """Yield a sentence about the queues that a project may use, if some queues do not accept it."""
+        """Yield a sentence with the queues that do not accept jobs of the project, if there are any."""
         rules = self.pipeline.rules.queues
         closed = [name for name, each in rules.items() if each.projects and project not in each.projects]
         if closed:
             yield f"Its jobs may not use {_of_queues(closed)}."
 
     def _queues_for(self, user: str) -> Iterator[str]:
-        """Yield a sentence about the queues that a user may use, if some queues do not accept the user."""
+        """Yield a sentence with the queues that the user's jobs may use, and a second one with the queues
+        that do not accept the user, if there are any. Yield nothing if the configuration has no queues.
+        """
         rules: Mapping[str, QueueRule] = self.pipeline.rules.queues
         if not rules:
             return

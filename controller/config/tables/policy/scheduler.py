@@ -147,8 +147,8 @@ class BackfillSection(Section):
 
 
 class OvercommitSection(Section):
-    """The factors for overcommit. Jobs may hold the CPUs and the memory of a node times these factors. With a
-    factor above 1, jobs may hold more than the node has.
+    """The factors for overcommit. Jobs may hold up to the node's CPUs and memory multiplied by these factors.
+    With a factor above 1, jobs may hold more than the node has.
     """
 
     cpu: float = Field(1.0, ge=0.1, le=100)
