@@ -13,7 +13,7 @@ from controller.core.backfill.conservative.queue_reservations import QueueReserv
 from controller.core.backfill.cycle_events import Apply
 from controller.core.backfill.easy.first_reservation import FirstReservation
 from controller.core.backfill.preemptor_starts import plan_preemption, preempt_scavengers, start_preemptors
-from controller.core.backfill.profiles.jobs_to_reserve import further_behind, jobs_to_reserve
+from controller.core.backfill.profiles.jobs_to_reserve import jobs_to_reserve, reserved_behind
 from controller.core.backfill.profiles.shared_reservations import GuaranteedStart, SharedReservations
 from controller.core.backfill.start_rules.deadline_guard import DeadlineGuard
 from controller.core.backfill.start_rules.deadline_starts import job_to_try_first, start_urgent_jobs
@@ -327,8 +327,8 @@ class Cycle:
         if self.state.bars_nodes or (for_deadlines and self.guards_deadlines):
             barred = self.search.barred(job, now, for_deadlines=for_deadlines)
         placement = self.placer.find(job.ask, barred) if shared is None else shared.find(job, barred, now)
-        if placement is None and shared is not None and shared.further and self.placer.fits(lane.ask):
-            placement = shared.find_before(job, further_behind(self, number), barred, now)
+        if placement is None and shared is not None and self.placer.fits(lane.ask):
+            placement = shared.find_before(job, reserved_behind(self, number), barred, now)
         if placement is None and shared is not None and self.placer.fits(lane.ask):
             placement = self.search.find_overruling(job, barred, now)
         excluded = barred is not None or shared is not None

@@ -72,11 +72,11 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
     return found
 
 
-def further_behind(cycle: Cycle, number: int) -> list[int]:
-    """Return the jobs behind job `number` in the queue that have a further reservation. A start of job
-    `number` may delay these jobs, because job `number` comes before them in the queue.
+def reserved_behind(cycle: Cycle, number: int) -> list[int]:
+    """Return the jobs with a reservation that are behind job `number` in the queue. A start of job `number`
+    may delay these jobs, because job `number` comes before them.
     """
-    queue, further = cycle.queue, () if cycle.shared is None else cycle.shared.further
-    entries = [queue.entry(each) for each in further if each in queue]
+    queue, reserved = cycle.queue, () if cycle.shared is None else cycle.shared.reservations.by_job
+    entries = [queue.entry(each) for each in reserved if each in queue]
     own = cycle.position(queue.entry(number))
     return [entry[1] for entry in entries if cycle.position(entry) > own]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -96,13 +96,6 @@ class SharedReservations:
                     reservations.forget(job)
         if jobs or reservations.by_job:
             reservations.update([(job, None) for job in jobs], now)
-
-    @property
-    def further(self) -> Collection[int]:
-        """The ids of the jobs with a further reservation: one on nodes that the first waiting job cannot
-        use.
-        """
-        return self.reservations.only_on.keys()
 
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
         """Return the best placement of the job that delays no reservation of another job (see

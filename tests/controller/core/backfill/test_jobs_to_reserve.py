@@ -167,6 +167,19 @@ def test_further_reservation_leaves_a_node_that_an_earlier_job_can_use_now() -> 
     assert reserved(harness) == {before: 1, first: 3, wide: 2}
 
 
+def test_new_job_before_the_first_waiting_job_leaves_the_other_reserved_gpus_reserved() -> None:
+    harness = cluster()
+    wide = harness.submit(spec(8, time_limit_s=HOUR, priority=25))
+    harness.exit(2)
+    harness.tick()
+    assert reserved(harness) == {wide: 1}  # Node b has 4 free GPUs, which are reserved.
+    before = harness.submit(spec(1, time_limit_s=2 * HOUR, priority=50))
+    behind = harness.submit(spec(1, time_limit_s=5 * HOUR, priority=0))
+    harness.tick()
+    assert (harness.nodes_of(before), harness.nodes_of(behind)) == (["b"], [])
+    assert reserved(harness) == {wide: 2}
+
+
 def test_job_over_a_quota_has_no_further_reservation() -> None:
     tables = LocalQuotas(users={"eve": QuotaTable(gpus=8)})
     harness = cluster(replace(PIPELINE, rules=QuotaConfig({}, tables)))
