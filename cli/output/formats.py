@@ -63,8 +63,10 @@ for _word in WORDS:
     setattr(Format, _word.upper(), Format(_word))
 
 
-def read_format(text: str) -> Format:
+def read_format(text: str | Format) -> Format:
     """Return the format of -o. Raise ValueError for a text that is not a format."""
+    if isinstance(text, Format):
+        return text  # Typer passes the default value, too.
     word, equals, template = text.partition("=")
     if word == JSONPATH and equals:
         from cli.output.jsonpath import JsonPath

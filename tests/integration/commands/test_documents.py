@@ -153,7 +153,8 @@ class Reader:
         name = f"{number} ends" if ends else number
         if name not in self.jobs:
             spec = JobSpec(
-                ("/bin/sh", "-c", "echo done" if ends else SAVES),
+                ("/bin/sh", "-c", "#!/bin/sh\n" + ("echo done" if ends else SAVES)),
+                batch=True,
                 array="0-9" if element else None,
                 cpu_milli=100,
                 memory_mib=16,

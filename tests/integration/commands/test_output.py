@@ -50,7 +50,7 @@ def test_log_has_stdout_and_stderr_in_the_order_written(cluster: CliCluster) -> 
     assert cluster.corral("logs", "-n", "2", job).stdout == "three\nfour\n"
     one = cluster.corral("job", "logs", "--stderr", job)
     assert one.stdout == "one\ntwo\nthree\nfour\n"
-    assert "keeps stdout and stderr in one log" in one.stderr
+    assert "has one log for both stdout and stderr" in one.stderr
 
 
 def test_traceback_of_a_crash_is_in_the_log(cluster: CliCluster) -> None:

@@ -53,7 +53,12 @@ def variables(*words: str) -> dict[str, str]:
                 "",
             ),
         ),
-        (["--nodes=2-1"], 255, "Invalid --nodes specification: '2-1' has a least number of nodes above", ""),
+        (
+            ["--nodes=2-1"],
+            255,
+            "Invalid --nodes specification: '2-1' has a minimum number of nodes above",
+            "",
+        ),
         (["--signal=99"], 255, "Invalid --signal specification: '99' is not a signal for a job", ""),
         (["--mem-per-gpu=1G"], 255, "Invalid --mem-per-gpu specification: the job requests no GPUs", ""),
         (["--dependency=nonsense:1"], 1, "Invalid --dependency specification: 'nonsense:1'", NO_DEPENDENCY),
