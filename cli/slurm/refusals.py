@@ -15,6 +15,7 @@ _BY_FIELD = {
     "time_limit_s": "Requested time limit is invalid (missing or exceeds some limit)",
     "licences": "Invalid license specification",
     "after": "Job dependency problem",
+    "reservation": "Requested reservation is invalid",
     "array": "Invalid job array specification",
     "affinity": "Invalid node name specified",
     "gpu_models": "Requested node configuration is not available",

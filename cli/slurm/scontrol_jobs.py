@@ -24,6 +24,7 @@ _OPTION_OF_KEY = {
     "numtasks": "--ntasks",
     "partition": "--partition",
     "reqnodelist": "--nodelist",
+    "reservationname": "--reservation",
     "excnodelist": "--exclude",
     "starttime": "--begin",
     "timelimit": "--time",
@@ -36,6 +37,7 @@ _BY_FIELD = {
     "project": "Invalid account or account/partition combination specified",
     "time_limit_s": "Requested time limit is invalid (missing or exceeds some limit)",
     "after": "Job dependency problem",
+    "reservation": "Requested reservation is invalid",
 }
 
 

@@ -8,6 +8,8 @@ A line is `COMMAND ARGUMENTS -> OUTCOME; OUTCOME …`. Lines that begin with # a
     cancel   a                       a user cancels job a
     drain    n1                      an operator drains node n1
     resume   n1                      an operator ends the drain of node n1
+    reserve  course n1 from=01:00 for=2h user=ada   an operator reserves node n1 for a user
+    unreserve course                 an operator cancels a reservation
     restart  web                     an operator restarts service web
     scale    web 3                   an operator sets the number of replicas of service web
     reload   KEY = VALUE             the controller applies the configuration with one more line
@@ -59,6 +61,7 @@ from controller.sim.simulation import Simulation
 from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import PlannedRun
 from wire.agent.reports import AttemptStatus
+from wire.cluster.reservation import ReservationSpec
 from wire.job.gangs import Gang
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, OnNodeLost, Until
@@ -79,6 +82,12 @@ def seconds(text: str) -> float:
     )
 
 
+def moment(text: str) -> float:
+    """The seconds from the start of the story to a time such as 01:30."""
+    hours, minutes = text.split(":")
+    return 3_600.0 * int(hours) + 60.0 * int(minutes)
+
+
 def clock(at: float) -> str:
     """A moment of the story as HH:MM, with seconds where there are any."""
     minutes, rest = divmod(round(at), 60)
@@ -93,6 +102,7 @@ FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "priority": ("priority", int),
     "project": ("project", str),
     "queue": ("queue", str),
+    "reservation": ("reservation", str),
     "grace": ("grace_s", seconds),
     "on-node-lost": ("on_node_lost", OnNodeLost),
 }
@@ -212,6 +222,18 @@ class EngineStory:
         self._started.tell(inputs.Resume(arguments, "root"))
         self._pass()
 
+    def do_reserve(self, arguments: str) -> None:
+        name, node, *words = arguments.split()
+        given = dict(word.split("=", 1) for word in words)
+        starts_at, lasts = max(1.0, moment(given["from"])), seconds(given["for"])
+        asked = ReservationSpec(name, starts_at, lasts, (node,), users=(given["user"],))
+        self._started.tell(inputs.Reserve(asked, "root"))
+        self._pass()
+
+    def do_unreserve(self, arguments: str) -> None:
+        self._started.tell(inputs.CancelReservation(arguments, "root"))
+        self._pass()
+
     def do_restart(self, arguments: str) -> None:
         self._started.tell(inputs.RestartService(arguments, "root"))
         self._pass()
@@ -244,8 +266,7 @@ class EngineStory:
         self._pass()
 
     def do_at(self, arguments: str) -> None:
-        hours, minutes = arguments.split(":")
-        self._until = until = 3_600.0 * int(hours) + 60.0 * int(minutes)
+        self._until = until = moment(arguments)
         simulation = self._started
         while simulation.next_at <= until:
             simulation.step()

@@ -16,6 +16,7 @@ JOB_COLUMNS: Final[Mapping[str, str]] = {
     "user": "the user of the job",
     "project": "the project of the job",
     "queue": "the queue of the job",
+    "reservation": "the reservation that the job names; empty if it names none",
     "qos": "the QOS that Slurm's commands show for the job",
     "state": "the state of the job",
     "reason": "the reason of the state",

@@ -7,6 +7,7 @@ from dataclasses import field
 from operator import attrgetter
 from typing import Callable, Iterator, Mapping, Optional
 
+from wire.cluster.reservation import MAX_NAME
 from wire.dataclass import dataclass
 from wire.job.arrays import array_indices
 from wire.job.gangs import NO_GANG, Gang, gang_problems
@@ -42,6 +43,8 @@ class JobSpec:
       checkpoints are deleted until the others have at most `checkpoint_mib` MiB together; the newest
       checkpoint is always kept. 0 means no interval and no limit.
     - A `batch` command runs once, on the first node. It may start programs on the other nodes of the job.
+    - With `reservation` the job runs only on nodes of the operator's reservation with this name, and starts
+      only while this reservation is active.
     - `profile` is the name of a scheduler profile that accepts the job. None means the first profile that
       accepts the job.
     - Mail about the events `mail_types` goes to `mail_user`; empty means the user of the job.
@@ -53,6 +56,7 @@ class JobSpec:
     name: str = ""
     project: str = "default"
     queue: str = "default"
+    reservation: str = ""
     profile: Optional[str] = None
     priority: int = PRIORITIES["NORMAL"]
     cpu_milli: int = 0
@@ -216,6 +220,8 @@ def _limit_problems(spec: JobSpec) -> Problems:
         yield "profile", "must be at most 200 characters"
     if spec.profile == "":
         yield "profile", "must not be empty"
+    if len(spec.reservation) > MAX_NAME:
+        yield "reservation", f"must be at most {MAX_NAME} characters"
     if spec.time_min_s is not None:
         if not 0 < spec.time_min_s <= 10 * 365 * 86_400:
             yield "time_min_s", "must be positive and at most ten years"
@@ -350,7 +356,7 @@ def _if_set(names: str, check: Callable[[JobSpec], Problems]) -> _SeldomCheck:
 
 
 _DEFAULTS = JobSpec(command=())
-_SINGLE_TEXTS = "profile workdir array comment output error checkpoint_dir"
+_SINGLE_TEXTS = "profile reservation workdir array comment output error checkpoint_dir"
 _LISTED_TEXTS = (
     "health checkpoint_command after datasets image mounts gpu_models affinity preferences tolerations"
 )
@@ -359,7 +365,7 @@ _SELDOM_CHECKS = (
     _if_set(_LISTED_TEXTS, lambda spec: _unstorable(_listed_texts(spec))),
     _if_set("labels selector env", lambda spec: _unstorable(_mapped_texts(spec))),
     _if_set(
-        "profile time_min_s scratch_mib cpu_limit_milli memory_limit_mib min_runtime_s grace_s",
+        "profile reservation time_min_s scratch_mib cpu_limit_milli memory_limit_mib min_runtime_s grace_s",
         _limit_problems,
     ),
     _if_set(

@@ -35,6 +35,7 @@ JOB_COLUMNS = tuple(
                 "script",
                 "tasks_per_node",
                 "comment",
+                "reservation",
                 "licences",
                 "after",
                 "excluded",
@@ -76,6 +77,7 @@ def job_lines(job: Row, *, details: bool) -> list[str]:
         f"MinCPUsNode={res.whole_cpus(job['cpu_milli'])} MinMemoryNode={res.short_memory(job['memory_mib'])} "
         "MinTmpDiskNode=0",
         "Features=(null) DelayBoot=00:00:00",
+        *([f"Reservation={job['reservation']}"] if job["reservation"] else []),
         f"OverSubscribe=OK Contiguous=0 Licenses={jobs.licences(job)} Network=(null)",
         f"Command={jobs.command(job)}",
         f"WorkDir={job['workdir'] or '/'}",

@@ -149,6 +149,7 @@ _VALUES: Mapping[str, tuple[tuple[str, ...], Any]] = {
     "AveRSS": (_PEAK, _peak),
     "Cluster": ((), lambda row: row["cluster"]),
     "Comment": (("comment",), _of_job(lambda row: row["comment"])),
+    "Reservation": (("reservation",), _of_job(lambda row: row["reservation"])),
     "ConsumedEnergy": (("use",), lambda row: "" if row["use"] is None else str(round(row["use"][2] * 3_600))),
     "CPUTime": ((*_USED, *_CPU), lambda row: long_span(_cpu_time(row))),
     "CPUTimeRAW": ((*_USED, *_CPU), lambda row: str(_cpu_time(row))),

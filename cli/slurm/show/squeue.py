@@ -222,9 +222,12 @@ def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | Non
         users = str(os.geteuid())
     names = user_names(users) if users else []
     wanted_ended = states is None or bool(states & ENDED)
-    lists = {name: arguments.last(name) for name in ("account", "partition", "name", "licenses", "qos")}
+    lists = {
+        name: arguments.last(name)
+        for name in ("account", "partition", "name", "licenses", "qos", "reservation")
+    }
     columns = (*needs, *STATE_COLUMNS, *GROUP_COLUMNS, *sort_columns(sort), "ended_at", "started_at")
-    more = {"name": "name", "licenses": "licences", "qos": "qos"}
+    more = {"name": "name", "licenses": "licences", "qos": "qos", "reservation": "reservation"}
     columns += tuple(column for name, column in more.items() if lists[name])
     columns += ("held",) if arguments.has("nodelist") else ()
     nodes = set(hosts(arguments.last("nodelist"))) if arguments.has("nodelist") else set()
@@ -256,7 +259,7 @@ def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | Non
         and (not lists["qos"] or job["qos"] in lists["qos"].split(","))
         and (not lists["licenses"] or set(lists["licenses"].split(",")) & set(job["licences"]))
         and (not nodes or nodes & {entry[0] for entry in job["held"]})
-        and not arguments.last("reservation")
+        and (not lists["reservation"] or job["reservation"] in lists["reservation"].split(","))
     ]
     return chosen if arguments.has("array") else grouped(chosen)
 

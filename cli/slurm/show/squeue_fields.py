@@ -105,7 +105,7 @@ FIELDS = (
     Field("s", "", "", (), _same("")),
     Field("t", "StateCompact", "ST", STATE_COLUMNS, lambda job: COMPACT[job_state(job)]),
     Field("u", "UserName", "USER", ("user",), _column("user")),
-    Field("v", "Reservation", "RESERVATION", (), _same(NULL)),
+    Field("v", "Reservation", "RESERVATION", ("reservation",), lambda job: job["reservation"] or NULL),
     Field("w", "WCKey", "WCKEY", (), _same(NULL)),
     Field("x", "", "EXC_NODES", ("excluded",), lambda job: fold_hostlist(job["excluded"])),
     Field("y", "Nice", "NICE", (), _same("0")),

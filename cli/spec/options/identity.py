@@ -15,6 +15,13 @@ ROWS: tuple[JobOption, ...] = (
     ),
     JobOption("queue", "Queue that the job waits in. Default: the queue 'default'.", metavar="NAME"),
     JobOption(
+        "reservation",
+        "Reservation of nodes, from the list of 'corral reserve list'. The job runs only on the nodes of "
+        "this reservation, and starts only while the reservation is active.",
+        metavar="NAME",
+        title="reservation",
+    ),
+    JobOption(
         "profile",
         "Scheduler profile of the job, from the list of 'corral profiles'. Default: the first "
         "profile that accepts the job's user, project or queue.",

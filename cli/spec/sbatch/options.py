@@ -92,7 +92,7 @@ JOB_OPTIONS = (
     Option("qos", "q"),
     switch("reboot"),
     switch("requeue", "", "Queue the job again after the loss of a node."),
-    Option("reservation"),
+    Option("reservation", help="Reservation in which the job runs."),
     Option("signal", help="Send a signal before the time limit, such as USR1@120."),
     Option("sockets-per-node"),
     switch("spread-job"),

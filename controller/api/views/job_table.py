@@ -169,6 +169,7 @@ COLUMNS: Mapping[str, Read] = {
     "max_rss_mib": _max_rss_mib,
     "use": _use,
     "comment": lambda _, job: job.spec.comment,
+    "reservation": lambda _, job: job.spec.reservation,
     "workdir": lambda _, job: job.spec.workdir,
     "program": _program,
     "script": _script,

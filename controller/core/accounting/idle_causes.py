@@ -235,11 +235,14 @@ def _limit_on(cycle: Cycle, job: Job, now: float) -> IdleCause | None:
 
     1. QUOTA: a quota or fair-share limit, or a quota that is reserved for an earlier job in the queue.
     2. KEPT_FREE: free GPUs are kept for another queue.
+    3. BEFORE_RESERVATION: the job waits for the reservation that it names (`--reservation`).
     """
     state = cycle.state
     if not state.limited:
         return None
     limit = limit_blocker(cycle, job, now)
+    if limit is not None and limit[0] is Reason.RESERVATION:
+        return IdleCause.BEFORE_RESERVATION
     if limit is not None:
         kept = limit[0] in (Reason.KEPT_FREE, Reason.RESOURCES)
         return IdleCause.KEPT_FREE if kept else IdleCause.QUOTA

@@ -39,7 +39,8 @@ _ABOUT = {
     IdleCause.OUT_OF_SERVICE: "the GPU is cordoned, suspect, under test or lost",
     IdleCause.MAINTENANCE: "an operator's reservation admits no jobs",
     IdleCause.RESERVED_FOR_USERS: "an operator's reservation admits only jobs of some users or projects",
-    IdleCause.BEFORE_RESERVATION: "waiting jobs could still run when an operator's reservation begins",
+    IdleCause.BEFORE_RESERVATION: "waiting jobs could still run when an operator's reservation begins, "
+    "or wait for the reservation that they name",
     IdleCause.BACKFILL: "waiting jobs would delay the reserved start of a job ahead in the queue",
     IdleCause.DEADLINE: "waiting jobs would make another job miss its deadline",
     IdleCause.VICTIMS: "kept for a job whose preempted victims are still ending",

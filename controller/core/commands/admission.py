@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from controller.core.cluster.gpus.gpu_requirements import milli_by_model
@@ -100,6 +100,16 @@ def hours_refusal(quotas: Quotas, spec: JobSpec, now: float) -> Refusal | None:
         return None
     message = f"can never be met: {closed}"
     return Refusal("invalid", message, "deadline_at", "Ask for a later deadline, or for another queue.")
+
+
+def unknown_reservation(known: Collection[str], spec: JobSpec) -> Refusal | None:
+    """Return a refusal if the job names a reservation that does not exist; otherwise None."""
+    if not spec.reservation or spec.reservation in known:
+        return None
+    message = f"there is no reservation {printable(spec.reservation)!r}"
+    close = difflib.get_close_matches(spec.reservation, known, n=1, cutoff=0.6)
+    hint = f"Did you mean {printable(close[0])!r}? " if close else ""
+    return Refusal("invalid", message, "reservation", f"{hint}'corral reserve list' shows the reservations.")
 
 
 def quota_refusal(

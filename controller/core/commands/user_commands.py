@@ -12,6 +12,7 @@ from controller.core.commands.admission import (
     hours_refusal,
     labels_added_by_queue,
     quota_refusal,
+    unknown_reservation,
 )
 from controller.core.commands.context import Context
 from controller.core.commands.job_edits import apply_changes, changed_fields, labels_of_queue
@@ -143,6 +144,8 @@ class UserCommands:
             spec = profiles.profile_refusal(self._state.profiles, spec, given.user) or spec
         if not isinstance(spec, Refusal):
             spec = node_loss.with_loss_policy(self._pipeline.losses, spec)
+        if not isinstance(spec, Refusal):
+            spec = unknown_reservation(self._state.reservations.by_name, spec) or spec
         if isinstance(spec, Refusal):
             return spec
         placer = self._placer_for(spec, given.user)
@@ -186,6 +189,8 @@ class UserCommands:
         spec = self._allowed(given.asker, self._in_queue(job, asked, given.asker), job.spec)
         if not isinstance(spec, Refusal) and profiles.may_change_profile(job.spec, spec):
             spec = profiles.profile_refusal(self._state.profiles, spec, job.user) or spec
+        if not isinstance(spec, Refusal) and spec.reservation != job.spec.reservation:
+            spec = unknown_reservation(self._state.reservations.by_name, spec) or spec
         if isinstance(spec, Refusal):
             return spec
         from_queue = labels_of_queue(job, given.changes, asked, spec)

@@ -22,6 +22,7 @@ from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer
 from controller.core.quota.week_hours import HoursClosed
+from controller.core.reservations.reservations import ReservationClosed
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from wire.names import Reason
@@ -74,7 +75,7 @@ def limit_blocker(cycle: Cycle, job: Job, now: float) -> tuple[Reason, str] | No
     over = allowance.over(job, now)
     if isinstance(over, TenantAtLimit):
         return over.reason, share_limit_text(state, over, now)
-    if isinstance(over, HoursClosed):
+    if isinstance(over, HoursClosed | ReservationClosed):
         return over.reason, str(over)
     if over is not None and not (now >= accepts_fewer_from(job) and allowance.nodes_within(job, now)):
         return over.reason, f"{over}{fewer_nodes_text(job, now)}"
@@ -176,8 +177,15 @@ def reservation_blocker(
             if each.overlaps(now, now + span) and lost[state.reservations.rows(state.nodes, each)].any()
         ),
         key=lambda each: (each.next_change, each.spec.name),
+        default=None,
     )
-    counts = f"fits on {counted(int(np.count_nonzero(fits)), 'node')}, of which {left} are not reserved: "
+    fitting = counted(int(np.count_nonzero(fits)), "node")
+    own = state.reservations.named_by(job.spec, job.user)
+    if own is not None:
+        return f"fits on {fitting}, of which {left} can be used in {own.title}"
+    if first is None:
+        return ""
+    counts = f"fits on {fitting}, of which {left} are not reserved: "
     if first.began:
         return counts + f"{first.title} lasts for another {duration(first.ends_at - now)}"
     begins = f"{first.title} begins in {duration(first.starts_at - now)}"

@@ -155,6 +155,9 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
     )
     lack = licence_blocker(state, job)
     besides = f"; besides, it {lack}" if lack else ""
+    own = state.reservations.named_by(job.spec, job.user)
+    if own is not None:
+        besides += f"; {own.title} has {counted(len(own.nodes), 'node')}"
     if limit is not None:
         # A queue keeps GPUs free, but the job would not fit even on these GPUs.
         besides += f"; besides, {limit[1]}"

@@ -1,4 +1,5 @@
-"""Advance reservations of nodes, and the times at which a reservation keeps other jobs off its nodes.
+"""Advance reservations of nodes: the times at which a reservation keeps other jobs off its nodes, and the
+nodes on which the jobs run that name the reservation (`--reservation`).
 
 `Reservations.version` increases when a reservation is added, begins, ends or is removed.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,7 +18,9 @@ from controller.core.cluster.node_table import Bools
 from controller.core.cluster.nodes import Nodes
 from controller.core.model.job import NEVER
 from wire.cluster.reservation import LONGEST_S, ReservationSpec
-from wire.text import printable
+from wire.job.spec import JobSpec
+from wire.names import Reason
+from wire.text import duration, printable
 
 DRAIN_PREFIX = "drain/"
 """The prefix of the names of timed drains in the list of reservations. Names of operators' reservations have
@@ -118,6 +122,21 @@ class Reservation:
         return following + duration if length <= every - duration else NEVER
 
 
+@dataclass(frozen=True, slots=True)
+class ReservationClosed:
+    """The reason why a job with `--reservation` may not start: its reservation does not exist, is not active,
+    or does not admit the job.
+    """
+
+    sentence: str
+    reason: ClassVar[Reason] = Reason.RESERVATION
+    only_this_job: ClassVar[bool] = False
+    """False: all jobs of a lane have the same user, project and reservation."""
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
 class Reservations:
     """All active and future reservations, and the timed drains. In a timed drain, a node must be empty at a
     given time (`Node.timed_drain`).
@@ -207,6 +226,42 @@ class Reservations:
                     found = np.zeros(len(nodes.rows), dtype=np.bool_)
                 found[self.rows(nodes, each)] = True
         return found
+
+    def named_by(self, spec: JobSpec, user: str) -> Reservation | None:
+        """Return the reservation that the job names, if the reservation exists and admits the job; otherwise
+        None.
+        """
+        named = self.by_name.get(spec.reservation)
+        return named if named is not None and named.admits(user, spec.project) else None
+
+    def closed(self, spec: JobSpec, user: str, now: float) -> ReservationClosed | None:
+        """Return why the job may not start in the reservation that it names. Return None if the job names no
+        reservation, or if its reservation is active and admits the job.
+        """
+        if not spec.reservation:
+            return None
+        named = self.by_name.get(spec.reservation)
+        if named is None:
+            shown = printable(spec.reservation)
+            return ReservationClosed(f"reservation {shown!r} no longer exists: it has ended or was cancelled")
+        if not named.admits(user, spec.project):
+            neither = f"neither user {printable(user)!r} nor project {printable(spec.project)!r}"
+            return ReservationClosed(f"{named.title} admits {neither}")
+        if not named.began:
+            return ReservationClosed(f"{named.title} begins in {duration(max(0.0, named.starts_at - now))}")
+        return None
+
+    def rows_outside(self, nodes: Nodes, spec: JobSpec, user: str) -> Bools | None:
+        """Return which nodes (True by row number) are outside the reservation that the job names. Return all
+        nodes if this reservation is not active or does not admit the job. Return None if the job names no
+        reservation.
+        """
+        if not spec.reservation:
+            return None
+        outside, named = np.ones(len(nodes.rows), dtype=np.bool_), self.named_by(spec, user)
+        if named is not None and named.began:
+            outside[self.rows(nodes, named)] = False
+        return outside
 
     def rows(self, nodes: Nodes, reservation: Reservation) -> list[int]:
         """Return the nodes of the reservation, as rows of the node table. The result is cached until nodes

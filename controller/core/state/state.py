@@ -126,7 +126,9 @@ class State:
         self.quotas = Quotas(self.accounts, self.nodes.gpu_counts)
         self.budgets = Budgets(self.models_of_node)
         self.limited = bool(self.shares.hard)
-        """True if any quota exists, or any share has a hard limit."""
+        """True if any quota exists, any share has a hard limit, or a job with `--reservation` has waited."""
+        self.confined = False
+        """True if a job with `--reservation` has waited since the start of the controller."""
         self.offqueue = OffQueueUsage()
         self.host_keys: dict[str, str] = {}
         """Pinned SSH host keys by node."""
@@ -165,6 +167,9 @@ class State:
             self.order_projects(self.order_of_projects)
         if not job.ready:
             return
+        if job.spec.reservation and not self.confined:
+            self.confined = True
+            self._regroup()
         if job.spec.time_min_s is not None:
             self.shortenable.add(job.id)
         queue = self.queue_of(job)
@@ -174,7 +179,7 @@ class State:
             # While limits exist, put jobs of different users, projects or queues into different lanes. A lane
             # is a list of waiting jobs with the same request. The scheduler can then skip the whole lane of a
             # tenant that is at a limit.
-            group = (*group, job.user, job.spec.project, job.spec.queue)
+            group = (*group, job.user, job.spec.project, job.spec.queue, job.spec.reservation)
         if self.scavengers_last:
             # Do not apply kept GPUs and operators' reservations to scavengers, because other jobs may stop
             # scavengers at any time.
@@ -264,12 +269,13 @@ class State:
         self._regroup()
 
     def _regroup(self, *, always: bool = False) -> None:
-        """Set `limited`: True if a quota or fair-share limit exists. If `limited` changes, or `always` is
-        True, put all waiting jobs into the queue again. The reason is that the queue separates tenants only
-        while limits exist.
+        """Set `limited`: True if a quota or fair-share limit exists, or if a job with `--reservation` has
+        waited. If `limited` changes, or `always` is True, put all waiting jobs into the queue again. The
+        reason is that the queue separates tenants only while limits exist.
         """
         was = self.limited
-        self.limited = not self.quotas.unlimited or bool(self.shares.hard) or self.budgets.affects_jobs
+        quotas = not self.quotas.unlimited or self.budgets.affects_jobs
+        self.limited = quotas or bool(self.shares.hard) or self.confined
         if self.limited == was and not always:
             return
         for job in [job for lane in self.queue for _, job in lane]:
@@ -351,7 +357,7 @@ class State:
     def bars_nodes(self) -> bool:
         """True if an operator's reservation or the quota of a GPU model may keep a job from using a node."""
         reservations = self.reservations
-        return bool(reservations.by_name or reservations.drains or self.quotas.models)
+        return bool(reservations.by_name or reservations.drains or self.quotas.models or self.confined)
 
     def nodes_at_model_quota(self, job: Job) -> Bools | None:
         """Return which nodes (True by row number) the job cannot use, because its tenants have no quota left
@@ -396,12 +402,14 @@ class State:
         A reservation that does not admit the job bars its nodes if the job could still run at the start of
         the reservation. The job is assumed to start at `now`, or up to `later_s` seconds later. A replica
         (job of a service) leaves a node before a reservation begins. Therefore only reservations that begin
-        soon bar a replica.
+        soon bar a replica. A job with `--reservation` may use only the nodes of its reservation.
         """
+        outside = self.reservations.rows_outside(self.nodes, job.spec, job.user)
         if not self.reservations:
-            return None
+            return outside
         length = (self.assumed_span(job) if job.replica is None else 2 * MOVE_BEFORE_S) + later_s
-        return self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, length)
+        barred = self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, length)
+        return either_mask(barred, outside)
 
     def assumed_span(self, job: Job) -> float:
         """Return for how many seconds an attempt of the job may hold its nodes, as assumed by operators'

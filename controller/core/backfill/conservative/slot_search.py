@@ -106,12 +106,13 @@ class SlotSearch:
         return found
 
     def _suited(self, part: PerNodeRequest, job: Job) -> RowSet:
-        """Return the nodes that could hold the request if the nodes were empty. Three kinds of nodes are left
+        """Return the nodes that could hold the request if the nodes were empty. Four kinds of nodes are left
         out:
         1. Nodes on which a job with this request would break an affinity term of the request, of a running
            job or of a job with a reservation.
         2. Nodes with a GPU model for which the tenants of the job have no quota left.
         3. Nodes on which the job may not reserve its start (`_only_on`).
+        4. Nodes outside the operator's reservation that the job names (`--reservation`).
         """
         nodes = self._state.nodes
         if self._versions != (nodes.layout_version, nodes.status_version) or len(self._open) >= MAX_CACHED:
@@ -123,6 +124,9 @@ class SlotSearch:
         suited = self._table.affinity.suited(part, nodes)
         rows = rows if suited is None else rows & rows_where(suited)
         rows &= self._only_on.get(job.id, rows)
+        outside = self._state.reservations.rows_outside(nodes, job.spec, job.user)
+        if outside is not None:
+            rows &= ~rows_where(outside)
         full = self._state.nodes_at_model_quota(job)
         return rows if full is None else rows & ~rows_where(full)
 
@@ -157,13 +161,15 @@ class SlotSearch:
         among, wanted, runtime = self._suited(part, job), job.ask.licences, self._runtime(job)
         near = self._placer.nearness_of(shape) if domains is None else None
         enough = shape.nodes if domains is None and near is None else among.bit_count()
+        own = self._state.reservations.named_by(job.spec, job.user)
+        until = NEVER if own is None or own.spec.every_s is not None else own.ends_at
         while True:
             licensed = self._table.licences.first_start(wanted, runtime, moment)
             if licensed is None:
                 return None
             starts = self._starts(among, part, job, licensed, enough)
             moment, rows = _start_of_nodes(starts, shape.nodes)
-            if moment == NEVER:
+            if moment == NEVER or moment >= until:
                 return None
             if self._table.licences.first_start(wanted, runtime, moment) != moment:
                 continue

@@ -61,6 +61,12 @@ class EasyReservation:
         self._domains = placer.required_grouping(shape)
         self._fitting: set[int] = set(placer.ranking(part).rows)
         self._possible: list[bool] = placer.possible_nodes(part).tolist()
+        self._reservation_ends_at: float | None = None
+        """The end of the operator's reservation that the job names (`--reservation`). The job cannot start at
+        this time or later. None: there is no such end.
+        """
+        if asked.spec.reservation:
+            self._confine(asked)
         self._cpu: list[int] = columns.cpu_free.tolist()
         self._memory: list[int] = columns.memory_free.tolist()
         self._scratch: list[int] = columns.scratch_free.tolist() if part.scratch_mib else []
@@ -81,6 +87,16 @@ class EasyReservation:
             self._fitting = {row for row, may in enumerate(self._possible) if may and self._holds(row)}
         self._with_affinity: set[int] | None = None
         self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}
+
+    def _confine(self, asked: Job) -> None:
+        """Leave out the nodes that are outside the operator's reservation that the job names."""
+        reservations, nodes = self._state.reservations, self._state.nodes
+        own = reservations.named_by(asked.spec, asked.user)
+        inside = set() if own is None else set(reservations.rows(nodes, own))
+        self._possible = [may and row in inside for row, may in enumerate(self._possible)]
+        self._fitting &= inside
+        if own is not None and own.spec.every_s is None:
+            self._reservation_ends_at = own.ends_at
 
     def _expected_affinity(self, part: PerNodeRequest) -> JobAffinityIndex | None:
         """Return a copy of the affinity index (labels and terms of jobs by node). Preemption victims that are
@@ -119,10 +135,15 @@ class EasyReservation:
 
     def advance(self, now: float) -> bool:
         """Find the reserved start. Go through the ends of running jobs until the waiting job fits. Set
-        `starts_at` to this time, or to `now` if this time has passed. Return False if the job never fits.
+        `starts_at` to this time, or to `now` if this time has passed. Return False if the job never fits, or
+        fits only after the end of the reservation that the job names.
         """
-        if self._barring:
-            return self._advance_between(now)
+        found = self._advance_between(now) if self._barring else self._advance_over_ends(now)
+        end = self._reservation_ends_at
+        return found and (end is None or self.starts_at < end)
+
+    def _advance_over_ends(self, now: float) -> bool:
+        """Find the reserved start if no operator's reservation keeps the job from any node."""
         jobs = self._state.jobs
         returns, release = self._state.released_by, self._release if self._plain else self._release_all
         for end, releases in groupby(self._state.releases, key=itemgetter(0)):

@@ -1,4 +1,6 @@
-"""Checks quotas, fair-share limits and the start hours of queues before a job starts."""
+"""Checks quotas, fair-share limits, the start hours of queues and the reservation of `--reservation` before a
+job starts.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,13 @@ from controller.core.quota.kept_gpus import GpusKept, KeptGpus
 from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.usage_counters import GPU_TIME, Amount, TenantKey
 from controller.core.quota.week_hours import HoursClosed
+from controller.core.reservations.reservations import ReservationClosed
 from controller.core.state.state import State
 from wire.names import Reason
 
-StartLimit = LimitExceeded | TenantAtLimit | HoursClosed | BudgetSpent | GpusKept
+Stop = TenantAtLimit | HoursClosed | BudgetSpent | GpusKept | ReservationClosed
+"""A limit that keeps a job from starting whatever amounts the job requests."""
+StartLimit = LimitExceeded | Stop
 """A limit that can keep a job from starting."""
 
 
@@ -78,15 +83,19 @@ class StartLimits:
         counts = range(shape.nodes, least - 1, -1)
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
-    def _stopped(self, job: Job, now: float) -> TenantAtLimit | HoursClosed | BudgetSpent | GpusKept | None:
-        """Return the limit that keeps the job from starting: a reached fair-share limit, the start hours of
-        its queue, or the used-up budget of its project. Return None if no limit does.
+    def _stopped(self, job: Job, now: float) -> Stop | None:
+        """Return the limit that keeps the job from starting: a reached fair-share limit, the reservation that
+        the job names, the start hours of its queue, or the used-up budget of its project. Return None if no
+        limit does.
         """
         state = self._state
         if job.claim and job.reason is Reason.MOVING:
-            # Start hours and budgets do not apply to a job that is being moved, because it has already
-            # started.
+            # Reservations, start hours and budgets do not apply to a job that is being moved, because it has
+            # already started.
             return self._at_share_limit(job, now)
+        unreserved = state.reservations.closed(job.spec, job.user, now)
+        if unreserved is not None:
+            return unreserved
         closed = state.quotas.closed(job.spec.queue, now)
         if closed is not None:
             self.again_at = min(self.again_at, closed.opens_at)

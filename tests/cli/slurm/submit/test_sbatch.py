@@ -122,13 +122,21 @@ def test_refusals(slurm: SlurmFace, words: list[str], code: int, lines: list[str
     ), done.stderr
 
 
-def test_known_reservation_is_accepted_with_a_warning(slurm: SlurmFace) -> None:
+def test_job_waits_for_the_known_reservation_that_it_names(slurm: SlurmFace) -> None:
     with slurm.cluster.client() as client:
         client.reserve(ReservationSpec("course", time.time() + 86_400, 3_600.0, count=1, users=("ada",)))
-        done = slurm.run("sbatch", "--reservation=course", "--wrap", "true")
+        done = slurm.run("sbatch", "--reservation=course", "--parsable", "--wrap", "true")
+        assert (done.returncode, done.stderr) == (0, "")
+        job = done.stdout.strip()
+        assert "\n   Reservation=course\n" in slurm.run("scontrol", "show", "job", job).stdout
+        row = ("-h", "-o", "%v", "-j", job)
+        assert slurm.run("squeue", *row).stdout == "course\n"
+        assert slurm.run("squeue", *row, "-R", "course").stdout == "course\n"
+        assert slurm.run("squeue", *row, "-R", "other").stdout == ""
+        refused = slurm.run("scontrol", "update", f"JobId={job}", "ReservationName=unknown")
+        assert "Requested reservation is invalid" in refused.stderr
+        client.cancel(int(job))
         client.cancel_reservation("course")
-    assert done.returncode == 0, done.stderr
-    assert "--reservation has no effect: jobs of a reservation's users and projects" in done.stderr
 
 
 @pytest.mark.parametrize(

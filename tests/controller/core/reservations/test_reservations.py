@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.framework.interfaces import Backfill
+from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
 from controller.core.model.job import NEVER
 from controller.core.reservations.reservations import Reservation, clear_from
 from controller.plugins.backfill.kinds import Conservative, Easy
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.reservation import ReservationSpec
 from wire.names import JobState, Reason
 
 NOW = 1_000.0
 HOUR = 3_600.0
+UNGUARDED = PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0)
 
 
 def reservation(name: str = "r", after: float = HOUR, length: float = HOUR, **more: Any) -> ReservationSpec:
@@ -245,3 +247,139 @@ def test_first_moment_clear_of_reservations(
     kept = Reservation(ReservationSpec("r", 100, 10, every_s=every), (), 100, "root")
     assert kept.clear_from(at, length) == first
     assert clear_from([kept], at, length) == first
+
+
+def course(harness: EngineHarness, *nodes: str, after: float = HOUR) -> None:
+    """Reserve the nodes for ada, for an hour."""
+    reserve(harness, reservation("course", after, nodes=nodes, users=("ada",)))
+
+
+@pytest.mark.parametrize("backfill", [Easy(), Conservative()])
+def test_job_starts_only_in_the_reservation_that_it_names(backfill: Backfill) -> None:
+    harness = harness_of("a", "b", backfill=backfill)
+    course(harness, "b")
+    jobs = [harness.submit(spec(gpus=8, time_limit_s=HOUR, reservation="course"), "ada") for _ in range(2)]
+    other = harness.submit(spec(gpus=8, time_limit_s=HOUR, grace_s=0.0), "bob")
+    harness.tick()
+    assert [harness.nodes_of(job) for job in jobs] == [[], []]
+    assert harness.nodes_of(other) != []
+    assert why(harness, jobs[0]) == (Reason.RESERVATION, "reservation 'course' begins in 1h00m")
+    harness.start(other)
+    harness.exit(other)
+    harness.tick()
+    assert [harness.nodes_of(job) for job in jobs] == [[], []]
+    harness.now += HOUR
+    harness.tick()
+    assert [harness.nodes_of(job) for job in jobs] == [["b"], []]
+    assert why(harness, jobs[1]) == (
+        Reason.RESERVATION,
+        "fits on 1 node, of which 0 can be used in reservation 'course'",
+    )
+    harness.now += HOUR
+    harness.tick()
+    assert harness.nodes_of(jobs[1]) == []
+    assert why(harness, jobs[1]) == (
+        Reason.RESERVATION,
+        "reservation 'course' no longer exists: it has ended or was cancelled",
+    )
+
+
+@pytest.mark.parametrize("backfill", [Easy(), Conservative()])
+def test_planned_start_of_a_job_lies_in_its_reservation(backfill: Backfill) -> None:
+    """The node of the reservation is free in half an hour; the other node is free now."""
+    harness = harness_of("a", "b", backfill=backfill)
+    course(harness, "b", after=1.0)
+    harness.now += 1.0
+    running, long = (
+        harness.submit(spec(gpus=8, time_limit_s=limit, grace_s=0.0, reservation="course"), "ada")
+        for limit in (HOUR / 2, HOUR)
+    )
+    harness.tick()
+    late = harness.submit(spec(gpus=8, time_limit_s=60.0, reservation="course"), "ada")
+    harness.tick()
+    assert harness.nodes_of(running) == ["b"]
+    starts = forecast(fork(harness.engine), harness.now).starts
+    assert (starts[long].at, starts[long].nodes) == (harness.now + HOUR / 2, ("b",))
+    # `long` still runs when the reservation ends, so the last job has no start.
+    assert late not in starts
+
+
+def test_job_of_a_user_that_the_reservation_does_not_admit_waits() -> None:
+    harness = harness_of("a")
+    course(harness, "a", after=1.0)
+    harness.now += 1.0
+    job = harness.submit(spec(gpus=1, time_limit_s=60.0, reservation="course"), "bob")
+    assert harness.tick() == []
+    assert why(harness, job) == (
+        Reason.RESERVATION,
+        "reservation 'course' admits neither user 'bob' nor project 'default'",
+    )
+
+
+def test_waiting_job_of_a_reservation_keeps_no_other_job_waiting() -> None:
+    harness = harness_of("a", "b")
+    course(harness, "b")
+    confined = harness.submit(spec(gpus=8, time_limit_s=HOUR, reservation="course"), "ada")
+    other = harness.submit(spec(gpus=8, time_limit_s=HOUR), "ada")
+    harness.tick()
+    assert (harness.nodes_of(confined), len(harness.nodes_of(other))) == ([], 1)
+
+
+def test_recurring_reservation_lets_its_jobs_start_in_each_occurrence() -> None:
+    harness = harness_of("a")
+    reserve(harness, reservation("course", nodes=("a",), users=("ada",), every_s=3 * HOUR))
+    harness.now += 2 * HOUR
+    harness.tick()
+    job = harness.submit(spec(gpus=1, time_limit_s=60.0, reservation="course"), "ada")
+    assert harness.tick() == []
+    assert why(harness, job)[1] == "reservation 'course' begins in 2h00m"
+    harness.now += 2 * HOUR
+    harness.tick()
+    assert harness.nodes_of(job) == ["a"]
+
+
+def test_reservation_that_does_not_exist_is_refused() -> None:
+    harness = harness_of("a")
+    course(harness, "a")
+    refusal = harness.refuse(inputs.Submit(spec(gpus=1, reservation="curse"), "ada"))
+    assert (refusal.where, refusal.message) == ("reservation", "there is no reservation 'curse'")
+    assert refusal.hint == "Did you mean 'course'? 'corral reserve list' shows the reservations."
+
+
+def test_edit_removes_and_changes_the_reservation_of_a_waiting_job() -> None:
+    harness = harness_of("a")
+    course(harness, "a")
+    job = harness.submit(spec(gpus=1, time_limit_s=60.0, reservation="course"), "ada")
+    assert harness.tick() == []
+    assert harness.refuse(inputs.Edit(job, "ada", {"reservation": "curse"})).where == "reservation"
+    harness.tell(inputs.Edit(job, "ada", {"reservation": None}))
+    harness.tick()
+    assert harness.nodes_of(job) == ["a"]
+
+
+def test_job_stays_confined_to_its_reservation_after_a_restart() -> None:
+    harness = harness_of("a", "b")
+    course(harness, "b")
+    jobs = [harness.submit(spec(gpus=8, time_limit_s=HOUR, reservation="course"), "ada") for _ in range(2)]
+    harness = harness.restarted()
+    for node in "ab":
+        harness.join(node)
+    harness.now += HOUR
+    harness.tick()
+    assert [harness.nodes_of(job) for job in jobs] == [["b"], []]
+
+
+def test_job_preempts_no_job_outside_its_reservation() -> None:
+    harness = EngineHarness(replace(PIPELINE, strategies=(PriorityStrategy(),), guards=UNGUARDED))
+    for node in "ab":
+        harness.join(node)
+    course(harness, "b", after=1.0)
+    harness.now += 1.0
+    low = [harness.submit(spec(gpus=8, priority=10, time_limit_s=HOUR), user) for user in ("bob", "ada")]
+    harness.tick()
+    assert [harness.nodes_of(job) for job in low] == [["a"], ["b"]]
+    for job in low:
+        harness.start(job)
+    urgent = harness.submit(spec(gpus=8, priority=90, time_limit_s=60.0, reservation="course"), "ada")
+    harness.tick()
+    assert [each.job for each in harness.job(urgent).claim_from] == [low[1]]
