@@ -1,5 +1,5 @@
-"""Completes names of jobs, nodes, queues and projects in the shell. If no controller answers, the shell gets
-no suggestions.
+"""Completes names of jobs, nodes, queues, projects and reservations in the shell. If no controller answers,
+the shell gets no suggestions.
 """
 
 from __future__ import annotations
@@ -47,6 +47,28 @@ def tenants(ctx: Any, incomplete: str) -> list[str]:
     except (Refused, Unreachable):
         return []
     return [printable(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+
+
+def queues(incomplete: str) -> list[str]:
+    """Return the queues whose names begin with the characters typed so far."""
+    from wire.http.client import Client, Refused, Unreachable
+
+    try:
+        known = Client(timeout_s=1.0).queues().queues
+    except (Refused, Unreachable):
+        return []
+    return [printable(each.name) for each in known if each.name.startswith(incomplete)]
+
+
+def reservations(incomplete: str) -> list[str]:
+    """Return the reservations whose names begin with the characters typed so far."""
+    from wire.http.client import Client, Refused, Unreachable
+
+    try:
+        known = Client(timeout_s=1.0).reservations().reservations
+    except (Refused, Unreachable):
+        return []
+    return [printable(each.spec.name) for each in known if each.spec.name.startswith(incomplete)]
 
 
 def projects(incomplete: str) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
+from cli import completion
 from cli.exit_codes import CommandError
 from cli.flags import option, switch
 from cli.jobs.selection import ACTIVE, pages
@@ -59,8 +60,13 @@ def queue(
         option("--state", "STATE", f"List only jobs in this state: {_STATES}. May be repeated."),
     ] = [],  # noqa: B006 - never changed
     user: Annotated[str, option("--user", "NAME", "List only jobs of this user.")] = "",
-    project: Annotated[str, option("--project", "NAME", "List only jobs of this project.")] = "",
-    of_queue: Annotated[str, option("--queue", "NAME", "List only jobs in this queue.")] = "",
+    project: Annotated[
+        str,
+        option("--project", "NAME", "List only jobs of this project.", autocompletion=completion.projects),
+    ] = "",
+    of_queue: Annotated[
+        str, option("--queue", "NAME", "List only jobs in this queue.", autocompletion=completion.queues)
+    ] = "",
     node: Annotated[str, option("--node", "NAME", "List only jobs that hold this node.")] = "",
     name: Annotated[
         str,

@@ -6,10 +6,17 @@ import inspect
 import re
 from typing import Annotated, Any
 
+from cli import completion
 from cli.flags import FlagGroup, option, parameter, switch
 from cli.spec.job_options import OPTIONS
 from cli.spec.options.job_option import JobOption
 
+_COMPLETED = {
+    "project": completion.projects,
+    "queue": completion.queues,
+    "reservation": completion.reservations,
+}
+"""The functions that complete the values of job options in the shell, by option name."""
 _DEFAULT = re.compile(r" Default: .*?\.(?= [A-Z]|$)")
 
 
@@ -39,5 +46,5 @@ def _parameter(row: JobOption, help_text: str) -> inspect.Parameter:
     if row.is_switch:
         return parameter(row.name, Annotated[bool, switch(row.flag, help_text)], False)
     kind: Any = list[str] if row.repeats else str | None
-    flag = option(row.flag, row.metavar, help_text)
+    flag = option(row.flag, row.metavar, help_text, autocompletion=_COMPLETED.get(row.name))
     return parameter(row.name, Annotated[kind, flag], [] if row.repeats else None)

@@ -68,8 +68,16 @@ def run_test(
             parser=amounts.seconds,
         ),
     ] = 60.0,
-    project: Annotated[str, option("--project", "NAME", "Project of the job. Default: default.")] = "default",
-    queue: Annotated[str, option("--queue", "NAME", "Queue of the job. Default: default.")] = "default",
+    project: Annotated[
+        str,
+        option(
+            "--project", "NAME", "Project of the job. Default: default.", autocompletion=completion.projects
+        ),
+    ] = "default",
+    queue: Annotated[
+        str,
+        option("--queue", "NAME", "Queue of the job. Default: default.", autocompletion=completion.queues),
+    ] = "default",
     job_only: Annotated[
         bool,
         switch("--job-only", "Run only the job, without the checks of 'corral nodes check'."),

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli import completion
 from cli.exit_codes import CommandError
 from cli.flags import FlagGroup, argument, option, switch, with_flag_groups
 from cli.output import what_if_table
@@ -23,6 +24,7 @@ from wire.http.client import Client
 from wire.text import counted, duration, printable
 
 Name = Annotated[str, argument("NAME", "Name of the reservation.")]
+Known = Annotated[str, argument("NAME", "Name of the reservation.", autocompletion=completion.reservations)]
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,12 @@ class ReservationFlags(FlagGroup):
     ] = field(default_factory=list)
     projects: Annotated[
         list[str],
-        option("--project", "NAME", "Let jobs of this project run on the reserved nodes. May be repeated."),
+        option(
+            "--project",
+            "NAME",
+            "Let jobs of this project run on the reserved nodes. May be repeated.",
+            autocompletion=completion.projects,
+        ),
     ] = field(default_factory=list)
     every: Annotated[
         float | None,
@@ -140,7 +147,7 @@ def listing(output: Output = Format.TABLE) -> int:
 
 
 @app.command(epilog=examples("corral reserve show fans"))
-def show(name: Name, output: Output = Format.TABLE) -> int:
+def show(name: Known, output: Output = Format.TABLE) -> int:
     """Show one reservation."""
     return _print_view(Client().reservation(name), output)
 
@@ -178,7 +185,7 @@ def create(
 
 
 @app.command(epilog=examples("corral reserve cancel fans"))
-def cancel(name: Name, output: Output = Format.TABLE) -> int:
+def cancel(name: Known, output: Output = Format.TABLE) -> int:
     """Cancel a reservation, so that all jobs can use its nodes again."""
     view = Client().cancel_reservation(name)
     held = f"it held {counted(len(view.nodes), 'node')}"

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+from cli import completion
 from cli.commands.reports.period import Since
 from cli.exit_codes import CommandError
 from cli.flags import option, switch
@@ -43,10 +44,21 @@ def month(
         MonthBy, switch("--by", "Show one line for each project, user or queue. Default: project.")
     ] = MonthBy.PROJECT,
     project: Annotated[
-        str, option("--project", "NAME", "Only jobs of this project. Default: all jobs.")
+        str,
+        option(
+            "--project",
+            "NAME",
+            "Only jobs of this project. Default: all jobs.",
+            autocompletion=completion.projects,
+        ),
     ] = "",
     user: Annotated[str, option("--user", "NAME", "Only jobs of this user. Default: all jobs.")] = "",
-    queue: Annotated[str, option("--queue", "NAME", "Only jobs of this queue. Default: all jobs.")] = "",
+    queue: Annotated[
+        str,
+        option(
+            "--queue", "NAME", "Only jobs of this queue. Default: all jobs.", autocompletion=completion.queues
+        ),
+    ] = "",
     html: Annotated[
         Path | None,
         option("--html", "FILE", "Also write the report as an HTML page to FILE. Default: write no page."),

@@ -16,6 +16,7 @@ from fcntl import ioctl
 
 import pytest
 
+from tests.programs import run_corral
 from tests.systems import PATIENCE_S, System
 from wire.names import JobState
 
@@ -170,3 +171,26 @@ def test_exec_errors_are_reported(running: System, words: tuple[str, ...], code:
         [*CORRAL, *words], env=environment(running), capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
     assert (done.returncode, told in done.stderr) == (code, True), done.stderr
+
+
+def test_shell_completes_queues_projects_and_reservations(build: Callable[..., System]) -> None:
+    system = build("gpu01")
+    system.sections["queues"] = {"nightly": {}, "default": {}}
+    system.sections["projects"] = {"vision": {}, "video": {}}
+    system.start()
+    system.corral("reserve", "create", "course", "--node", "gpu01", "--start", "+2h", "--for", "1h")
+
+    def completed(line: str) -> list[str]:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+        variables = {**environment(system), **words, "_CORRAL_COMPLETE": "complete_bash"}
+        done = run_corral(environment=variables, check=False)
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    assert completed("corral submit --queue n") == ["nightly"]
+    assert sorted(completed("corral submit --project vi")) == ["video", "vision"]
+    assert completed("corral submit --reservation c") == ["course"]
+    assert completed("corral job set 7 --queue n") == ["nightly"]
+    assert completed("corral queue --queue n") == ["nightly"]
+    assert sorted(completed("corral queue --project vi")) == ["video", "vision"]
+    assert completed("corral reserve cancel c") == ["course"]
