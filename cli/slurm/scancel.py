@@ -170,9 +170,10 @@ def _chosen(client: Client, arguments: Arguments, user: str, states: set[JobStat
 
     name = arguments.last("name") or arguments.last("jobname")
     nodes = set(hosts(arguments.last("nodelist"))) if arguments.has("nodelist") else set()
-    # Select no job, because Corral has no counterpart of these filters.
-    if arguments.last("wckey") or arguments.last("reservation"):
+    # Select no job, because Corral has no counterpart of this filter.
+    if arguments.last("wckey"):
         return
+    inside = _in_reservations(arguments.last("reservation"))
     settings = {each.name: each.settings for each in client.queues().queues} if arguments.has("qos") else {}
     qos = {name: each.get("qos") or SLURM_QOS for name, each in settings.items()}
     for job in pages(client, states, user) if states else ():
@@ -183,9 +184,20 @@ def _chosen(client: Client, arguments: Arguments, user: str, states: set[JobStat
             (arguments.last("qos"), qos.get(job.queue, SLURM_QOS)),
         )
         if all(not text or value in text.split(",") for text, value in wanted) and (
-            not nodes or nodes & {held.node for held in job.held}
+            (not nodes or nodes & {held.node for held in job.held}) and (inside is None or job.id in inside)
         ):
             yield job
+
+
+def _in_reservations(text: str) -> set[int] | None:
+    """Return the ids of the jobs that name one of these reservations. Return None for an empty text."""
+    from cli.slurm.show.controller import controller, job_rows
+
+    if not text:
+        return None
+    with controller() as transport:
+        jobs = job_rows(transport, ("id", "reservation"))
+    return {job["id"] for job in jobs if job["reservation"] in text.split(",")}
 
 
 def _among(chosen: list[JobView], ids: list[str]) -> tuple[list[str], list[str]]:

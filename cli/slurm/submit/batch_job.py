@@ -115,7 +115,8 @@ def _job(command: tuple[str, ...], options: list[Option], corral: Layer, request
     noted = (warning for warning in translated.warnings if not _SILENT & set(warning.split()))
     named = given["--reservation"].value if "--reservation" in given else ""
     reservations = tuple(filter(None, (named or "").split(",")))
-    return BatchJob(spec, tuple(noted), translated.wait, singleton, flags, reservations)
+    several = (f"--reservation: only {reservations[0]} is used",) if len(reservations) > 1 else ()
+    return BatchJob(spec, (*noted, *several), translated.wait, singleton, flags, reservations)
 
 
 def check_script(text: str) -> None:

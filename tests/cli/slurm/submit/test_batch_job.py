@@ -175,3 +175,11 @@ def test_sbatch_imports_no_libraries() -> None:
     loaded = set(done.stdout.split())
     assert "wire.http.transport" in loaded
     assert loaded & {"typer", "difflib", "pydantic", "wire.http.client", "controller"} == set()
+
+
+def test_job_gets_the_first_of_several_reservations_and_a_warning() -> None:
+    options = (("reservation", "course,maint"),)
+    job = batch_job(BatchRequest("#!/bin/sh\n", "job.sh", (), options, SHELL, "/work", "login"))
+    assert job.spec.reservation == "course"
+    assert job.reservations == ("course", "maint")
+    assert "--reservation: only course is used" in job.warnings

@@ -133,9 +133,14 @@ def test_job_waits_for_the_known_reservation_that_it_names(slurm: SlurmFace) -> 
         assert slurm.run("squeue", *row).stdout == "course\n"
         assert slurm.run("squeue", *row, "-R", "course").stdout == "course\n"
         assert slurm.run("squeue", *row, "-R", "other").stdout == ""
+        sacct = slurm.run("sacct", "-n", "-P", "-X", "-o", "Reservation", "-j", job)
+        assert sacct.stdout == "course\n"
         refused = slurm.run("scontrol", "update", f"JobId={job}", "ReservationName=unknown")
         assert "Requested reservation is invalid" in refused.stderr
-        client.cancel(int(job))
+        assert slurm.run("scancel", "-R", "other").returncode == 0
+        assert slurm.run("squeue", *row).stdout == "course\n"
+        assert slurm.run("scancel", "-R", "course").returncode == 0
+        assert slurm.run("squeue", "-h", "-t", "pending", "-R", "course").stdout == ""
         client.cancel_reservation("course")
 
 
