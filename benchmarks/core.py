@@ -199,6 +199,7 @@ def preempt_many(nodes: int, arrivals: int) -> tuple[float, float]:
     urgent = [
         JobSpec(command=("true",), gpus=dice.choice([1, 2, 4, 8]), priority=75) for _ in range(arrivals)
     ]
+    gc.collect()  # Because garbage of earlier benchmarks would be collected during the first decisions.
 
     def arrive(spec: JobSpec, now: float) -> None:
         job = submit(engine, spec, now)
