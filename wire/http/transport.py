@@ -303,8 +303,8 @@ def _connection_error(error: Exception) -> tuple[str, str]:
 
 
 def _readable(line: socket.socket) -> bool:
-    # Return True if the idle connection has data to read: the server has closed the connection, or is no HTTP
-    # server.
+    # Return True if the idle connection has data to read. This means that the server has closed the
+    # connection, or is no HTTP server.
     poll = select.poll()
     poll.register(line, select.POLLIN)
     return bool(poll.poll(0))

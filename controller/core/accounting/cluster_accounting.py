@@ -111,8 +111,8 @@ class _JobUse:
 
 @dataclasses.dataclass(slots=True)
 class _TenantUse:
-    """The GPUs that a tenant holds and waits for now, and the GPU-seconds of the held and of the requested
-    GPUs since the last closed step.
+    """The GPUs that a tenant holds now, the GPUs that its running and waiting jobs request now, and the
+    GPU-seconds of both since the last closed step of the accounting (see ClusterAccounting).
     """
 
     since: float

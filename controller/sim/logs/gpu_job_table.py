@@ -91,7 +91,10 @@ def _moment(text: str, submit_s: float) -> float:
     if text.startswith("+"):
         return submit_s + amounts.seconds(text[1:])
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text!r} is neither a number of seconds, as in submit, nor a time after it (+2h)")
+        raise ValueError(
+            f"{text!r} is neither a number of seconds on the clock of the column submit, nor a time after "
+            "the submit of the job, such as +2h"
+        )
     return _number(text)
 
 

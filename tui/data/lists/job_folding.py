@@ -68,11 +68,13 @@ class JobFolding:
     2. Show each group in the row of one of its jobs: the running job with the lowest id; if none runs, the
        waiting job with the lowest id; otherwise the ended job with the lowest id. A job that does not pass
        the filter is chosen only if no job of the group passes the filter. The group keeps its row until the
-       job of the row ends, or until the first job of the group runs. All other rows of the group are hidden.
+       job of the row ends. If the job of the row waits, the group gets another row as soon as one of its
+       jobs runs. All other rows of the group are hidden.
     3. Groups that the user has opened are not folded.
 
-    Jobs that the terminal UI has not received do not count. Cost: O(1) for each changed job, and O(jobs of
-    the group) when the group gets another row.
+    Jobs that the terminal UI has not received are neither shown nor chosen.
+
+    Cost: O(1) for each changed job, and O(jobs of the group) when the group gets another row.
     """
 
     def __init__(self) -> None:
