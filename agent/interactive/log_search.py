@@ -17,6 +17,10 @@ MOST_BYTES = 1 << 30
 """The number of bytes after which a search without a match ends. The answer then contains the offset at which
 the search has stopped.
 """
+MOST_SEARCHES = 16
+"""The number of searches that run at a time. A further search is refused, because each search takes a part of
+every iteration of the agent's event loop.
+"""
 
 
 @dataclass
@@ -71,6 +75,11 @@ class LogSearch:
         text = order.text.encode("utf-8", "replace")
         if order.stream not in STREAMS:
             self._refuse(order, f"there is no stream {order.stream!r}; choose stdout or stderr")
+            return
+        if len(self._searches) >= MOST_SEARCHES:
+            self._refuse(
+                order, f"{MOST_SEARCHES} searches run on this node already; try again in some seconds"
+            )
             return
         if self._has_ended(key) is None:
             self._refuse(order, f"this node has no log of attempt {order.attempt} of job {order.job}")

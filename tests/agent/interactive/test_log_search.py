@@ -66,6 +66,23 @@ def test_every_match_is_found_from_every_place(searched: Callable[..., list[LogF
         assert back.found == next((at for at in reversed(begins) if at < offset), None)
 
 
+def test_too_many_searches_are_refused_until_one_has_ended(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x")
+    answers = Answers()
+    search = LogSearch(OneLog(tmp_path / "log"), lambda _: True, answers)
+    for request in range(log_search.MOST_SEARCHES + 1):
+        search.search(SearchLog(request, 1, 1, "x", "stdout", 0, False))
+    (refused,) = answers.sent
+    assert (refused.request, refused.error) == (
+        log_search.MOST_SEARCHES,
+        f"{log_search.MOST_SEARCHES} searches run on this node already; try again in some seconds",
+    )
+    search.read_blocks()
+    search.search(SearchLog(99, 1, 1, "x", "stdout", 0, False))
+    search.read_blocks()
+    assert answers.sent[-1].found == 0
+
+
 def test_long_search_answers_with_the_place_it_has_reached(searched: Callable[..., list[LogFound]]) -> None:
     data = b"." * 100 + b"x"
     assert searched(data, "x") == [LogFound(1, None, 40, 101)]
