@@ -13,6 +13,15 @@ from wire.http.client import Client
 
 app, attach_app = application(), application()
 
+OPTIONS_BEFORE = {**SETTINGS, "allow_interspersed_args": False}
+"""Options behind the job belong to the command that runs in the job."""
+EXEC_EXAMPLES = examples(
+    "corral exec 7 -- nvidia-smi",
+    "corral exec --node gpu02 7 -- py-spy dump --pid 4711",
+    "tar c data | corral exec last -- tar x -C /tmp",
+)
+ATTACH_EXAMPLES = examples("corral attach last", "corral attach --node gpu02 7")
+
 Node = Annotated[
     str,
     option(
@@ -23,14 +32,7 @@ Node = Annotated[
 ]
 
 
-@app.command(
-    context_settings={**SETTINGS, "allow_interspersed_args": False},
-    epilog=examples(
-        "corral exec 7 -- nvidia-smi",
-        "corral exec --node gpu02 7 -- py-spy dump --pid 4711",
-        "tar c data | corral exec last -- tar x -C /tmp",
-    ),
-)
+@app.command(context_settings=OPTIONS_BEFORE, epilog=EXEC_EXAMPLES)
 def exec_(
     job: Job,
     command: Annotated[list[str], argument("-- COMMAND [ARG]...", "Command to run, with its arguments.")],
@@ -59,7 +61,7 @@ def exec_(
     )
 
 
-@attach_app.command(epilog=examples("corral attach last", "corral attach --node gpu02 7"))
+@attach_app.command(epilog=ATTACH_EXAMPLES)
 def attach(job: Job, node: Node = "") -> int:
     """Open a shell inside a running job: as the job's user, on the job's GPUs and CPUs, within the job's
     limits.

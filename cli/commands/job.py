@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from cli import exit_codes
+from cli.commands import exec as in_job
 from cli.commands import logs
 from cli.flags import FlagGroup, argument, option, switch, with_flag_groups
 from cli.jobs.selection import Job, Jobs, Mine, Yes, select, select_one
@@ -92,6 +93,8 @@ def stats(jobs: Jobs, output: Output = Format.TABLE) -> int:
 
 
 app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
+app.command("exec", context_settings=in_job.OPTIONS_BEFORE, epilog=in_job.EXEC_EXAMPLES)(in_job.exec_)
+app.command("attach", epilog=in_job.ATTACH_EXAMPLES)(in_job.attach)
 
 
 @dataclass(frozen=True)

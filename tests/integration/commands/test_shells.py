@@ -164,6 +164,8 @@ def test_job_in_a_terminal_ends_if_its_terminal_is_killed(running: System) -> No
         (("exec", "2", "--", "true"), 3, "there is no job"),
         (("exec", "--node", "gpu09", "1", "--", "true"), 3, "job 1 is not on node 'gpu09'"),
         (("exec", "1", "--", "no-such-program"), 127, "cannot run no-such-program"),
+        (("job", "exec", "1", "--", "no-such-program"), 127, "cannot run no-such-program"),
+        (("job", "attach", "2"), 3, "there is no job"),
     ],
 )
 def test_exec_errors_are_reported(running: System, words: tuple[str, ...], code: int, told: str) -> None:
