@@ -181,7 +181,7 @@ field. The `part` of an option is the name of the function's argument for this o
 
 def _only_topology(values: list[Topology]) -> Topology:
     if len(values) > 1:
-        raise CommandError("--same, --different and --domains cannot be combined", "Leave all but one out.")
+        raise CommandError("--same, --different and --domains cannot be combined", "Use only one of them.")
     return values[0]
 
 

@@ -155,7 +155,7 @@ def read_token(path: Path) -> str:
             with open(trusted_paths.open_file(str(path))) as file:
                 token, mode = file.read().strip(), os.fstat(file.fileno()).st_mode
         except UntrustedPath as error:
-            raise OSError(f"the token is not used: {error}") from None
+            raise OSError(f"cannot use the API token: {error}") from None
         if len(token) < 16 or not token.isascii() or mode & 0o077:
             raise OSError(
                 f"{path} must hold at least 16 ASCII characters and be readable by its owner alone; "

@@ -47,8 +47,8 @@ class SharesView(PolledListView[ShareView, ShareList]):
         return [(f"{'  ' * (len(share.path) - 1)}{printable(share.path[-1])}", _level(share))]
 
     def _against(self, share: ShareView) -> Sequence[Piece]:
-        """Return the usage of a tenant in percent of the usage of all tenants with the same parent: as a bar
-        with a mark at the tenant's fair share, and as text after the percentage of the fair share.
+        """Return a bar of the tenant's usage with a mark at its fair share, then two percentages: the fair
+        share and the usage. The usage is a part of the usage of all tenants with the same parent.
         """
         siblings = [each for each in self.listing.rows.values() if each.path[:-1] == share.path[:-1]]
         total = sum(each.used for each in siblings)

@@ -97,7 +97,7 @@ class ProfileCycles:
         """Run the cycles of all scheduler profiles. `apply` applies each event to the state before the next
         decision.
         """
-        # Record longer predictions (step 1 of the class docstring).
+        # Record longer predictions (step 1 in the docstring of this class).
         outlived = self._outlived_predictions(now) if self._replaces_limits else []
         for event in outlived:
             apply(event)
