@@ -502,7 +502,11 @@ class RecordedClient(Client):
 
         there = {view.name: view for view in everything().nodes}
         return GpuLoadView(
-            {name: {gpu.uuid: loads(gpu.utilisation) for gpu in there[name].gpus} for name in nodes},
+            {
+                name: {gpu.uuid: loads(gpu.utilisation) for gpu in there[name].gpus}
+                for name in nodes
+                if name in there
+            },
             {str(job): loads(90 if job % 4 else 0) for job in jobs},
             600 / points,
             NOW,
