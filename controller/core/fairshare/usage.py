@@ -21,6 +21,9 @@ from wire.names import WHOLE_GPU
 
 NO_ALLOCATION = Allocation("", 0, 0)
 HOUR_S = 3600.0
+MAX_WEIGHT = 1_000_000.0
+MAX_UNITS = 1e12
+"""The largest limit of a tenant, in billing units."""
 BUCKETS = 60
 """A sliding window is divided into this many parts."""
 ROUNDING = 1e-9
@@ -270,12 +273,6 @@ class FairshareConfig:
         """
         key = most_specific((name[4:] for name in self.billing if name.startswith("gpu.")), model)
         return self.billing["gpu" if key is None else f"gpu.{key}"] if key or "gpu" in self.billing else 0.0
-
-
-MAX_WEIGHT = 1_000_000.0
-
-
-MAX_UNITS = 1e12
 
 
 def share_problem(
