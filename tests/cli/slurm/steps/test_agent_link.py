@@ -13,11 +13,12 @@ import pytest
 
 from cli.slurm.steps.agent_link import AgentLink
 from cli.slurm.steps.links import LinkLost, RemoteCommand, TaskEnd
+from cli.slurm.steps.remote_tasks import RemoteTasks
 from tests.limits import PATIENCE_S
 from wire.agent.frames import Frame, pack, unpack
 from wire.agent.orders import ShellInput
 from wire.agent.reports import ShellEnded, ShellOutput
-from wire.agent.steps import InputTaken, RunTask, StepCall, StepHello, StepNumber
+from wire.agent.steps import InputTaken, RunTask, StepCall, StepHello, StepNumber, TaskAway
 from wire.job.steps import Step
 
 
@@ -96,3 +97,24 @@ def test_srun_gives_up_an_agent_that_closes_each_connection(tmp_path: Path) -> N
         link.record(Step(name="mine"))
     link.close()
     agent.close()
+
+
+def test_a_task_is_requested_once_over_each_connection() -> None:
+    sent: list[Frame] = []
+
+    def send(frame: Frame) -> bool:
+        sent.append(frame)
+        return True
+
+    tasks = RemoteTasks("step", send)
+    tasks.open(3, "n2", RemoteCommand(("cat",)), lambda *_: None, lambda _: None)
+    tasks.connect_all()
+    assert len(sent) == 1, "the request over this connection is not answered yet"
+    tasks.disconnect()
+    tasks.connect_all()
+    assert len(sent) == 2
+    tasks.take(TaskAway(3, "the node is away"))
+    tasks.connect_all()
+    tasks.connect_all()
+    assert len(sent) == 3
+    assert all(isinstance(frame, RunTask) and not frame.resume for frame in sent)
