@@ -67,7 +67,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
 _CHANGES_STANDING = frozenset((JobEdited, PriorityInherited, PredictionOutlived))
-"""Events after which further waiting jobs may be able to preempt the job of the event."""
+"""Events after which more waiting jobs than before may be able to preempt the job of the event."""
 _CHANGES_VICTIM = _CHANGES_STANDING.union(
     (AttemptStarted, CheckpointSaved, MembersStarted, JobShrunk, JobGrew)
 )
@@ -113,7 +113,7 @@ class Engine:
 
     def _build(self, pipeline: Pipeline, state: State) -> None:
         """Create the objects that handle inputs, such as UserCommands, for this configuration and this state.
-        Earlier objects are not used any more.
+        They replace the objects for the previous configuration.
         """
         self.pipeline = pipeline
         self.state = state
@@ -150,8 +150,7 @@ class Engine:
         self.timed_drains = TimedDrains(state, cycles, pipeline.rebalance, stopper, record, order)
         operators = OperatorCommands(context, self.timed_drains)
         self.services = services = ServiceReconciler(context, users)
-        # A handler returns None if it accepted the input and has no job ids to return. Reply DONE in this
-        # case.
+        # If a handler accepts an input and has no job ids to return, it returns None. The reply is then DONE.
         self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
             inputs.Submit: users.submit,
             inputs.Cancel: users.cancel,
@@ -267,9 +266,9 @@ class Engine:
         """Handle everything that is due, then run a scheduling cycle.
 
         1. If a plugin failed in the last cycle and is called again now, clear the cached results of plugins.
-        2. Begin and end reservations. Stop the jobs on nodes that a timed drain must empty soon. Warn the
-           owners of jobs whose time limit is near. Record projects whose use has reached an alert percentage
-           of their budgets.
+        2. Put the tables [hours.NAME] of this time into force. Begin and end reservations. Stop the jobs on
+           nodes that a timed drain must empty soon. Warn the owners of jobs whose time limit is near. Record
+           projects that have used an alert percentage of their budgets.
         3. Act on due timers of jobs, such as begin times and restart delays. Act on dependencies that are met
            or can never be met.
         4. Queue and end replicas of services.
@@ -330,11 +329,11 @@ class Engine:
             self._stop_victims(job, event)
 
     def _stop_victims(self, job: Job, plan: PreemptionPlanned) -> None:
-        """Stop the victims of a preemption plan for the waiting job. An elastic victim may lose only its
-        processes on some nodes.
+        """Stop the victims of a preemption plan for the waiting job. An elastic victim may give up only some
+        of its nodes and continue on the others.
 
-        A victim that fits on other nodes (its target) is moved there. The target is reserved before any
-        victim is stopped.
+        A victim with a target (a placement on other nodes) is moved to the target. All targets are kept for
+        their victims before any victim is stopped.
         """
         by, now = f"job {job.label}", plan.at
         if plan.strategy == WINDOW:
@@ -358,11 +357,11 @@ class Engine:
 
     @property
     def next_at(self) -> float:
-        """The time at which the next tick is needed, unless another input comes before."""
+        """The time at which the next tick is needed, if no other input comes earlier."""
         reservations, budgets = self.state.reservations, self.state.budgets
         at = min(self.timers.next_at, self.profile_cycles.again_at, self.hours_change_at)
-        # Query the other parts only if they are in use, because the simulator reads `next_at` after each
-        # input.
+        # Ask reservations, services, budgets and warnings only if there are any, because the simulator reads
+        # `next_at` after each input.
         if reservations.by_name:
             at = min(at, reservations.next_at)
         if reservations.drains:
@@ -409,11 +408,12 @@ class Engine:
         """Return a preemption that would let a waiting job start, and whether the configured policy allows
         this preemption.
 
-        1. If the configured strategies find a preemption, return the preemption and True.
-        2. Otherwise ignore the strategies and the limits that protect running jobs. Only jobs in queues that
-           are not preemptible stay protected. Search among the running jobs with at most the priority of the
-           waiting job. If this search finds a preemption, return the preemption and False.
-        3. Otherwise return None and False.
+        1. If licences for the job are missing, return None and False, because no job is preempted for
+           licences.
+        2. If the configured strategies find a preemption, return the preemption and True.
+        3. If they find none, ignore the strategies and the guards (limits that protect running jobs). Only
+           jobs in queues that are not preemptible stay protected. Search among the running jobs with at most
+           the priority of the waiting job. Return the preemption that this search finds, or None, and False.
         """
         if self.state.licences.insufficient(job.ask.licences):
             return None, False

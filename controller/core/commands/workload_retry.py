@@ -17,15 +17,15 @@ from wire.names import JobState, Reason
 from wire.workload.spec import array_text
 
 ELEMENTS = 500
-"""The most elements of one new array. The limit keeps the text of the array short, because each job stores
-this text.
+"""The most elements of one new array. A greater array would make `JobSpec.array` (the text with the indices)
+long, and each job of the array stores this text.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RenewedJob:
-    """A new job that replaces an old one. `among` contains its dependencies on other new jobs. `outside`
-    contains all other dependencies.
+    """A new job that replaces an old job. `among` contains its dependencies on other new jobs of the retry,
+    `outside` all its other dependencies.
     """
 
     spec: JobSpec
@@ -38,8 +38,10 @@ class RenewedJob:
 def jobs_to_retry(
     state: State, workload: Workload, present: Sequence[Job], *, cancelled: bool
 ) -> list[Job] | Refusal:
-    """Return the jobs that a retry replaces, lowest id first, or a refusal if there are none.
+    """Return the jobs that a retry replaces, lowest id first. Return a refusal if there are none, or if some
+    ended jobs of the workload are no longer in memory.
 
+    A retry replaces these jobs:
     1. Failed jobs, and jobs that were cancelled because another job of the workload has failed.
     2. With `cancelled`, also jobs that users or operators have cancelled.
     3. Jobs that were cancelled because of an impossible dependency, if the new jobs can meet this dependency.
@@ -73,7 +75,7 @@ def _obstacles(state: State, job: Job) -> Iterator[int]:
 
 
 def _targets(state: State, dependency: Dependency) -> list[Job]:
-    """Return the jobs in memory that a dependency names."""
+    """Return the jobs in memory that a dependency names: one job, or all elements of an array."""
     if not dependency.job:
         return []
     array = array_elements(state, dependency.job)
@@ -84,14 +86,14 @@ def _targets(state: State, dependency: Dependency) -> list[Job]:
 
 
 def renewed(state: State, old: Sequence[Job]) -> list[tuple[str, list[RenewedJob]]]:
-    """Return the new jobs by task, in queue order. Each list becomes one array, or one job.
+    """Return pairs (name of a task, new jobs). Each list of new jobs becomes one array, or one single job.
 
-    1. Group the old jobs by task. The elements of an array become elements of a new array, with their
-       indices.
-    2. Assign the new ids. Store the display id of the new job for each old job.
+    1. Group the old jobs by task. The elements of an array become elements of new arrays with at most
+       ELEMENTS elements, and keep their indices.
+    2. Note for each old job the display id that its new job will get.
     3. Rewrite the dependencies of each new job. A dependency on a replaced job becomes a dependency on the
-       new job. In a dependency on an array, leave out elements that have met the condition, and name the
-       other elements one by one.
+       new job. If only some elements of an array are replaced, name the elements one by one, and leave out
+       elements that have ended and are not replaced.
     """
     groups = _groups(old)
     labels: dict[int, str] = {}
@@ -140,8 +142,8 @@ def _renewed_job(state: State, job: Job, array: str | None, labels: Mapping[int,
 
 
 def _shortened(new: Sequence[Dependency], labels: Mapping[int, str]) -> list[Dependency]:
-    """Return the dependencies in a short form. Dependencies on all elements of a new array become one
-    dependency on the array.
+    """Return the dependencies `new`, but with one dependency on a new array in place of dependencies on all
+    its elements. `labels` contains the display id of the new job for each old job.
     """
     sizes: dict[str, int] = {}
     for label in labels.values():

@@ -52,10 +52,10 @@ class PredictionConfig:
     exceed.
     """
     least: int = 5
-    """The least number of runs for a prediction."""
+    """The least number of runs of similar jobs for a prediction."""
     default_s: float = NEVER
-    """The run time in seconds that plans assume for jobs without a time limit and without a prediction.
-    NEVER: plans assume no end.
+    """The setting `default_time_limit_s`: the run time in seconds that plans assume for jobs without a time
+    limit and without a prediction. NEVER: the setting is not used.
     """
     replaces_limits: bool = field(init=False)
     """True if scheduling plans assume a run time other than the time limit for some jobs."""
@@ -82,8 +82,8 @@ class PredictionScore:
     outlived: int = 0
     """The number of jobs that ran longer than predicted."""
     limited: int = 0
-    """The number of jobs with a time limit. `limit_error_s` sums the differences between limit and run
-    time.
+    """The number of jobs with a time limit. `limit_error_s` is the sum of the absolute differences between
+    their limits and run times.
     """
     limit_error_s: float = 0.0
 
@@ -101,14 +101,14 @@ class PredictionScore:
         return PredictionScore(*map(operator.add, astuple(self), astuple(other)))
 
     def dump(self) -> list[float]:
-        """Return the values to write to the store, in the order of the fields."""
+        """Return the values of the fields, in their order, for the store."""
         return list(astuple(self))
 
 
 class RunHistory:
     """The run times, in seconds, of the last jobs of one group of similar jobs. `recent` contains the run
-    times in the order in which the jobs ended. `arrays` contains the id of the array of each job in `recent`,
-    or None.
+    times in the order in which the jobs ended. `arrays` contains for each of these jobs the id of its array.
+    The entry is None for a job of no array, and in the history of a whole array.
     """
 
     __slots__ = ("_sorted", "arrays", "at", "recent")
@@ -125,7 +125,8 @@ class RunHistory:
         """
 
     def learn(self, run_s: float, at: float, array: int | None = None) -> None:
-        """Add the run time of a job that ended at `at`. `array` is the id of its array, or None.
+        """Add the run time of a job that ended at `at`. `array` is the id of its array; None means that runs
+        of one array are not limited.
 
         1. If the history has MAX_RUNS_OF_ARRAY runs of this array, drop the oldest run of the array.
         2. Otherwise, if the history has MAX_RUNS runs, drop the oldest run.
@@ -155,8 +156,8 @@ class RunHistory:
         return runs[min(len(runs), max(1, math.ceil(part * (len(runs) + 1)))) - 1]
 
     def reaches(self, part: float) -> bool:
-        """Return whether there are enough runs for `quantile(part)`. With fewer runs, the next run may exceed
-        its result with a probability greater than 1 - `part`. MAX_RUNS runs always count as enough.
+        """Return whether there are enough runs for `quantile(part)`: enough that the next run exceeds the
+        result with a probability of at most 1 - `part`. MAX_RUNS runs always count as enough.
         """
         count = len(self.recent)
         return count >= MAX_RUNS or part * (count + 1) <= count
@@ -176,7 +177,8 @@ class RuntimePredictor:
        time limit. The job's array is used only when enough of its elements have ended for the quantile
        (`RunHistory.reaches`). With fewer elements the prediction would be too short, because short elements
        end first.
-    3. Each group keeps its last MAX_RUNS runs. At most MAX_RUNS_OF_ARRAY of these runs are of the same array.
+    3. Each group keeps its last MAX_RUNS runs. At most MAX_RUNS_OF_ARRAY of these runs are of the same array,
+       except in the group of the array itself.
 
     Example: the last five runs of ada's `train` on 8 GPUs took 50, 55, 58, 60 and 90 minutes. With a quantile
     of 0.9 the prediction for the next run is 90 minutes; with 0.6 the prediction is 60 minutes.
@@ -192,7 +194,9 @@ class RuntimePredictor:
         self.starts: dict[str, StartScore] = {} if known is None else known.starts
         """The accuracy of estimated starts, by method of the estimate."""
         self.rescored: dict[str, None] = {}
-        """The methods of estimating starts whose accuracy the next commit must write to the store."""
+        """The methods of start estimates with a changed accuracy, which the next commit must write to the
+        store.
+        """
         self._learns = known is None
 
     def read_only(self) -> RuntimePredictor:
@@ -228,12 +232,13 @@ class RuntimePredictor:
         """Return the run time in seconds that the scheduler assumes for the job in its plans. None means that
         the scheduler assumes the job's time limit plus its grace.
 
-        1. With `estimate = "predicted"` in the configuration: the prediction, if there is one.
-        2. Otherwise the time limit, if the job has one.
-        3. For a job without a time limit: the prediction, if there is one, otherwise the setting
+        The first rule that applies decides:
+        1. A replica of a service, or a job that is always restarted, without a time limit: None. Plans assume
+           no end.
+        2. The setting `estimate` is "predicted", and there is a prediction: the prediction.
+        3. The job has no time limit, and `default_time_limit_s` is set: the prediction; if there is none,
            `default_time_limit_s`.
-        4. Without a time limit, a replica of a service or a job that is always restarted is assumed to run
-           without end.
+        4. All other cases: None.
         """
         if job.limit == NEVER and (job.replica is not None or job.spec.restart.when is RestartWhen.ALWAYS):
             return None

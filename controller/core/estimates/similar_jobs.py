@@ -16,12 +16,13 @@ LONGEST_STEM = 80
 ANY_SIZE = ""
 
 SimilarityKey = tuple[str, ...]
-"""The key of one group of similar jobs, also in the store. The first item is always the user:
+"""The key of one group of similar jobs, also in the store. Here `name` is the job name without a number at
+its end, and `command` is a hash of the command without its numbers:
 
 - (user, "", id of the array): the elements of one array;
-- (user, name, size, command): jobs with the same command, apart from the numbers in the command;
-- (user, name, size): jobs of one size whose names differ only in the number at the end;
-- (user, name, ANY_SIZE): jobs of any size whose names differ only in the number at the end.
+- (user, name, size, command): jobs with the same name, size and command;
+- (user, name, size): jobs with the same name and size;
+- (user, name, ANY_SIZE): jobs with the same name and any size.
 """
 
 _NUMBER_AT_END = re.compile(r"[\W_]*\d*$")
@@ -46,8 +47,8 @@ def similarity_keys(job: Job) -> tuple[SimilarityKey, ...]:
 
 @lru_cache(4_096)
 def stem_of(name: str) -> str:
-    """Return the name without a number at its end. Jobs such as `train-07` and `train-08` usually run the
-    same program.
+    """Return the first LONGEST_STEM characters of the job name without a number at its end. Jobs such as
+    `train-07` and `train-08` usually run the same program.
     """
     return _NUMBER_AT_END.sub("", name)[:LONGEST_STEM] or name[:LONGEST_STEM]
 
