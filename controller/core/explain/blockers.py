@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
 
 HOLDERS = 8
-"""The most jobs that a sentence names."""
+"""The most jobs that a sentence about a licence names."""
 
 
 def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None = None) -> bool:
     """Return whether a waiting job that fits on free nodes will start in the next cycle of its scheduler
     profile. The answer assumes that nothing else changes before that cycle.
 
-    `placer` replaces the profile's placer, which chooses nodes for jobs. Callers between two cycles need
-    this, because the profile's placer must not compute scores at that time.
+    If `placer` is not None, nodes are chosen with `placer` and not with the profile's own placer, which must
+    not compute scores between two cycles.
     """
     state, queue, head = cycle.state, cycle.queue, cycle.head
     if cycle.backfill.reserves is Reserves.ALL_JOBS:
@@ -93,9 +93,9 @@ def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
 
 
 def share_free_at(state: State, stopped: TenantAtLimit, now: float) -> float:
-    """Return the time at which jobs of a share at its hard limit (`stopped`) may start again.
+    """Return the time at which jobs of the tenant `stopped`, which is at its hard limit, may start again.
 
-    The running jobs of the share are assumed to end at their time limits.
+    The running jobs of the tenant are assumed to end at their time limits.
     """
     depth = len(stopped.path)
     jobs = [state.jobs[job] for _, job in state.releases]
@@ -108,8 +108,8 @@ def share_free_at(state: State, stopped: TenantAtLimit, now: float) -> float:
 
 
 def share_limit_text(state: State, stopped: TenantAtLimit, now: float) -> str:
-    """Return a sentence about the share `stopped`: its hard limit keeps its jobs from starting until some
-    time.
+    """Return a sentence about the tenant `stopped`, which is at its hard limit. The sentence says for how
+    long none of its jobs starts.
     """
     at = share_free_at(state, stopped, now)
     if at < NEVER:
@@ -165,8 +165,8 @@ def reservation_blocker(
         return ""
     fits = placer.ranking(part).fits
     left, lost = int(np.count_nonzero(fits & ~barred)), fits & barred
-    # There may be no placement although enough nodes are unreserved, because the job may need one GPU model
-    # or one topology domain. Only `find` checks these requirements of the job.
+    # Also call `find` if enough nodes are unreserved, because the job may need nodes with one GPU model or in
+    # one topology domain, and only `find` checks this.
     if not lost.any() or (left >= need and placer.find(job.ask, barred) is not None):
         return ""
     span = state.assumed_span(job)

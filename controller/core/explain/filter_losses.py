@@ -1,6 +1,6 @@
 """Counts the nodes that each filter rejects for a job. Finds the filters that prevent the start of the job.
 
-A filter is binding if it now rejects nodes that could hold the job after all running jobs had ended.
+A filter is binding if it now rejects nodes that could hold the job without running jobs.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class BindingFilters:
     losses: tuple[FilterLoss, ...]
 
     def __str__(self) -> str:
-        """Return a text with the two filters that reject the most nodes, and the names of some of these
-        nodes.
+        """Return the messages of the two filters that reject the most nodes, each with the names of some
+        rejected nodes.
         """
         largest = sorted(self.losses, key=lambda loss: -loss.lost)[:2]
         return "; ".join(f"{loss.message} ({_names(loss)})" for loss in largest)
@@ -47,11 +47,11 @@ def _names(loss: FilterLoss) -> str:
 def filter_losses(
     placer: Placer, part: PerNodeRequest, columns: NodeTable
 ) -> tuple[tuple[FilterLoss, ...], int]:
-    """Return how many nodes each filter rejects, and how many nodes all filters accept.
+    """Return (how many nodes each filter rejects, how many nodes all filters accept).
 
-    A node that several filters reject counts only for the first of these filters. Each filter has two counts.
-    The first counts nodes that the filter would reject even without running jobs ("no B200 GPU"). The second
-    counts nodes that the filter rejects only because of running jobs ("no free B200 GPU").
+    A node that several filters reject counts only for the first of these filters. A filter that is not static
+    has two counts: the nodes that it would reject even without running jobs ("no B200 GPU"), and the nodes
+    that it rejects only because of running jobs ("no free B200 GPU").
     """
     left = np.ones(columns.height, dtype=np.bool_)
     idle = placer.nodes.idle
@@ -74,11 +74,11 @@ def filter_losses(
 def _static_losses(
     placer: Placer, plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
 ) -> Iterator[FilterLoss]:
-    """Count the nodes in `lost` by the reason for their rejection. The filter `plugin` rejects these nodes
-    because of their labels, taints, hardware or state.
+    """Count the nodes in `lost`. The filter `plugin` rejects these nodes because of their labels, taints,
+    hardware or state.
 
-    A filter may have a method `apart`, which divides a request into several conditions. Then count the nodes
-    for each condition.
+    If the filter has a method `apart`, which divides a request into several conditions, count the nodes that
+    each condition excludes.
     """
     apart = getattr(plugin, "apart", None)
     left = lost

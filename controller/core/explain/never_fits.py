@@ -16,8 +16,9 @@ from wire.text import counted
 def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
     """Return a refusal if the nodes could not hold the request even if all were idle; otherwise None.
 
-    Also return None while some node has not connected since the controller started. The hardware of this node
-    is unknown or may have changed.
+    While some node has not connected since the controller started, its hardware is unknown or may have
+    changed. Then refuse only a request with a constraint that no filter checks. The same holds on a cluster
+    without nodes.
     """
     if placer.shape(ask) is not None:
         return None

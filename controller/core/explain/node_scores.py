@@ -14,7 +14,7 @@ from wire.api.reasons import NodeScore, Points
 from wire.text import printable
 
 NAMED = 5
-"""The scores of at most this many nodes are shown."""
+"""The most nodes whose scores are shown."""
 
 
 def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:

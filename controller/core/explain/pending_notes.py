@@ -1,4 +1,4 @@
-"""Notes about a waiting job: limits and budgets that move the job back, long waits, GPUs out of service."""
+"""Notes about a waiting job, such as soft limits that move it back in the queue, or GPUs out of service."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RATIONED = "its user has used more than the part of the project, so backfill tri
 
 
 def pending_notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
-    """Yield more facts about a waiting job, each as a text. The facts are: limits and budgets that move the
-    job back in the queue, an unusually long wait, and suitable GPUs out of service.
+    """Yield further facts about a waiting job, each as a text: what moves the job back or forward in the
+    queue, an unusually long wait, the nodes that a gang would get now, and suitable GPUs out of service.
     """
     soft = state.over_soft_quota(job, now)
     if soft is not None:

@@ -89,7 +89,9 @@ _STOPPED_BY = {
     Reason.REQUEUED: "it is then queued again, as ordered by ",
     Reason.MEMBER_FAILED: "it has failed on ",
 }
-"""The words before the user or node that caused the stop. For other reasons, the cause is a whole phrase."""
+"""The words before `Job.stopped_by` (a user or a node), by the reason for the stop. For any other reason,
+`stopped_by` is a whole phrase.
+"""
 
 
 def state_text(state: State, job: Job, now: float) -> str:

@@ -17,8 +17,8 @@ from wire.names import Reason
 from wire.text import counted, duration, printable
 
 _LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s", "spare_ending_s")
-"""The guards (limits of [preemption]) in a fixed order. Each guard is removed alone, to find out which guard
-prevents the preemption.
+"""The guards (limits of [preemption]) in the order in which they are removed, one at a time, to find the
+guard that prevents the preemption.
 """
 
 
@@ -27,7 +27,9 @@ _LIMITS = {
     Reason.KEPT_FREE: "the free GPUs are kept for another queue",
     Reason.RESOURCES: "the next GPUs that become free are kept for another queue",
 }
-"""Phrases for the limits of a job other than quotas, fair-share limits and budgets."""
+"""Phrases for limits that keep a job from starting, by pending reason. Quotas, fair-share limits and budgets
+have one common phrase.
+"""
 
 
 def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:

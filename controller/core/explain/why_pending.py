@@ -46,8 +46,8 @@ CONSIDERED_NEXT = "fits now: considered in the next pass"
 
 
 def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
-    """Return why the job is in its state. For a waiting job, also return how many nodes each filter
-    rejects.
+    """Return why the job is in its state. For a job in the queue, also return its queue position, its
+    priority points, and how many nodes each filter rejects.
     """
     if job.state is not JobState.QUEUED:
         return Why(job.reason, state_text(state, job, now) + common_switch_text(placer, job))
@@ -167,9 +167,10 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
 def _nodes_that_can(
     placer: Placer, part: PerNodeRequest, need: int, found: tuple[FilterLoss, ...], fitting: int
 ) -> str:
-    """Return a text that says how many nodes can hold the request now, and which resources the other nodes
-    lack. `fitting` is the number of nodes that can hold the request, and `need` is the number of nodes that
-    the job requests. `found` says what the other nodes lack.
+    """Return a text that says how many nodes can hold the request now, and what the other nodes lack.
+
+    `need` is the number of nodes that the job requests, and `fitting` the number of nodes that can hold the
+    request now. `found` contains the counts of the nodes that each filter rejects now.
     """
     bound, total = binding_filters(placer, part), len(placer.nodes)
     if bound.suitable < need:
@@ -189,7 +190,7 @@ def reason_of(state: State, job: Job) -> Reason:
     No filter is called, because this function runs for each job of a list.
     """
     if job.held and job.state is JobState.QUEUED and job.reason is Reason.PREEMPTED:
-        # The order that preempted the job also holds the job.
+        # Show the hold and not the preemption, because the job starts only after its release.
         return Reason.HELD
     if job.state is not JobState.QUEUED or job.held or job.claim:
         return job.reason

@@ -26,7 +26,9 @@ from wire.names import Reason
 HORIZON_S = 10 * 365 * 86_400.0
 """A forecast looks at most this many seconds ahead. Jobs without a time limit may run even longer."""
 MAX_IDLE_TURNS = 3
-"""The forecast ends when no job has started while each reservation has begun and ended this many times."""
+"""The forecast ends when no job starts while all reservations together begin and end on average this many
+times.
+"""
 MAX_STEPS = 100_000
 """A forecast has at most this many steps, so that it always ends."""
 KeepGoing = Callable[[float, Collection[int]], bool]
@@ -39,7 +41,7 @@ T = TypeVar("T")
 
 
 class OnCopy(Protocol):
-    """A function that copies an engine, and calls the function `work` with the copy."""
+    """A function that calls the function `work` with a copy of an engine."""
 
     def __call__(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
         """Return the result of `work`; None if `work` was not finished, for example for lack of time."""
@@ -48,7 +50,7 @@ class OnCopy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ForecastStart:
-    """The time at which a waiting job starts at the latest, and its nodes."""
+    """The latest time at which a waiting job starts (`at`), and the nodes on which it starts."""
 
     at: float
     nodes: tuple[str, ...]
@@ -56,18 +58,18 @@ class ForecastStart:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of `forecast`: the starts of jobs. The object also contains the engine's decisions on the
-    inputs that were given before the simulation.
+    """The result of `forecast`: the starts of jobs, by job id. `decisions` contains the engine's decisions
+    on the inputs `first`, which it handled before the simulation.
     """
 
     starts: dict[int, ForecastStart]
     decisions: tuple[Decision, ...]
     whole: bool
-    """True if every job that can ever start has started."""
+    """True if job `until` has started, or if every job that can ever start has started."""
     plans: tuple[PreemptionPlanned, ...] = ()
     """The preemptions that the forecast assumes."""
     known_until: float = NEVER
-    """All starts before this time are in `starts`. NEVER if the forecast was not stopped early."""
+    """All starts before this time are in `starts`. NEVER unless `going` or `steps` stopped the forecast."""
     ends: dict[int, float] = field(default_factory=dict)
     """The first end in the forecast of each job that ended: at its limit, by a preemption or because of a
     drain.
@@ -129,8 +131,8 @@ def forecast(
 
     1. Run a scheduling cycle at the simulated time, and record the starts. Jobs that the cycle stops end at
        once.
-    2. End the forecast in three cases: job `until` has started, no job waits, or only recurring reservations
-       would still begin and end.
+    2. End the forecast in four cases: job `until` has started, no job waits, the next step is later than
+       HORIZON_S, or only recurring reservations and quotas by hour would cause further steps.
     3. Go to the next end of a job, timer or reservation, and end the jobs whose limit is reached.
     4. Repeat until `going` returns False, or for `steps` steps. The starts that were found until then stay
        valid.
@@ -213,9 +215,9 @@ def _end_due(engine: Engine, moment: float, ends: dict[int, float]) -> None:
 
 
 def _ends(engine: Engine, number: int, by: float = NEVER) -> bool:
-    """Return whether the running job `number`, whose expected end is at or before `by`, ends at this time in
-    a forecast. A job without a time limit ends only if it is being stopped or if the forecast uses
-    predictions. Otherwise its expected end is only assumed.
+    """Return whether the running job `number`, whose expected end is at or before `by`, ends at its expected
+    end in a forecast. A job without a time limit ends there only if it is being stopped or if the forecast
+    uses predictions.
     """
     job = engine.state.jobs[number]
     limited = job.limit < NEVER or (job.stop_by is not None and job.stop_by <= by)

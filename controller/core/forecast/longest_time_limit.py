@@ -17,26 +17,27 @@ from controller.core.quota.usage_counters import GPU_TIME
 USABLE_S = 10.0
 """A suggested limit stays valid for this many seconds, because a user needs time to enter the limit."""
 MINUTES_FROM_S = 180.0
-"""A suggested limit of at least this many seconds is rounded to whole minutes. A shorter one is rounded to a
-multiple of STEP_S seconds.
+"""A suggested limit of at least this many seconds is rounded down to whole minutes. A shorter limit is
+rounded down to a multiple of STEP_S seconds.
 """
 STEP_S = 5.0
 MOST = 64
 
 
 def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
-    """Return shorter time limits (in seconds) to try for a job that cannot start now, the longest first. With
-    a returned limit, the job may start now, because the job then ends before other jobs need its nodes. All
-    returned limits are below the job's present limit.
+    """Return time limits, in seconds, with which a job that cannot start now may be able to start, because
+    the job then ends before other jobs need its nodes. All are below the job's present limit, the longest
+    first.
 
     Call this after a scheduling cycle at the time `now`, because the cycle makes the reservations.
     1. Collect the times at which other jobs or users need nodes. These are the reserved starts of other jobs
        in all scheduler profiles, the latest starts of jobs with deadlines, and the starts of operators'
        reservations.
-    2. For each of these times, the seconds until then minus the job's grace are a possible limit.
+    2. For each of these times, a possible limit is the seconds until then, minus the job's grace and minus
+       USABLE_S.
     3. If the job would exceed a quota on GPU-hours, another possible limit is the time in which the job uses
        up the rest of the quota.
-    4. Round each limit down to whole minutes. Round a short limit to a multiple of STEP_S.
+    4. Round each limit down (MINUTES_FROM_S).
 
     Example: another job has a reserved start in 2 h, and this job has a grace of 30 s. The suggested limit is
     1h59m.

@@ -19,7 +19,7 @@ from wire.job.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory, printable
 
 MOST_STEPS = 16
-"""At most this many amounts of one resource are tried."""
+"""At most this many numbers of nodes, GPUs or licences are tried."""
 GIB = 1_024
 
 

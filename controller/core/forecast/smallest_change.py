@@ -23,11 +23,13 @@ from wire.names import GpuHealth
 from wire.text import printable
 
 MAX_EDITS = 3
-"""At most this many suggestions change the job's spec."""
+"""The most suggestions that change the job's spec."""
 MOST_NODES = 4
-"""At most this many drained nodes, and this many cordoned GPUs of one node, are tried."""
+"""The most drained nodes, and the most cordoned GPUs of one node, for which a resume is tried."""
 MOST_SINGLES = 4
-"""If a quota or a licence is missing, at most this many running jobs are tried one by one."""
+"""The most running jobs whose preemption is tried, one job at a time, if the waiting job lacks quota or a
+licence.
+"""
 ACTOR = "root"
 
 
@@ -200,10 +202,11 @@ def _preempted_text(trial: StartTrial, victims: Sequence[int], hold: bool) -> st
 
 
 def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
-    """Yield sets of running jobs to preempt: first the set of `Engine.preemption_plan`, then sets of one job
-    each.
+    """Yield sets of running jobs to preempt: first the victims of `Engine.preemption_plan`, then sets of one
+    job each.
 
-    Each of these single jobs uses quota, or holds a licence, that the waiting job lacks.
+    The sets of one job contain jobs that use the quota, or hold the licence, that the waiting job lacks. They
+    are preemptible, and their priority is at most that of the waiting job.
     """
     job, state, now = trial.job, trial.ahead.state, trial.now
     plan, _ = trial.ahead.preemption_plan(job, now)

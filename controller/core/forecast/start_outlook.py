@@ -17,9 +17,7 @@ from wire.text import duration
 NAMED = 8
 """The most jobs that a sentence names."""
 LAST_AFTER_S = 600.0
-"""A start is near if it is fewer than this many seconds away. For a near start, the last reason for the wait
-is not given.
-"""
+"""For a start in less than this many seconds, `last_blocker` returns no sentence."""
 
 
 def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: float) -> str:

@@ -20,7 +20,9 @@ MAX_COPIES = 48
 T = TypeVar("T")
 
 ALL_ORDERS = 3
-"""If preempted jobs run on at most this many nodes in total, every order of their ends is tried."""
+"""If the preempted jobs run on at most this many nodes in total, each order in which they can end node by
+node is tried.
+"""
 
 Leaving = tuple[int, str]
 """A preempted job (its id), and one of its nodes."""
