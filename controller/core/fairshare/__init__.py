@@ -1,3 +1,3 @@
-"""Fair share: the fair-share tree, usage counters in which old usage counts less, and GPU usage outside of
-jobs.
+"""Fair share: the fair-share tree, usage counters in which old usage counts less, and usage of GPUs
+outside of jobs.
 """

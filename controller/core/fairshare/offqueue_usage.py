@@ -13,10 +13,10 @@ from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSee
 from wire.agent.reports import GpuProcess
 
 MAX_KEPT = 5_000
-"""The most ended off-queue uses that are kept in memory. The journal has all off-queue uses."""
+"""The most ended off-queue uses that are kept in memory. Older ones are only in the journal."""
 
 OffQueueKey = tuple[str, str, str]
-"""(node, GPU UUID, user)."""
+"""(name of the node, UUID of the GPU, name of the user)."""
 
 _UNKNOWN_USER = "?"
 """The user name that agents report for a process that ended before the agent found its owner."""
@@ -60,7 +60,7 @@ class OffQueueUsage:
     """
 
     def begin(self, use: OffQueueUse, shares: ShareTree) -> None:
-        """Record that a user began to use a GPU outside of jobs. From now on, charge the user."""
+        """Record that a user began to use a GPU outside of jobs. Charge the user from `use.since` on."""
         self.open[use.node, use.uuid, use.user] = use
         self.touched[use.node] = None
         self._charge(use, use.rate, use.since, shares)

@@ -1,8 +1,8 @@
 """The fair-share tree. The tree contains the organisations, their projects and the projects' users, each with
 a weight, limits and its use.
 
-`ShareTree.version` increases with every weight or limit that an operator sets. Backfill and preemption then
-drop their cached results.
+`ShareTree.version` increases when an operator sets a weight or limit, and when other tables [hours.NAME]
+change weights. Backfill and preemption then drop their cached results.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from wire.names import Reason
 from wire.text import printable
 
 SETTLED_S = 1.0
-"""Seconds that are added to the computed time of the fall of a tenant's use to its limit. Because of rounding
-errors, the use may still be just above the limit at the computed time.
+"""Seconds that are added to the computed time at which a tenant's use falls to its limit. Without them, the
+use may still be just above the limit at that time because of rounding errors.
 """
 
 
 USERS_COUNT = 0.3
-"""A factor below 1. In the formula of the fair-share factor, the ratio of a user's used amount to its fair
-use is multiplied by this factor. The ratios of projects and organisations count fully.
+"""How much a user's ratio used / fair counts in the fair-share factor (step 2 in the docstring of ShareTree).
+The ratios of projects and organisations count 1.
 """
 
 
@@ -50,7 +50,7 @@ class TenantAtLimit:
     limit: float
     until: float
     """The time at which the use falls below the limit, if the rate of use does not change. NEVER if the use
-    does not fall this far.
+    stays at or above the limit.
     """
     reason: ClassVar[Reason] = Reason.SHARE
     only_this_job: ClassVar[bool] = False
@@ -67,11 +67,11 @@ class FairShareTenant:
     usage: DecayedUsage | WindowedUsage
     weight: float = 1.0
     below: Counter[float] = field(default_factory=Counter)
-    """The number of child tenants with each weight, by weight."""
+    """The number of child tenants by weight: {1.0: 3} for three child tenants of weight 1."""
     jobs: int = field(default=0, compare=False)
-    """The number of jobs that have not ended. Jobs of all tenants below this one are included."""
+    """The number of jobs that have not ended, with the jobs of all tenants below this tenant."""
     active: Counter[float] = field(default_factory=Counter, compare=False)
-    """The number of child tenants with jobs that have not ended, by weight."""
+    """Like `below`, but only child tenants with jobs that have not ended."""
 
     @property
     def weights(self) -> float:
@@ -123,12 +123,14 @@ class ShareTree:
         scheduler.toml applies.
         """
         self.version = 0
-        """A number that grows when an operator sets a weight or limit."""
+        """A number that grows when a weight or limit changes."""
         self.soft = dict(sharing.soft)
         self.hard = dict(sharing.hard)
         """Soft and hard limits in effect, by the name of the tenant."""
         self.several_projects = False
-        """True if the tree has had more than one organisation, or project without an organisation."""
+        """True once the tree has two top-level tenants: organisations, or projects without an
+        organisation.
+        """
         self.without_row: list[SharePath] = []
         """Tenants that are not in the store yet."""
         self._above: dict[SharePath, tuple[FairShareTenant, ...]] = {}
@@ -201,8 +203,8 @@ class ShareTree:
         return part
 
     def change_rate(self, path: SharePath, rate: float, now: float) -> None:
-        """From now on, add `rate` (billing units per hour) to the rate of use of a tenant and of all tenants
-        above it in the tree.
+        """Add `rate` (billing units per hour; may be negative) to the rate of use of a tenant and of all
+        tenants above it in the tree, from the time `now` on.
         """
         if not rate:
             return
@@ -215,7 +217,9 @@ class ShareTree:
         self._reweigh({name})
 
     def set_hour_weights(self, weights: Mapping[str, float]) -> None:
-        """Set the weights of the tables [hours.NAME] that are in force from now on."""
+        """Use these weights, from the tables [hours.NAME] in force, in place of the weights of other
+        tables.
+        """
         if weights != self.hour_weights:
             names = {*self.hour_weights, *weights}
             self.hour_weights = dict(weights)
@@ -235,8 +239,8 @@ class ShareTree:
         self.version += 1
 
     def set_limits(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set the limits of a tenant. The new limits override the limits of scheduler.toml. None leaves a
-        limit unchanged.
+        """Set the limits of a tenant, which override the limits of scheduler.toml. None leaves a limit
+        unchanged, and UNLIMITED removes it.
         """
         was = self.limits.get(name, (None, None))
         soft, hard = was[0] if soft is None else soft, was[1] if hard is None else hard

@@ -34,9 +34,8 @@ ROUNDING = 1e-9
 class DecayedUsage:
     """A usage counter with a half-life: a unit that was used one half-life ago counts half.
 
-    Let the total be `amount` at the time `at`, with a constant rate of use r since then. The total at time t
-    is then amount * k + r * longest_h * (1 - k). Here k = 2 ** -((t - at) / half-life). longest_h is the
-    total after a very long time at the rate 1.
+    At the time `at` the total is `amount`, and since then the rate of use is `rate`. The total at a later
+    time t is amount * k + rate * longest_h * (1 - k), where k = 2 ** -((t - at) / half-life).
     """
 
     half_life_s: float
@@ -195,19 +194,19 @@ class FairshareConfig:
     resources.
     """
     held_hours: float = 1.0
-    """The use of running jobs in the next hours is counted in advance, for this many hours."""
+    """Running jobs are charged in advance for the use of this many further hours."""
     organisations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The names of the projects in each organisation."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weights by organisation, project, or `project/user`; the default is 1."""
     soft: Mapping[str, float] = field(default_factory=dict)
-    """Soft limits in units. When a tenant has used more, its jobs come after all others in the queue."""
-    hard: Mapping[str, float] = field(default_factory=dict)
-    """Hard limits in units. When a tenant has used this much, none of its jobs starts."""
-    off_queue: str = ""
-    """The project that is charged for GPU usage outside of jobs, through the tenants of its users. Empty: no
-    charge.
+    """Soft limits in billing units. Jobs of a tenant that has used more come after all others in the
+    queue.
     """
+    hard: Mapping[str, float] = field(default_factory=dict)
+    """Hard limits in billing units. When a tenant has used this much, none of its jobs starts."""
+    off_queue: str = ""
+    """The project whose users are charged when they use GPUs outside of jobs. Empty: no charge."""
 
     by_model: bool = field(init=False)
     """True if the charge depends on the GPU model."""
