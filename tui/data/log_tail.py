@@ -35,7 +35,8 @@ def clean(line: str) -> str:
 @dataclass(frozen=True)
 class Piece:
     """The lines of a log that have arrived since the last call of `LogTail.take`. If `fresh` is true, these
-    lines replace all earlier ones. `open_end` is the last line if its end has not arrived yet.
+    lines replace all earlier ones. `open_end` is the beginning of the last line if its end has not arrived
+    yet; otherwise empty.
     """
 
     fresh: bool
@@ -44,8 +45,8 @@ class Piece:
     note: str
     over: bool
     from_begin: bool = False
-    """True if the lines since the last piece with `fresh` begin at the beginning of the log, so that no lines
-    are missing.
+    """True if all lines up to this one, back to the last piece with `fresh`, are the whole log from its first
+    line on.
     """
 
 

@@ -105,7 +105,7 @@ class ClusterModel:
             self.find_alarms()
 
     def take_places(self, places: Iterable[QueuePlace]) -> None:
-        """Sort the list of jobs by these places in the queue."""
+        """Store the places of the waiting jobs in the queue, and sort the list of jobs by them."""
         found = {each.job: each for each in places}
         if found != self.places:
             self.places = found
@@ -241,8 +241,8 @@ def _job_time(job: JobView) -> tuple[float, float]:
 
 
 def job_location(job: JobView) -> str:
-    """Return the nodes of a running job as text. For other jobs, return the reason why the job waits or has
-    ended.
+    """Return where a job runs, or why it does not: its first node and the number of further nodes, such as
+    gpu01 +3; otherwise its exit code or signal; otherwise the reason why it waits or has ended.
     """
     if job.held and job.state is not JobState.FAILED:
         more = f" +{len(job.held) - 1}" if len(job.held) > 1 else ""

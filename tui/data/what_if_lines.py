@@ -9,8 +9,8 @@ from wire.text import counted, printable
 
 
 def what_if_lines(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
-    """Return at most `lines` lines: a summary, then the jobs with the largest delays, then the jobs that
-    would start earlier by the longest times.
+    """Return at most `lines` lines: a refused change, the start of the first new job, a summary, the numbers
+    of jobs that would be preempted, moved or ended, and then the jobs of `_worst_and_best`.
     """
     found: list[list[Piece]] = [
         [("would be refused: ", "bad"), (printable(refused, 300), "bad")] for refused in answer.refused[:1]
@@ -59,9 +59,9 @@ def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
 
 
 def _worst_and_best(answer: WhatIfAnswer, shifts: list[Shift], limit: int) -> list[Shift]:
-    """Return at most `limit` jobs: first the jobs with the largest delays, then the jobs that would start
-    earlier by the longest times. Each group gets half of the list. If one group needs less than its half, the
-    other group gets the rest.
+    """Return at most `limit` jobs: first the jobs that would start later, the largest delay first; then the
+    jobs that would start earlier, the largest gain first. Each group gets half of the list. If one group
+    needs less than its half, the other group gets the rest.
     """
     later = sorted(
         (each for each in shifts if delay(answer, each) > 0), key=lambda each: -delay(answer, each)

@@ -29,7 +29,8 @@ screen of fewer than LOW lines.
 
 class ConfirmDialog(Dialog[str]):
     """Asks the user to confirm a change. The result is None if the user declines. If the user confirms, the
-    result is the typed text, which may be empty.
+    result is the typed text, which may be empty. For a change of many jobs, the user must type the number of
+    jobs.
 
     `question` returns the content of the dialog, and is called again after each change of the cluster. If
     `question` returns None, there is nothing left to change, and the dialog closes.

@@ -37,12 +37,12 @@ class LiveWhatIf(Facts):
         self.styles.height = self._height
 
     def on_unmount(self) -> None:
-        """Draw the plan without the effect again."""
+        """Remove the effect of the change from the chart of the plan."""
         app_of(self).show_effect(None)
 
     def try_out(self, request: WhatIf | None) -> None:
-        """Send this what-if request as soon as REST_S seconds have passed without another call. If the
-        request is None, remove the answer from the screen.
+        """Send this what-if request after REST_S seconds, unless another call replaces the request before. If
+        the request is None, remove the answer from the screen.
         """
         if request == self._request or not self.is_attached:
             return

@@ -53,7 +53,7 @@ class MenuList(Pane):
         return self.entries[self.index] if self.entries else None
 
     def show(self, entries: Sequence[MenuEntry]) -> None:
-        """Show these entries. The first one is the best match."""
+        """Show these entries, the best match first."""
         self.entries, self.index, self.top = list(entries), 0, 0
         self.refresh()
 

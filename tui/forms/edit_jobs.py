@@ -74,5 +74,5 @@ def edit_jobs(jobs: Sequence[JobView], clock: Callable[[], float]) -> Form[dict[
 
 
 def _common(texts: Sequence[str]) -> str:
-    """Return the common text of all jobs; empty if the texts differ."""
+    """Return the text if all texts are equal; otherwise an empty text."""
     return texts[0] if len(set(texts)) == 1 else ""

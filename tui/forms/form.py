@@ -36,8 +36,8 @@ class Field:
     row: str = ""
 
     def flags(self, text: str) -> list[str]:
-        """Return the options of the shell command that set the field to this text. A field for several values
-        has one option for each word of the text.
+        """Return the options of the shell command that set the field to this text. If the field has several
+        values, there is one option for each value.
         """
         if self.read is yes_or_no:
             return [self.flag] if text.lower() == "yes" else []
@@ -63,7 +63,8 @@ class FormContents(Generic[Request]):
 @dataclass(frozen=True)
 class Form(Generic[Request, Answer]):
     """A form: its fields, and functions that parse the typed texts, send the request, and return the
-    equivalent shell command. `trial` returns the what-if request that shows the effect of the form.
+    equivalent shell command. `trial` returns the what-if request that shows the effect of the form on other
+    jobs; None if the form has no such effect.
     """
 
     title: str
@@ -77,7 +78,9 @@ class Form(Generic[Request, Answer]):
 
     @property
     def rows(self) -> dict[str, list[Field]]:
-        """Return the fields of each line, by the name of the line."""
+        """Return the fields of each line of the form, by `row`, or by field name for a field alone on its
+        line.
+        """
         found: dict[str, list[Field]] = {}
         for field in self.fields:
             found.setdefault(field.row or field.name, []).append(field)
@@ -125,7 +128,9 @@ def read_fields(texts: Mapping[Field, str]) -> tuple[dict[str, Any], dict[str, s
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Parse NAME=value OTHER=value into a mapping. Raise ValueError for any other text."""
+    """Return a dict from NAME to value for a text such as `NAME=value OTHER=value`. Raise ValueError for any
+    other text.
+    """
     return dict(map(amounts.pair, amounts.words(text)))
 
 

@@ -112,7 +112,7 @@ def timeline(
     job: JobView, tries: Sequence[Attempt], explanation: Explanation | None, now: float, width: int
 ) -> list[Piece]:
     """Return the history of the job as one line: waits, attempts with their ends, and the expected start. If
-    the line is too long, a number stands for the first attempts.
+    the line is too long, the first attempts are shown only as a number, such as 3 attempts.
 
     Example: submitted 05:42 ─ waited 4h ─ ran 12m, preempted by 411 ─ waits 25m ··· starts ≤ 08:52
     """
@@ -126,7 +126,7 @@ def timeline(
 def _timeline(
     job: JobView, tries: Sequence[Attempt], explanation: Explanation | None, now: float, hidden: int
 ) -> list[Piece]:
-    """Return the line of `timeline`, in which a number stands for the first `hidden` attempts."""
+    """Return the line of `timeline`. The first `hidden` attempts are shown only as a number."""
     line: list[Piece] = [(f"submitted {cells.clock(job.submitted_at, now)}", "muted")]
     queued_at = job.submitted_at
     if hidden:

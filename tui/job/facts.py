@@ -16,14 +16,14 @@ from wire.names import JobState, Reason, priority_name
 from wire.text import counted, duration, memory, printable
 
 MOST_NODES: Final = 2
-"""The number of nodes that are shown above the tabs of a job."""
+"""At most this many nodes are shown above the tabs of a job."""
 
 
 def job_facts(
     job: JobView, detail: JobDetail | None, model: ClusterModel, width: int, *, brief: bool = False
 ) -> list[list[Piece]]:
-    """Return the details of a job as lines, the most important first. With `brief`, the lines are those above
-    the tabs of the job: the reason why the job waits, and its command, are left out.
+    """Return the details of a job as lines, the most important first. `brief` is for the lines above the tabs
+    of the job: it leaves out the reason for the wait, the command, and all nodes after the first MOST_NODES.
     """
     lines = [_head(job), _times(job, model.now(), width), _wants(job, detail.spec if detail else None)]
     held = [_held(held, model) for held in job.held]

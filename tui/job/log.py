@@ -142,7 +142,9 @@ class JobLog:
         app.requests.ask(lambda _: log_page.fetch_page(app.connect, self._job, stream, place), arrived)
 
     def _show_page(self, page: LogPage, place: int, *, mark: bool) -> None:
-        """Stop following the log, and show a page."""
+        """Stop following the log, and show a page with the byte `place` near the top. With `mark`, emphasise
+        the line that contains this byte.
+        """
         self.close()
         self._tail, self._note = None, ""
         self._pane.show_page(page, place, mark=mark)

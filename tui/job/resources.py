@@ -29,7 +29,8 @@ def gpu_lines(
     width: int,
 ) -> list[list[Piece]]:
     """Return the lines of the tab with the GPUs: one line for each GPU that the job holds, with its load over
-    the last 10 minutes. `loads` has the loads by node and by UUID.
+    the last 10 minutes, and then the usage of the last attempt. `loads` is a dict from node name to a dict
+    from GPU UUID to the loads.
     """
     lines = []
     graph = max(cells.SPARKS, min(60, width - 64))

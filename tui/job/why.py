@@ -47,8 +47,8 @@ def why_lines(
 
 
 def reason_lines(why: Why) -> list[list[Piece]]:
-    """Return the main reason with the place in the queue, the further reasons, and the number of nodes that
-    each filter rejected.
+    """Return the main reason why the job waits, its place in the queue, the other reasons, and the number of
+    nodes that each filter rejected.
     """
     place = f"   {ordinal(why.position)} in the queue" if why.position is not None else ""
     lines = [cells.fact("why", (printable(why.sentence, 400), "strong"), (place, "muted"))]

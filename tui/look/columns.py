@@ -13,7 +13,7 @@ from tui.look.paint import Piece
 Row = TypeVar("Row")
 
 GUTTER = 2
-"""The number of terminal cells at the left edge for the cursor and the mark."""
+"""The number of terminal cells at the left edge for the symbols of the cursor and of a marked row."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class ListColumn(Generic[Row]):
     """One column of a list. If the screen is too narrow, the columns with the highest `rank` are left out
     first.
 
-    `narrow` is the smallest width of the column; columns with a `narrow` width are chosen before columns
-    without a `narrow` width. Cells that no column needs are divided among the columns in proportion to
-    `grow`.
+    `narrow` is the smallest width of the column, and 0 if the column has only its full `width`. Columns with
+    a `narrow` width are chosen first. Cells that no column needs are divided among the columns in proportion
+    to `grow`, up to `most` cells for a column.
     """
 
     name: str

@@ -23,8 +23,8 @@ _RIGHT: Final = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 """The bits of a Braille character with 0 to 4 dots, from the bottom, in its left or right column."""
 
 _GAP_STEPS: Final = 1.5
-"""A place without a sample shows the previous sample, if this sample is at most this many times the distance
-of two samples older.
+"""A place without a sample shows the previous sample, unless this sample is older than _GAP_STEPS times the
+seconds between two samples.
 """
 
 
@@ -49,8 +49,8 @@ def resample(
        older than _GAP_STEPS times `step_s`, the seconds between two samples.
     3. All other places get None, so that the graph shows a gap.
 
-    Example: samples 1 s apart, drawn with two places for each second: every second place repeats the value
-    before it.
+    Example: there is a sample for each second, and two places for each second. Then every other place repeats
+    the value of the place before it.
     """
     width_s = (end - begin) / count
     values: list[float | None] = []

@@ -79,8 +79,8 @@ def bar(fraction: float, width: int, style: str = "bar") -> list[Piece]:
 
 
 def share_bar(used: float, fair: float | None, width: int) -> list[Piece]:
-    """Return a bar whose filled part is `used`, from 0 to 1. A mark shows the fair share `fair`; the filled
-    part beyond the mark is amber.
+    """Return a bar of `width` cells whose filled part is `used`, from 0 to 1. A line across the bar shows the
+    fair share `fair`, also from 0 to 1. The filled part to the right of this line is amber.
     """
     if fair is None:
         return bar(used, width)

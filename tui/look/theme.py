@@ -32,7 +32,7 @@ _USERS: Final = (
     "cancelled",
     "running",
 )
-"""The job states whose colours the bars of different users have."""
+"""The styles `user-0` to `user-7`, for the bars of different users, have the colours of these job states."""
 
 
 def _parts(ground: Mapping[str, str], states: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""Divides the jobs of a plan among the rows of the chart: one or more rows for each node, job or user."""
+"""Divides the jobs of a plan among the rows of the chart: one row for each job, or one or more rows for each
+node or user.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,17 @@ class ChartRow:
 
 
 def chart_rows(plan: Plan, grouping: Grouping, nodes: Mapping[str, str], *, apart: bool) -> list[ChartRow]:
-    """Return the rows of the chart. `nodes` has the name and the used GPUs (such as 7/8) of each node.
+    """Return the rows of the chart. `nodes` is a dict from node name to the used GPUs of the node, such as
+    7/8.
 
     With `apart`, jobs that overlap in time are drawn in separate rows of the same node or user:
 
-    1. Take the jobs of the node in the order of their starts.
+    1. Take the jobs of the node or user in the order of their starts.
     2. Put each job into the first row whose last job has ended before the job starts. If there is no such
        row, begin a new row.
 
-    Otherwise each node or user has one row, in which a job with more GPUs covers the others.
+    Without `apart`, each node or user has one row, in which a job with more GPUs covers the others. In the
+    chart by job, each job always has one row.
     """
     if grouping == "job":
         return [

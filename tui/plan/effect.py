@@ -18,7 +18,8 @@ jobs.
 
 @dataclass(frozen=True)
 class PlanEffect:
-    """The changed starts of jobs, by job id, and the new jobs.
+    """The effect of a change: `shifts` has the jobs whose starts change, by job id, and `new` the jobs that
+    are not submitted yet.
 
     Example: a drain of gpu03 for four hours moves job 393 from 05:02 to 09:02. The chart then shows its bar
     four hours later, in the style LATER, and a mark where the bar was.
@@ -59,7 +60,7 @@ class PlanEffect:
 
     def with_new_jobs(self, entries: Sequence[PlanEntry], length_s: float) -> tuple[PlanEntry, ...]:
         """Return the jobs of the plan and the new jobs. A new job is drawn `length_s` seconds long, because
-        the answer does not name its time limit.
+        the what-if answer does not contain its time limit.
         """
         added = tuple(
             PlanEntry(
@@ -80,8 +81,8 @@ class PlanEffect:
         return (*entries, *added)
 
     def moved_nodes(self, entry: PlanEntry) -> PlanEntry:
-        """Return the job with its nodes after the change, if the answer names these nodes; otherwise return
-        the job unchanged.
+        """Return the job with its nodes after the change, if the what-if answer names these nodes; otherwise
+        return the job unchanged.
         """
         shift = self.shifts.get(entry.job)
         return replace(entry, nodes=shift.nodes) if shift is not None and shift.nodes else entry

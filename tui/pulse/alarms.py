@@ -16,7 +16,7 @@ from wire.names import GpuHealth, NodeState
 from wire.text import duration, printable
 
 FAILED_FOR_S: Final = 3_600.0
-"""Failed jobs are counted for this many seconds."""
+"""A failed job counts in the alarms for this many seconds after its end."""
 NEAR_LIMIT: Final = 0.9
 """A running job is near its time limit after this fraction of the limit."""
 
@@ -42,7 +42,8 @@ def alarms(
     waiting_long: int,
     now: float,
 ) -> list[Alarm]:
-    """Return all alarms: faults first, then the newest first.
+    """Return all alarms: first the faults, then the other alarms. In both groups, the newest comes first, and
+    alarms without a time come last.
 
     `running` has the jobs that hold nodes, by job id. `failed` has the time at which each failed job ended.
     `waiting_long` is the number of jobs that have waited much longer than is usual.

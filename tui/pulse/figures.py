@@ -123,9 +123,9 @@ def power(history: PulseHistory, times: GraphTime, width: int) -> list[PanelRow]
 def free_gpus(
     history: PulseHistory, times: GraphTime, width: int, wide_jobs: int, whole_nodes: int
 ) -> list[PanelRow]:
-    """Return the panel with the fragmentation of the free GPUs: the part of them that is on nodes with used
-    GPUs. `wide_jobs` is the number of waiting jobs that request whole nodes, and `whole_nodes` the number of
-    entirely free nodes.
+    """Return the panel with the fragmentation of the free GPUs: the fraction of the free GPUs that is on
+    nodes with used GPUs. `wide_jobs` is the number of waiting jobs that request whole nodes, and
+    `whole_nodes` the number of entirely free nodes.
     """
     return [
         title([("fragmentation", "strong")], width, Jump("view", "rebalance")),
@@ -150,7 +150,9 @@ def free_gpus(
 
 
 def _working(sample: PulseSample) -> float | None:
-    """Return the number of GPUs that would be busy if all busy GPUs had full load."""
+    """Return the load of all GPUs as a number of fully loaded GPUs: 8 GPUs with a mean load of 50 % give 4.
+    Return None if no load was measured.
+    """
     return None if sample.load is None else min(sample.gpus_held, sample.load / 100 * sample.gpus)
 
 
@@ -209,8 +211,8 @@ def _trend(
 
 
 def _change(present: float | None, earlier: float | None, higher_is_bad: bool) -> Piece:
-    """Return the change in percent with an arrow; an empty text for a change of less than 5 %. The style is
-    "bad" if the value rises and `higher_is_bad` is True.
+    """Return the change from `earlier` to `present` in percent with an arrow; an empty text for a change of
+    less than 5 %. With `higher_is_bad`, a rise has the style "bad" and a fall the style "good".
     """
     if present is None or not earlier:
         return ("", "muted")

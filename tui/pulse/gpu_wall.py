@@ -16,14 +16,12 @@ from wire.text import printable
 FREE: Final = "░"
 SICK: Final = "✗"
 LABELS: Final = ("rack", "topology.kubernetes.io/rack", "zone")
-"""Labels of nodes, such as rack. Nodes are in the same row of the wall if the first of these labels that they
-have has the same value.
-"""
+"""The node labels that can name the rack of a node. The first of these labels that the node has is used."""
 
 
 class GpuWall:
-    """Draws nodes in rows by rack. The characters of a node are kept until the node changes, so that each
-    second only the changed nodes are drawn again.
+    """Draws the nodes of each rack in one or more rows. The characters of a node are kept until the node
+    changes, so that each second only the changed nodes are drawn again.
     """
 
     def __init__(self) -> None:

@@ -20,8 +20,8 @@ class PulsePane(Pane):
         super().__init__()
         self._lines: list[list[Block]] = []
         self._stops: list[tuple[int, int]] = []
-        """The line and the position in the line of each block that has a jump, in the order in which the
-        cursor visits the blocks.
+        """The blocks that have a jump, each as (line, number of the block in the line), in the order in which
+        the cursor visits them.
         """
         self._at: Jump | None = None
         self._index = 0
@@ -32,7 +32,8 @@ class PulsePane(Pane):
 
     def show(self, lines: list[list[Block]]) -> None:
         """Paint these lines. The cursor stays on the block with the same jump (the job, node or view that
-        Enter opens). If this jump is no longer shown, the cursor keeps its position.
+        Enter opens). If this jump is no longer shown, the cursor stays at the same number in the order of the
+        blocks.
         """
         self._lines = lines
         stops = [
@@ -114,8 +115,8 @@ class PulsePane(Pane):
         return self._lines[stop[0]][stop[1]][0].jump
 
     def _panel_of(self, stop: tuple[int, int]) -> tuple[int, int]:
-        """Return the panel that contains the block `stop`: the first line of the panels beside one another,
-        and the position of the panel from the left.
+        """Return the panel that contains the block `stop`, as (first line of the panel, number of the panel
+        from the left).
         """
         line, place = stop
         places = [width for _, width in self._lines[line]]

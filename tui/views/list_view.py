@@ -42,7 +42,7 @@ class ListView(View, Generic[Key, Row]):
         return ""
 
     def empty(self) -> Sequence[Piece]:
-        """Return the text that is shown if the list is empty."""
+        """Return the text for a list without shown rows."""
         return ()
 
     def compose(self) -> ComposeResult:
@@ -73,8 +73,8 @@ class ListView(View, Generic[Key, Row]):
         return ""
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
-        """Return a text with the number of marks, the filter, the number of rows and the sort order. With
-        `brief`, the filter is cut and the sort order is left out.
+        """Return a text with the number of marked rows, the filter, the number of shown rows and the sort
+        order. With `brief`, a long filter is cut earlier and the sort order is left out.
         """
         listing = self.listing
         arrow = glyphs.DESCENDING if listing.reverse else glyphs.ASCENDING
@@ -105,8 +105,8 @@ class ListView(View, Generic[Key, Row]):
         self.app.push_screen(Menu("Sort by", entries, at=listing.sort), sort)
 
     def undo(self) -> bool:
-        """Remove the filter. Without a filter, remove the marks. Return False if there are no filter and no
-        marks.
+        """Remove the filter. If the list has no filter, unmark all rows. Return False if the list has no
+        filter and no marked rows.
         """
         if super().undo():
             return True

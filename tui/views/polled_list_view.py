@@ -1,5 +1,5 @@
-"""Base class of views of lists that are not in the controller's event stream. A displayed list of this type
-is requested again at intervals. Details of the row under the cursor are below the list.
+"""Base class of views of lists that are not in the controller's event stream, such as quotas. While such a
+list is shown, it is requested again at intervals. Details of the row under the cursor are below the list.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         raise NotImplementedError
 
     def nothing(self) -> Sequence[Piece]:
-        """Return the text of an empty list: the reason why there are no rows, and what the user can do."""
+        """Return the text for an answer without rows: the reason why there are no rows, and what the user can
+        do.
+        """
         raise NotImplementedError
 
     def details(self, row: Row) -> list[list[Piece]]:
@@ -111,7 +113,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
 
     def empty(self) -> Sequence[Piece]:
         """Return the text for a list without shown rows. The text gives the reason: the filter hides all
-        rows, the request failed, or no rows exist.
+        rows, the last request failed, no answer has arrived yet, or no rows exist.
         """
         if self.listing.rows:
             return [("no row matches the filter; esc removes it", "muted")]

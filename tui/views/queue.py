@@ -28,7 +28,7 @@ from wire.text import duration, memory, printable
 
 PLACES_EVERY_S: Final = 5
 """Seconds between two requests for the places of waiting jobs and the expected ends of workloads and arrays.
-The controller makes a new forecast after the same time.
+The controller makes its forecasts at the same interval.
 """
 PEEK_WIDTH: Final = 160
 """The least width of the screen, in terminal cells, at which the job under the cursor is shown beside the
@@ -164,7 +164,7 @@ class QueueView(ListView[int, JobView]):
         return [(" " * (LOAD_WIDTH - cells.SPARKS), "text"), *cells.load_graph(loads)]
 
     def _shown_rows(self) -> ShownRows:
-        """Return the visible running jobs with GPUs."""
+        """Return the ids of the visible running jobs with GPUs, whose loads the application requests."""
         rows = (self.listing.rows[key] for key in self.table.visible_keys())
         return ShownRows(jobs=tuple(job.id for job in rows if job.state is JobState.RUNNING and job.gpus))
 

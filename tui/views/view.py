@@ -90,7 +90,7 @@ class View(Vertical):
         raise NotImplementedError
 
     def undo(self) -> bool:
-        """Remove the filter or the marks. Return False if there are no filter and no marks."""
+        """Remove the filter. Return False if the view has no filter."""
         if self.filter_text:
             self.narrow("")
             return True

@@ -82,8 +82,9 @@ class CalendarPane(Pane):
         self.refresh_changed()
 
     def move_window(self, steps: int) -> None:
-        """Move the window by `steps` steps; below 0, to an earlier time. If the window leaves the shown time,
-        the shown time moves with the window.
+        """Move the window by `steps` steps of `step_s` seconds: to a later time, or to an earlier time if
+        `steps` is negative. The window cannot begin before now. If the window leaves the shown time, the
+        shown time moves with it.
         """
         now = app_of(self).model.now()
         step = self.step_s
@@ -171,7 +172,8 @@ class CalendarPane(Pane):
 
         1. Draw the times until which running jobs may use the node. For a job without a time limit, draw
            another symbol up to the right edge.
-        2. Draw a drain, and above it the reservations with their names.
+        2. If the node is drained or does not report, draw this up to the right edge. Above it, draw the
+           reservations with their names.
         3. On a chosen node, draw the window. A cell of the window in which something is drawn becomes a
            red exclamation mark.
         """

@@ -17,7 +17,9 @@ FILTERS: Final = "word  !word  user:alice  gpus:>=4"
 
 
 class FilterLine(Horizontal):
-    """The input for a filter or a text. Enter keeps the filter, and Escape restores the previous one."""
+    """The input for a filter or for a text to search. Enter keeps the typed filter, and Escape restores the
+    filter from before.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "give_up", show=False),
@@ -30,7 +32,7 @@ class FilterLine(Horizontal):
         self._done: Callable[[], None] = lambda: None
         self._before = ""
         self._then: Callable[[str], None] | None = None
-        """Called with the typed text after Enter, if the input is for a text and not for a filter."""
+        """Called with the typed text after Enter. None while the input is for a filter."""
 
     def compose(self) -> ComposeResult:
         yield DialogLine([(" /", "key")], classes="slash")
@@ -47,8 +49,8 @@ class FilterLine(Horizontal):
         self._show(text, FILTERS)
 
     def ask(self, hint: str, then: Callable[[str], None], done: Callable[[], None]) -> None:
-        """Show an empty input for a text. After Enter, `then` is called with the typed text. `done` is called
-        when the user closes the input.
+        """Show an empty input for a text to search. After Enter, `then` is called with the typed text. `done`
+        is called when the user closes the input.
         """
         self._then, self._done, self._narrow = then, done, lambda _: ""
         self._show("", hint)

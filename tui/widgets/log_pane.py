@@ -60,9 +60,10 @@ class LogPane(Pane):
         self.refresh()
 
     def place_of(self, beyond_match: int) -> int:
-        """Return the byte at which a search begins: after the marked line if `beyond_match` is 1, to find the
-        next match, and at the marked line if it is 0, to find the previous match. Without a marked line, use
-        the first visible line. Return -1, the end of the log, while the end of the log is shown.
+        """Return the byte of the log at which a search begins. Return -1, which means the end of the log,
+        while the end of the log is shown. In a page, this is the line of the last match, or the first visible
+        line if there is no match. `beyond_match` is 1 to begin after this line (for the next match), or 0 to
+        begin at this line (for the previous match).
         """
         page = self.shown_page
         if page is None or not page.offsets:

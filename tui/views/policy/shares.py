@@ -114,8 +114,8 @@ class SharesView(PolledListView[ShareView, ShareList]):
         if share.share != share.path[-1]:
             wanted = f"project:{exact_filter(share.path[-2])} user:{exact_filter(share.path[-1])}"
         else:
-            # Show the jobs of all projects of an organisation. A tenant without projects below it is a
-            # project. For a project, show only its own jobs.
+            # For an organisation, show the jobs of all its projects. For a project, `projects` is empty,
+            # because only users are below a project. Then show the jobs of this project.
             below = [each for each in self.listing.rows.values() if each.path[:-1] == share.path]
             projects = [each.path[-1] for each in below if each.share == each.path[-1]]
             wanted = f"project:{exact_filter(*projects or [share.path[-1]])}"
