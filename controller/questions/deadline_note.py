@@ -1,5 +1,6 @@
-"""Forecasts after the submit of a job with a deadline whether the job will meet the deadline, and if not,
-which change would help."""
+"""Checks by a forecast, after a job with a deadline was submitted, whether the job will meet the deadline. If
+it will not, finds a change that would help.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from wire.text import duration, printable
 
 ACTOR = "root"
 MOST_QUEUES = 4
-"""The most other queues in which the start of the job is forecast."""
+"""The greatest number of other queues in which the start of the job is forecast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that may let a job meet its deadline. `text` is the end of a sentence for users with the
-    beginning "The job would meet its deadline if".
+    """A change that may let a job meet its deadline. The sentence for users is "The job would meet its
+    deadline if", followed by `text`.
     """
 
     text: str
@@ -41,8 +42,9 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
 
     1. Forecast the start of the job if all jobs use their full time limits. If this start is not later than
        the latest start that meets the deadline (`Job.latest_start`), the job will meet its deadline.
-    2. Otherwise try these changes, each on a copy of the engine: a higher quota, another queue that the user
-       may use, and the preemption of running jobs. Stop when a change lets the job meet its deadline.
+    2. If the start is later, try these changes, each on a copy of the engine: a higher quota, other queues
+       that the user may use, and the preemption of running jobs. Stop at the first change with which the job
+       meets its deadline.
     """
     engine, now = engine_copy.engine, engine_copy.now
     job = engine.state.jobs.get(number)
@@ -84,10 +86,11 @@ def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
 
 
 def _start(engine_copy: EngineCopy, number: int, first: tuple[Input, ...], copy: Engine) -> float | None:
-    """Return the latest start of the job, if the engine `copy` first handles the inputs `first`.
+    """Let the engine `copy` handle the inputs `first`, and then forecast the start of the job. Return the
+    latest start in seconds since 1970.
 
-    Return NEVER if the job does not start early enough to meet its deadline. Return None if the forecast was
-    not ready in time.
+    Return NEVER if the complete forecast contains no start of the job. Return None if the forecast was not
+    ready in time.
     """
     ahead = with_run_times(copy, predicted=False)
     found = forecast(
@@ -100,7 +103,9 @@ def _start(engine_copy: EngineCopy, number: int, first: tuple[Input, ...], copy:
 
 
 def _remedies(engine: Engine, job: Job, now: float) -> Iterator[Remedy]:
-    """Yield the changes that may let the job meet its deadline, in the order of the trials."""
+    """Yield the changes that may let the job meet its deadline, in the order in which deadline_note() tries
+    them.
+    """
     cycle = engine.profile_cycles.of(job)
     over = cycle.limits.over(job, now)
     if isinstance(over, LimitExceeded) and over.kind in (GPU, RUNNING):
@@ -128,7 +133,7 @@ def _remedies(engine: Engine, job: Job, now: float) -> Iterator[Remedy]:
 
 
 def _higher_quota(over: LimitExceeded) -> Remedy:
-    """Return the remedy that raises the exceeded quota until the job fits now."""
+    """Return the remedy that raises the exceeded quota just enough for the job to start now."""
     scope, name = over.key
     need = over.used + over.asked
     if over.kind == GPU:

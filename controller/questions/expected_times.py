@@ -17,11 +17,13 @@ EVERY_S = 5.0
 took.
 """
 STARTS = 200
-"""The forecast goes on until it has the starts of this many jobs, even if no workload or array waits."""
+"""The forecast continues at least until it has the starts of this many jobs, even if no job of a workload or
+array waits.
+"""
 PATIENCE_S = 0.2
-"""The longest wait for a new forecast if the last one is too old."""
+"""Seconds. If the last forecast is too old, `recent` waits at most this long for a new one."""
 Group = tuple[str, int]
-"""Names a workload as ("workload", id), or an array as ("array", id)."""
+"""A workload as ("workload", id), or an array as ("array", id)."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,12 @@ class Times:
 
 
 def expected_times(engine_copy: EngineCopy) -> Iterator[Times]:
-    """Yield the expected starts of the waiting jobs that start first, and the expected end of each workload,
-    and of each array outside of workloads, with waiting or running jobs. A workload or array is left out if
-    one of its jobs may run forever or does not start in the forecast.
+    """Yield the expected starts of the waiting jobs that start first, and the expected ends of workloads and
+    arrays with waiting or running jobs. An array that belongs to a workload has no end of its own. A workload
+    or array is left out if one of its jobs may run forever or does not start in the forecast.
 
-    The forecast uses predicted run times of jobs with a prediction, and time limits of all other jobs.
+    In the forecast, jobs with a prediction end after the predicted run time, and all other jobs at their time
+    limits.
     """
     ahead = with_run_times(engine_copy.engine, predicted=True)
     ahead.state.estimates = ahead.state.estimates.read_only()
@@ -65,7 +68,9 @@ def expected_times(engine_copy: EngineCopy) -> Iterator[Times]:
 
 
 def group_of(job: Job) -> Group | None:
-    """Return the workload of a job, or else the array of the job; None if the job belongs to neither."""
+    """Return the workload of a job. If the job belongs to no workload, return its array, or None without an
+    array.
+    """
     if job.workload is not None:
         return "workload", job.workload
     return ("array", job.array) if job.array is not None else None
@@ -87,14 +92,14 @@ class ExpectedTimes:
         self._task: asyncio.Task[Times] | None = None
 
     def known(self) -> Times:
-        """Return the times of the last forecast."""
+        """Return the times of the last forecast. Begin a new one in the background if it is too old."""
         if time.monotonic() >= self._until and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self.fresh())
         return self._times
 
     async def recent(self) -> Times:
-        """Return the times of a new forecast if the last forecast is too old and the new forecast is quick.
-        Otherwise return the times of the last forecast.
+        """Return the times of the last forecast. If that forecast is too old, wait up to PATIENCE_S seconds
+        for a new one, and return the times of the new forecast if it is ready.
         """
         known = self.known()
         if self._task is None or self._task.done():

@@ -31,14 +31,14 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
     """Yield answers about a waiting job: why it waits, and when it starts. Each answer contains more than the
     previous answer.
 
-    1. In forked copies of this process, find the changes that would start the job now, and the likely start
-       of the job, assuming that jobs run as long as predicted.
+    1. In forked copies of this process, find the changes that would start the job now, and, unless the job is
+       held, its likely start, assuming that jobs run as long as predicted.
     2. In this process, find why no job is preempted for the waiting job. Yield an answer with this reason.
     3. Find the latest start of the job, assuming that jobs use their full time limits and grace. A held job
        is treated as released now. If the forecast finds no start, find the reason. Yield an answer with the
        result.
-    4. If a quota, a fair-share limit or the queue's start hours keep the job from starting, look further in
-       another forked copy: find the reason why the job still waits just before its latest start.
+    4. If a quota, a fair-share limit, the queue's start hours or GPUs that a queue keeps free let the job
+       wait, find in another forked copy why the job still waits just before its latest start.
     5. Yield a last answer with everything that was found in time.
     """
     engine, now, number = engine_copy.engine, engine_copy.now, view.id
@@ -87,8 +87,8 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
 
 
 def ends_expected(engine: Engine) -> bool:
-    """Return whether predicted run times exist, so that some jobs are expected to end before their time
-    limits.
+    """Return whether some jobs are expected to end before their time limits: run times can be predicted, or
+    the scheduler assumes a run time for a job without a time limit.
     """
     if engine.state.estimates.runs:
         return True
@@ -97,7 +97,9 @@ def ends_expected(engine: Engine) -> bool:
 
 
 def explain_reason(engine_copy: EngineCopy, number: int) -> Iterator[Why]:
-    """Yield the reason why a job is in its state, with its position in the queue, without a forecast."""
+    """Yield, without a forecast, the reason why a job is in its state, with its position in the queue. Yield
+    nothing if the job has ended.
+    """
     job = engine_copy.engine.state.jobs.get(number)
     if job is not None:
         yield engine_copy.engine.explain(job, engine_copy.now)

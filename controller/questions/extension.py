@@ -23,11 +23,11 @@ def extension_delay(engine_copy: EngineCopy, number: int, limit_s: float) -> Ite
     is assumed to have the time limit `limit_s`. Yield "" if the limit delays nothing, and yield nothing if
     the forecast was not ready in time.
 
-    1. On the nodes of the job, no operator's reservation and no drain may begin between the old and the new
-       end of the job. A reservation that admits the job does not matter.
-    2. Each job with a promised start (`promised_jobs`) must start as early as without the longer limit, if
-       every job uses its whole time limit. Two forecasts on copies of the engine give the starts with and
-       without the longer limit.
+    1. Look for a reservation of an operator, or a timed drain, that begins on a node of the job between the
+       old and the new end of the job. A reservation that admits the job does not matter.
+    2. Look for a job with a promised start (`promised_jobs`) that would start later with the longer limit.
+       Two forecasts on copies of the engine give the starts with and without the longer limit. Both assume
+       that every job uses its whole time limit.
 
     Example: job 3 (8 GPUs) waits for job 1 on the only node and is promised to start in 2 h. Another hour for
     job 1 yields "job 3 (train, bob), which is promised to start in 2h00m, would start 1h00m later".
@@ -71,7 +71,8 @@ def extension_delay(engine_copy: EngineCopy, number: int, limit_s: float) -> Ite
 
 def promised_jobs(engine: Engine, now: float) -> list[int]:
     """Return the waiting jobs with a promised start: jobs with a backfill reservation or a nomination
-    (resources kept while victims end), jobs to which a start was guaranteed before, and jobs with a deadline.
+    (resources kept while victims end), jobs to which an earlier cycle guaranteed a start, and jobs with a
+    deadline.
     """
     found = {number for number in engine.state.claims if not engine.state.jobs[number].unended}
     for cycle in engine.profile_cycles.cycles.values():

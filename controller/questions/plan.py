@@ -28,7 +28,7 @@ from wire.names import WHOLE_GPU, JobState
 MOST_ENTRIES = 2_000
 """The most jobs in one plan. Jobs that start later than these are counted but not listed."""
 MOST_POINTS = 500
-"""The most points of the curve of free GPUs."""
+"""The greatest number of points of the curve of free GPUs over time."""
 MOST_PERIODS = 100
 """The most periods of one recurring reservation."""
 
@@ -40,15 +40,15 @@ def plan(engine_copy: EngineCopy, horizon_s: float) -> Iterator[Plan]:
     1. In a forked copy of this process, forecast the likely starts, if run times can be predicted.
     2. In this process, forecast the latest starts, assuming that jobs use their whole time limits. Both
        forecasts stop at the end of the `horizon_s` seconds, or at the deadline of the answer.
-    3. Merge both forecasts with the running jobs. The start of a waiting job is its latest start (`limit`).
-       If jobs without a time limit are in the way of the job, the job has no latest start, and its likely
-       start is used.
+    3. Merge both forecasts with the running jobs. The start of a waiting job is its latest start (certainty
+       "limit"). If the job has no latest start within the `horizon_s` seconds, for example because a job
+       without a time limit is in its way, the start is its likely start (certainty "likely").
     4. Compute the free GPUs over time by subtracting the GPUs of all these jobs, and list reservations and
        drains.
 
-    Example: job 3 holds the only node and has a limit of 2 h left, and usually ends after 30 min. Job 4 waits
-    for the node with a limit of 1 h. The entry of job 4 has the start in 2 h (`limit`), and the likely start
-    in 30 min.
+    Example: job 3 holds the only node. Its time limit ends in 2 h, but similar jobs end 30 min from now. Job
+    4 waits for the node. The entry of job 4 has a start in 2 h (certainty "limit") and a likely start in 30
+    min.
     """
     engine, now = engine_copy.engine, engine_copy.now
     engine.state.estimates = engine.state.estimates.read_only()
@@ -79,9 +79,11 @@ class _Draft:
     until: float
     as_of: int
     running: tuple[tuple[PlanEntry, float], ...]
-    """For each running job: its entry, and its longest run time."""
+    """For each running job: its entry, and its longest run time in seconds from its start."""
     waiting: tuple[tuple[PlanEntry, float, float | None], ...]
-    """For each waiting job: its entry without a start, its longest run time, and its predicted run time."""
+    """For each waiting job: its entry without a start, its longest run time, and its predicted run time (None
+    without a prediction), both in seconds.
+    """
     blocks: tuple[PlanBlock, ...]
     gpus: int
 

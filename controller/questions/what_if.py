@@ -88,7 +88,7 @@ def what_if(
 
 
 def _leaving(engine: Engine, question: WhatIf) -> tuple[LeavingJob, ...]:
-    """Return the running jobs that the timed drains would move or end."""
+    """Return the running jobs that the proposed timed drains would move or end."""
     if question.drain_by is None:
         return ()
     return tuple(
@@ -158,26 +158,32 @@ class WaitingJobs:
 
 @dataclass(slots=True)
 class ShiftTotals:
-    """Counts and lists the jobs that start later or sooner with the proposed changes, and sums the
-    seconds."""
+    """Counts and lists the jobs that start later or sooner with the proposed changes, and adds up the seconds
+    by which their starts differ.
+    """
 
     now: float
     until: float
-    """Starts after this time are unknown."""
+    """The time that both forecasts have reached; NEVER if both are complete. Later starts count as unknown.
+    """
     later: list[tuple[float, Shift]] = field(default_factory=list)
     sooner: list[tuple[float, Shift]] = field(default_factory=list)
     unchanged: int = 0
     trifles: int = 0
     unknown: int = 0
-    """The number of jobs that start after `until` in both forecasts."""
+    """The number of jobs without a start before `until` in both forecasts, while a forecast is incomplete.
+    Jobs are also counted here if they start shortly before `until` in only one forecast.
+    """
     not_known: int = 0
     """The number of jobs for which neither forecast has a start, although both forecasts are complete."""
     now_unknown: int = 0
-    """The number of jobs that have a start only without the changes. These jobs also count as starting
-    later."""
+    """The number of jobs that have a start only without the changes, although both forecasts are complete.
+    These jobs also count as starting later.
+    """
     now_known: int = 0
-    """The number of jobs that have a start only with the changes. These jobs also count as starting
-    sooner."""
+    """The number of jobs that have a start only with the changes, although both forecasts are complete. These
+    jobs also count as starting sooner.
+    """
     later_s: float = 0.0
     sooner_s: float = 0.0
 
@@ -185,10 +191,12 @@ class ShiftTotals:
         """Compare the starts of one job in the forecasts `before` and `after` the changes.
 
         1. If neither forecast has a start of the job: count the job in `unknown` if a forecast is incomplete,
-           and otherwise in `not_known`. For example, the job waits for a job without a time limit.
-        2. If only one forecast has a start: assume for the other forecast that the job starts at `until`, the
-           end of the compared time.
-        3. Count the job as unchanged, later or sooner, by the difference between the two starts.
+           and in `not_known` if both are complete, for example because the job waits for a job without a time
+           limit.
+        2. If only one forecast has a start: assume that the job starts at `until` in the other forecast.
+        3. Count the job as unchanged, later or sooner, by the difference between the two starts. If the
+           difference is small (SMALL_SHIFT_S, SMALL_SHIFT_PART), count the job only in `trifles`, or in
+           `unknown` if only one forecast has a start.
         """
         was, becomes = (
             start if start and start.at <= self.until else None

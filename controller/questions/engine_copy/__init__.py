@@ -1,1 +1,3 @@
-"""The engine copy: processes with a copy of the engine, which answer questions beside the controller."""
+"""The engine copy: processes with a copy of the engine, which answer questions while the controller continues
+its work.
+"""

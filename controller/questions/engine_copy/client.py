@@ -38,8 +38,9 @@ from controller.user_turns import TurnRefused, UserTurns
 T = TypeVar("T")
 
 WAIT_S = 15.0
-"""Seconds. A question whose processing has not begun after this time is refused. The timeout of clients is
-longer."""
+"""Seconds. A question that has waited for this time without being processed is refused. HTTP clients wait
+longer than this for their answers.
+"""
 BRIEF_S, BRIEF_WAIT_S, BRIEF_AT_ONCE = 1.0, 2.0, 2
 """Limits of questions without a forecast: seconds for the answer, the longest wait in seconds, and the number
 of questions that are answered at the same time.
@@ -49,14 +50,14 @@ GRACE_S = 0.5
 the process.
 """
 IDLE_S = 600.0
-"""Seconds. After this time without a question the engine copy is ended, because repeating commits takes CPU
-time.
+"""Seconds. After this time without a question the engine copy is ended, because the engine copy needs CPU
+time to repeat each commit of the controller.
 """
 MAX_UNREAD_BYTES = 64 << 20
-"""Bytes. An engine copy that leaves more bytes unread is killed."""
+"""Bytes. An engine copy is killed if more bytes of messages than this wait to be read by it."""
 TRIES = 2
-"""The most engine copies to which one question is sent. If an engine copy ends before the answer, the
-question is sent to the next engine copy.
+"""The greatest number of engine copies to which one question is sent. If an engine copy ends before it has
+answered, the question is sent to a new engine copy.
 """
 
 log = logging.getLogger("corral.questions")
@@ -80,8 +81,8 @@ class EngineCopyLink:
         self._receiver = asyncio.create_task(self._receive(reader), name="engine-copy")
 
     def send(self, message: object) -> None:
-        """Send a message to the engine copy (a separate process); never blocks. If too many bytes wait
-        unread, kill the engine copy.
+        """Send a message to the engine copy (a separate process); never blocks. Kill the engine copy if more
+        than MAX_UNREAD_BYTES wait to be read by it.
         """
         if self.lost:
             return
@@ -93,8 +94,8 @@ class EngineCopyLink:
     async def ask(
         self, work: Callable[..., Iterator[T]], arguments: tuple[Any, ...], now: float, budget_s: float
     ) -> T | None:
-        """Let the engine copy call `work` with its engine and `arguments`. Return the last answer that
-        arrives within `budget_s` seconds, or None if no answer arrives.
+        """Let the engine copy call `work` with its engine and `arguments` in a forked process. Return the
+        last answer that arrives in time (`budget_s` plus GRACE_S seconds), or None if no answer arrives.
         """
         self._number += 1
         number, latest = self._number, None
@@ -161,7 +162,7 @@ class EngineCopyClient:
     what-if.
 
     The first question starts the engine copy, and so does the next question after the engine copy has ended.
-    Each commit is sent to the engine copy.
+    Each commit of the controller is sent to the engine copy.
     """
 
     def __init__(
@@ -181,8 +182,8 @@ class EngineCopyClient:
         self._link: EngineCopyLink | None = None
         self._starting = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
-        """The timer that ends the engine copy; None if no question so far requires that the engine copy is
-        kept.
+        """The timer that ends the engine copy after IDLE_S seconds without a question; None if all questions
+        since the start of the engine copy had `keep_copy` False.
         """
 
     @property

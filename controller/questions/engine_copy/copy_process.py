@@ -151,7 +151,7 @@ class EngineCopyProcess:
         events: list[Event] = []
         for given, now in landed.handled:
             events += self._engine.handle(given, now).events
-        if events:  # Do what the controller does after its events are on disk.
+        if events:  # Clear the lists of changes, as the controller does after a commit.
             clear_note_changes(self._engine.state)
             self._engine.state.forget_old()
             self._seq += len(events)
@@ -166,7 +166,8 @@ class EngineCopyProcess:
         if pid == 0:
             self._work(question, theirs)
         os.close(theirs)
-        # Set the process group of the child here too, because the parent may run before the child does this.
+        # Set the child's process group in the parent too, because the parent may continue before the child
+        # has set the group.
         os.setpgid(pid, pid)
         self._processes[ours] = AnswerProcess(pid, question.number)
         self._selector.register(ours, selectors.EVENT_READ)

@@ -40,7 +40,7 @@ class EngineCopy:
     seq: int
     now: float
     deadline: float
-    """The deadline on the monotonic clock."""
+    """The deadline in seconds of time.monotonic()."""
     spare_s: float = 0.0
     """Seconds after the deadline in which the answer may still be built."""
 

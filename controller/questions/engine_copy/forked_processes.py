@@ -73,8 +73,8 @@ def leave_a_core() -> None:
     """Keep this process off the first CPU core if there are several cores, so that the first core is free for
     the parent process.
 
-    A higher nice value would not be enough: with three questions on two cores, a submit then took 38 ms (95th
-    percentile).
+    A higher nice value alone is not enough: with it, a submit took 38 ms (95th percentile) while three
+    questions were answered on two cores.
     """
     _, *others = sorted(os.sched_getaffinity(0))
     if others:
@@ -82,7 +82,9 @@ def leave_a_core() -> None:
 
 
 def limit(seconds: float, more_mib: int) -> None:
-    """Limit the further resources of this process to `seconds` of CPU time and `more_mib` MiB of memory."""
+    """Allow this process `seconds` of CPU time and `more_mib` MiB of memory in addition to what it has used
+    so far. Turn core dumps off.
+    """
     used = sum(os.times()[:2])
     most = int(used + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))
