@@ -50,8 +50,9 @@ class ReloadPlan:
     """A valid new configuration and its differences from the current one, before it is applied."""
 
     read: Config
-    """The configuration exactly as in the text. The field `config` differs from it: keys that only a restart
-    can change have the values that are in effect now."""
+    """The configuration exactly as in the text. In the field `config`, keys that only a restart can change
+    keep the values that are in effect now.
+    """
     config: Config
     pipeline: Pipeline
     changes: tuple[ConfigChange, ...]
@@ -72,6 +73,7 @@ class ConfigReload:
     3. Pass the input `ApplyConfig` to the engine, and wait until its event is in the journal. If that fails,
        restore the file.
     4. Update the parts outside the engine: connections to nodes, hosts, hooks, watchers, log level, access.
+       Add new nodes, and remove the nodes that are no longer in the file.
     """
 
     def __init__(self, daemon: Daemon) -> None:
@@ -98,8 +100,7 @@ class ConfigReload:
         adopt(self.daemon.config)
 
     def begin(self) -> None:
-        """Pass the configuration's digest (hash), and the nodes in it, to the engine at the controller's
-        start."""
+        """Pass the configuration and its nodes to the engine at the controller's start."""
         config, applied = self.daemon.config, self.daemon.state.config
         self._save_text(config.source.text)
         self.follow(_set_log_level)
@@ -119,8 +120,8 @@ class ConfigReload:
     async def apply(self, text: str | None, by: str) -> tuple[ReloadPlan, tuple[str, ...]]:
         """Apply the configuration in `text`, or in the controller's file if `text` is None. `by` is the user.
 
-        Return the changes, and a message about each step that failed. Raise ConfigRefused, ConfigNotWritable,
-        and the errors of Daemon.ask.
+        Return the changes, and a message about each part that could not be applied. Raise ConfigRefused,
+        ConfigNotWritable, and the errors of Daemon.ask.
         """
         async with self._one_at_a_time:
             plan = self.plan(text)
@@ -178,8 +179,9 @@ class ConfigReload:
         assert not isinstance(reply, Refusal)
 
     async def _apply_outside_engine(self, config: Config, by: str) -> tuple[str, ...]:
-        """Apply the configuration outside the engine: connections, hooks, watchers, log level, access. Return
-        a message about each step that failed."""
+        """Apply the configuration outside the engine (connections, hooks, watchers, log level, access), and
+        add and remove nodes. Return a message about each node that could not be removed.
+        """
         daemon, old = self.daemon, self.daemon.config
         daemon.reconfigure(config)
         for adopt in self._followers:
@@ -200,8 +202,9 @@ class ConfigReload:
         return tuple(notes)
 
     async def _remove(self, name: str, by: str) -> str:
-        """Remove a node that is no longer in scheduler.toml, and return "". Only drain a node that has jobs,
-        and return a message about the drain."""
+        """Remove a node that is no longer in scheduler.toml, and return "". If the node cannot be removed
+        because it has jobs, drain it, and return a message about this.
+        """
         reply = await self.daemon.remove_node(name, by)
         if not isinstance(reply, Refusal):
             return ""

@@ -1,4 +1,6 @@
-"""Computes the budgets of projects from scheduler.toml, and the months in the time zone of [scheduler]."""
+"""Computes from scheduler.toml the budgets of projects, and the times at which the months begin in the time
+zone of [scheduler].
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,15 @@ FIRST_YEAR, LAST_YEAR = 1970, 2120
 
 
 def budget_rules_of(config: Config) -> BudgetRules:
-    """Return the budgets of all projects, with the prices and the months."""
+    """Return the budgets of all projects, the prices, and the times at which the months begin."""
     section = config.budgets
     budgets = {
         name: Budget(each.gpu_hours, each.money, each.carry_over, BudgetAction(each.then))
         for name, project in config.projects.items()
         if (each := project.budget) is not None
     }
-    # Compute the months only if there are budgets. Reports need the prices also without budgets.
+    # Compute the months only if there are budgets, because only budgets need them. Reports also need the
+    # prices.
     return BudgetRules(
         budgets,
         section.gpu_hour,
@@ -37,8 +40,8 @@ def budget_rules_of(config: Config) -> BudgetRules:
 def calendar_of(time_zone: str) -> Calendar:
     """Return the times at which the months from 1970 to 2120 begin in a time zone.
 
-    The times are computed when the configuration is read, because the engine must not read the files with the
-    time zones, and because a replay must use the same months.
+    The times are computed when the configuration is read, because the engine must not read the time zone
+    files, and because a replay must use the same times.
     """
     zone = ZoneInfo(time_zone)
     months = ((year, month) for year in range(FIRST_YEAR, LAST_YEAR + 1) for month in range(1, 13))
@@ -47,7 +50,9 @@ def calendar_of(time_zone: str) -> Calendar:
 
 
 def budgets_without_price(config: Config) -> Iterator[ConfigProblem]:
-    """Yield a warning for each budget in money that can never be used up, because [budgets] has no prices."""
+    """Yield a warning for each budget in money, if [budgets] has no prices. Such a budget can never be used
+    up.
+    """
     section = config.budgets
     prices = section.gpu_hour, section.cpu_hour, section.memory_gib_hour
     if any(prices) or any(section.gpu_hour_per_model.values()):

@@ -75,8 +75,8 @@ BACKFILL_OPTIONS = {"backfill_delay_s": "max_delay_s", "backfill_depth": "depth"
 """Keys of [scheduler] that are passed to the backfill plugin, each with the name of the plugin's option."""
 
 ORDER_OF_PROJECTS = {"fair_share": 8000.0, "size": 2500.0, "age": 1000.0, "priority": 0.0, "deadline": 0.0}
-"""The options of `multifactor` as the second order if scheduler.toml names neither an order nor projects, and
-jobs of more than one project are submitted.
+"""The options of the order plugin `multifactor`. If scheduler.toml sets neither `order` nor `then` and names
+at most one project, this plugin becomes the second order as soon as there are jobs of several projects.
 """
 
 ON_ERROR = ("wait", "pass")
@@ -95,7 +95,8 @@ class PipelineBuilder:
         self.problems = check_plugin_files(config)
 
     def make(self, kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
-        """Return a new plugin with these options. `key` is the position of the plugin in scheduler.toml.
+        """Return a new plugin with these options. `key` is the path of the plugin's key in scheduler.toml,
+        for messages.
 
         A plugin that is not built in gets a wrapper, so that its failures do not stop the scheduler. If the
         plugin cannot be created, record the problem and return None.
@@ -115,9 +116,7 @@ class PipelineBuilder:
     def _on_error(
         self, kind: str, name: str, options: Mapping[str, Any], key: Key
     ) -> tuple[bool, Mapping[str, Any]]:
-        """Remove the option `on_error` from the options of a filter. Return whether its value is "pass", and
-        the other options.
-        """
+        """Return whether the option `on_error` of a filter is "pass", and the options without `on_error`."""
         if kind != "filter" or "on_error" not in options:
             return False, options
         given = options["on_error"]
@@ -137,11 +136,11 @@ class PipelineBuilder:
         return [] if isinstance(loaded, str) else [each.name for each in dataclasses.fields(loaded)]
 
     def policy(self, section: SchedulerSection, keys: Container[str], *above: str) -> dict[str, Any]:
-        """Create the plugins of a [scheduler] table, and return the plugins as fields of a Pipeline, by field
-        name.
+        """Create the plugins of a [scheduler] table. Return a dict from the names of Pipeline fields, such as
+        "filters", to the plugins.
 
         Only the keys in `keys` are read (for a scheduler profile, the keys that the profile sets). `above` is
-        the position of the table in scheduler.toml.
+        the path of the table in scheduler.toml, such as "profiles", "night".
         """
         policy: dict[str, Any] = {}
         if any(key in keys for key in ("backfill", *BACKFILL_OPTIONS)):
@@ -178,8 +177,9 @@ class PipelineBuilder:
         return policy
 
     def preemption(self, section: PreemptionSection, keys: Container[str], *above: str) -> dict[str, Any]:
-        """Return the fields of a Pipeline that a [preemption] table sets, by field name. The strategies are
-        included only if `keys` contains "strategies"."""
+        """Return a dict from the names of the Pipeline fields that a [preemption] table sets to their values.
+        The strategies are included only if `keys` contains "strategies".
+        """
         policy: dict[str, Any] = {"guards": PreemptionGuards(**section.model_dump(exclude={"strategies"}))}
         if "strategies" in keys:
             made = tuple(
@@ -340,7 +340,8 @@ def check_config(
 
 def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaConfig:
     """Return the queues, quotas, licences, budgets and request limits that scheduler.toml describes. `watch`
-    counts the failures of a quota provider that is not built in."""
+    is the circuit breaker that counts the failures of a quota provider that is not built in.
+    """
     section = config.quota
     provider = make_plugin(
         "quota", section.provider, section.options, ("quota",), config.source, config.plugin_files

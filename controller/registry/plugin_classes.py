@@ -76,7 +76,8 @@ def make_plugin(
     files: Sequence[Path] = (),
 ) -> Any:
     """Return a new plugin with these options. Raise ConfigRefused if the plugin cannot be created. `key` is
-    the position of the plugin in scheduler.toml, for messages."""
+    the path of the plugin's key in scheduler.toml, for messages.
+    """
 
     def refuse(message: str, hint: str = "") -> ConfigRefused:
         return ConfigRefused([problem_at(source, key, message, hint)])
@@ -112,7 +113,9 @@ def make_plugin(
 
 @functools.lru_cache(maxsize=256)
 def _reader_of(plugin: type[Any]) -> TypeAdapter[Any]:
-    """Return the reader of a plugin's options. The reader is kept, because it takes 0.4 ms to build."""
+    """Return the pydantic adapter that reads the options of this plugin class. The adapter is cached, because
+    it takes 0.4 ms to build.
+    """
     return TypeAdapter(plugin)
 
 

@@ -36,8 +36,8 @@ class FilePlugin:
 def plugins_in(
     path: Path, kinds: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> Mapping[str, Sequence[FilePlugin]]:
-    """Return the plugins of a file, by kind, such as "filter". A class belongs to the first kind in `kinds`
-    all of whose methods the class has.
+    """Return the plugins of a file, by kind, such as "filter". `kinds` has the methods of each kind. The kind
+    of a class is the first one in `kinds` for which the class has all methods.
     """
     found: dict[str, list[FilePlugin]] = {kind: [] for kind, _ in kinds}
     for name, each in vars(_module(path)).items():

@@ -37,7 +37,7 @@ _AS_WRITTEN = (
     "wait_target_s",
     "qos",
 )
-"""The keys of [queues.NAME] whose values a QueueRule has without a change."""
+"""The keys of [queues.NAME] whose values are copied unchanged into a QueueRule."""
 
 
 def queue_rules_of(config: Config) -> dict[str, QueueRule]:
@@ -65,7 +65,9 @@ def week_hours_of(texts: Sequence[str], zone: str) -> WeekHours:
 
 
 def idle_policy_of(config: Config) -> IdlePolicy:
-    """Return after how long GPUs count as idle, and what happens to jobs with idle GPUs, for each queue."""
+    """Return, for each queue, the time after which GPUs count as idle, and what happens to jobs with idle
+    GPUs.
+    """
     gpus = config.gpus
 
     def of_queue(section: QueueSection) -> IdlePolicy:

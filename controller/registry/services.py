@@ -21,7 +21,8 @@ _KEYS = {
     "selector": ("select",),
     "restart": ("restart_delay_s",),
 }
-"""The fields of a JobSpec whose key in [services.NAME] has another name."""
+"""The JobSpec fields that have another name in [services.NAME]: from the field to the path of the key there.
+"""
 
 
 def services_of(config: Config) -> tuple[Service, ...]:

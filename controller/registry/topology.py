@@ -20,8 +20,9 @@ _SHOWN = 4
 
 
 def network_of(config: Config) -> NetworkTopology | None:
-    """Return the network topology; None if [topology] names no switches, or if its weight of nearness (short
-    network distance) is 0."""
+    """Return the network topology. Return None if [topology] names neither switches nor levels, or if its
+    `weight`, the importance of a short network distance, is 0.
+    """
     section = config.topology
     if not section.weight or not (section.levels or section.switches):
         return None
@@ -29,8 +30,9 @@ def network_of(config: Config) -> NetworkTopology | None:
 
 
 def _paths(config: Config) -> dict[str, Path]:
-    """Return the switches above each node, from the highest to the lowest. If the file puts a switch below
-    two other switches, only the first of the two is used, and `topology_problems` reports the error."""
+    """Return, by node, the switches above the node, from the highest to the lowest. If the file puts a switch
+    below two other switches, only the first of the two is used, and `topology_problems` reports the error.
+    """
     switches, parent = config.topology.switches, _parents(config)
     paths: dict[str, Path] = {}
     for name, switch in switches.items():
@@ -43,7 +45,9 @@ def _paths(config: Config) -> dict[str, Path]:
 
 
 def _parents(config: Config) -> dict[str, str]:
-    """Return the name of the switch directly above each switch, by the name of the lower switch."""
+    """Return a dict from each switch to the switch directly above it. Switches without a switch above them
+    are missing.
+    """
     parent: dict[str, str] = {}
     for name, switch in config.topology.switches.items():
         for below in expand_hostlist(switch.switches) if switch.switches else ():

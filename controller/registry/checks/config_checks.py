@@ -1,4 +1,4 @@
-"""Checks keys of scheduler.toml whose valid values depend on other tables."""
+"""Checks keys of scheduler.toml whose effect depends on other tables."""
 
 from __future__ import annotations
 

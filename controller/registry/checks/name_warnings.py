@@ -26,7 +26,7 @@ _PARTS = re.compile(r"[^\W\d_]{3,}")
 are not misspellings of each other."""
 
 Table = Key
-"""The key of a table in which names occur."""
+"""The path of a table of scheduler.toml that contains names, such as ("quota", "projects")."""
 
 
 def misspelt_projects(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
@@ -36,8 +36,8 @@ def misspelt_projects(config: Config, _pipeline: Pipeline) -> Iterator[ConfigPro
     2. A project is suspect (possibly misspelt) if only one table names the project and there is no table
        [projects.NAME].
     3. A suspect project is a misspelling if a similar name is not suspect.
-    4. If two similar names are both suspect, the later name in the file is a misspelling, unless both names
-       are in the same table and thus are different projects.
+    4. If two similar names are both suspect, the name on the later line of the file is a misspelling. If both
+       names are in the same table, they are different projects, and neither is a misspelling.
 
     Example: [fair_share] has a weight for "visoin", and [quota.projects] and [projects] have "vision".
     """
@@ -86,8 +86,8 @@ def undeclared_default_projects(config: Config, pipeline: Pipeline) -> Iterator[
 
 
 def _before(config: Config, one: tuple[Table, Key], other: tuple[Table, Key]) -> bool:
-    """Return whether the key `one` is on an earlier line of the file than the key `other`, and in another
-    table. Each argument is (table, key).
+    """Return whether the two keys are in different tables, and `one` is on an earlier line of the file than
+    `other`. `one` and `other` are pairs (table, key).
     """
     (table, key), (other_table, other_key) = one, other
     lines = (config.source.line(key) or 0, str(key)), (config.source.line(other_key) or 0, str(other_key))
@@ -101,7 +101,9 @@ def _similar(name: str, other: str) -> bool:
 
 
 def _project_names(config: Config) -> Iterator[tuple[Table, Key, str]]:
-    """Yield each project and organisation in scheduler.toml, with its table and its key."""
+    """Yield (table, key, name) for each place in scheduler.toml that names a project or an organisation.
+    `key` is the path of this place, and `table` the path of the table that contains it.
+    """
     fair, quotas = config.fair_share, _quota_names(config)
     keyed: dict[Table, Iterable[str]] = {
         ("projects",): config.projects,
@@ -138,14 +140,17 @@ def _project_names(config: Config) -> Iterator[tuple[Table, Key, str]]:
 
 
 def _quota_names(config: Config) -> dict[str, Any]:
-    """Return the quota tables of users, projects and queues. The result is empty if the quota provider is not
-    "local", because the options of other providers may have another form.
+    """Return the tables "users", "projects" and "queues" of [quota], each with the quotas by name. Return an
+    empty dict if the quota provider is not "local", because the options of other providers may have another
+    form.
     """
     return config.quota.options if config.quota.provider == "local" else {}
 
 
 def unknown_queues(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each quota and each limit of a queue that does not exist."""
+    """Yield a warning for each quota and each table [access.limits.queues.NAME] of a queue that does not
+    exist.
+    """
     known = {*config.queues, DEFAULT_QUEUE}
     tables: Mapping[Table, Iterable[str]] = {
         ("quota", "queues"): _quota_names(config).get("queues") or (),
@@ -163,8 +168,8 @@ def unknown_queues(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProble
 
 
 def labels_without_nodes(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each queue and each scheduler profile whose conditions no node of scheduler.toml
-    meets.
+    """Yield a warning for each queue and each scheduler profile whose conditions on node labels are not met
+    by any node of scheduler.toml.
     """
     labels = [{**node.labels, "node": name} for name, node in config.nodes.items()]
     conditions: dict[Key, tuple[Term, ...]] = {

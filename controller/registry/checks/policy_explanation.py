@@ -42,8 +42,8 @@ _USED_UP = {
 
 @dataclass(frozen=True)
 class PolicyExplainer:
-    """Explains a configuration. `quotas`, `weights` and `shares` are those in force, also after changes by
-    operators. `shares` has the part of the cluster to which each declared project is entitled.
+    """Explains a configuration. `quotas`, `weights` and `shares` include the changes that operators have
+    made. `shares` maps each declared project to the fraction of the cluster to which the project is entitled.
     """
 
     config: Config

@@ -32,7 +32,7 @@ from wire.gpudescription import parse_simulated
 from wire.text import counted, duration
 
 ALL_USERS = "all users"
-"""The phrase about a queue to which all users may submit."""
+"""The words for the users of a queue to which all users may submit."""
 _WITHOUT_SHARES = (AgingOrder, DeadlineOrder, FifoOrder, PriorityOrder, ShortestFirstOrder)
 _UNITS = {
     "gpus": "GPU",
@@ -85,11 +85,11 @@ class QueuePolicy:
     queue: str
     priority: int
     default_time_limit_s: float | None
-    """The time limit of jobs that request none; None if such jobs have no time limit."""
+    """The time limit in seconds of jobs that request no time limit; None if such jobs have no time limit."""
     max_time_limit_s: float | None
     planned_s: float
     """The run time in seconds that plans assume for a job without a time limit and without a prediction. 0 if
-    plans assume no end.
+    plans assume that such a job never ends.
     """
     users: tuple[str, ...]
     """The users that may submit to the queue; empty if all users may."""

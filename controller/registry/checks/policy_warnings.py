@@ -49,7 +49,7 @@ from wire.names import HIGHEST_PRIORITY
 from wire.text import counted, duration, printable
 
 _TABLES = {"user": "users", "project": "projects", "queue": "queues"}
-"""The table of [quota] for each scope of a quota."""
+"""For each scope of a quota: the name of the table in [quota] that has the quotas of this scope."""
 
 
 def policy_warnings(config: Config, pipeline: Pipeline) -> tuple[ConfigProblem, ...]:
@@ -61,8 +61,8 @@ def policy_warnings(config: Config, pipeline: Pipeline) -> tuple[ConfigProblem, 
 
 
 def ignored_weights(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for weights and soft limits of tenants without effect, because no configured order
-    plugin uses them. The preemption strategy "fair" uses weights too, but not soft limits.
+    """Yield a warning for weights and soft limits of tenants that have no effect, because no order plugin of
+    the configuration uses them. The preemption strategy "fair" also uses weights, but no soft limits.
     """
     if any(uses_shares(each.order) for each in policies(pipeline)):
         return
@@ -189,10 +189,10 @@ def dead_borrow_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigProbl
 
 
 def queues_without_limit(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning with all queues without a time limit, if the queue "default" has no time limit.
+    """Yield one warning that names all queues without a default time limit, if the queue "default" has none.
 
-    Otherwise yield no warning: a queue without a time limit is then probably intended, for example for
-    services.
+    If the queue "default" has a default time limit, yield no warning: the other queues without a time limit
+    are then probably intended, for example for services.
     """
     found = {each.queue: each for each in queue_policies(config, pipeline)}
     unlimited = [name for name, each in found.items() if each.default_time_limit_s is None]
@@ -221,7 +221,7 @@ def dead_idle_rule(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem
 
 
 def dead_rebalancing(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning if rebalancing is on but can move no job."""
+    """Yield a warning if rebalancing is on but cannot move any job."""
     section = config.rebalance
     if section.mode == "off":
         return
@@ -238,7 +238,7 @@ def dead_rebalancing(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProb
 
 
 def dead_strategies(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each preemption strategy that can preempt no job because of its options."""
+    """Yield a warning for each preemption strategy that cannot preempt any job because of its options."""
     tables: list[tuple[Key, Any, int]] = [
         (("preemption", "strategies"), pipeline.strategies, len(config.preemption.strategies))
     ]
@@ -248,8 +248,8 @@ def dead_strategies(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
         table = ("profiles", profile.name, "preemption", "strategies")
         tables.append((table, profile.policy.strategies, len(own or ())))
     for key, strategies, count in tables:
-        # Check only the strategies in scheduler.toml. The last one in `strategies` may come from the key
-        # `reclaim` of [quota].
+        # Check only the strategies in scheduler.toml, because the last one in `strategies` may come from the
+        # key `reclaim` of [quota].
         for index, strategy in enumerate(strategies[:count]):
             why = _never_preempts(strategy)
             if why:
@@ -258,7 +258,7 @@ def dead_strategies(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
 
 
 def _never_preempts(strategy: Any) -> str:
-    """Return the reason why a strategy with these options can preempt no job; empty for a useful strategy."""
+    """Return the reason why a strategy with these options cannot preempt any job; empty if it can."""
     if isinstance(strategy, PressureStrategy):
         if strategy.most < 0:
             return f"no job has a priority of {strategy.most} or less"
@@ -275,7 +275,9 @@ def _never_preempts(strategy: Any) -> str:
 
 
 def _quota_tables(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield each quota table of the file as (scope, name, table)."""
+    """Yield each table of a quota in scheduler.toml as (scope, name, table). The scope is "user", "project"
+    or "queue".
+    """
     if config.quota.provider != "local":
         # Skip the options of a quota provider other than "local", because these options may have another
         # form.
@@ -286,7 +288,6 @@ def _quota_tables(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def dead_budgets(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each budget in money if [budgets] has no prices."""
     yield from budgets_without_price(config)
 
 
@@ -320,4 +321,4 @@ CHECKS: tuple[Check, ...] = (
     restart_delays,
     notify_warnings,
 )
-"""The functions that find warnings."""
+"""The checks that policy_warnings() runs."""

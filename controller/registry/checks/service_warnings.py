@@ -73,8 +73,9 @@ def _request_text(spec: JobSpec) -> str:
 
 
 def _suited_nodes(config: Config, spec: JobSpec) -> list[str]:
-    """Return the nodes of scheduler.toml that can run a part of a replica; empty if there are fewer nodes
-    than one replica needs. If the request has no number of nodes, assume the smallest number that suffices.
+    """Return the nodes of scheduler.toml on which a replica can run. If the replica runs on several nodes,
+    each returned node can run its part of the replica. If the request has no number of nodes, assume the
+    smallest number with enough suitable nodes. Return an empty list if there are too few suitable nodes.
     """
     most = max(1, int(spec.gpus))
     for count in (spec.nodes,) if spec.nodes else range(1, min(most, len(config.nodes)) + 1):
@@ -86,8 +87,8 @@ def _suited_nodes(config: Config, spec: JobSpec) -> list[str]:
 
 
 def _fits(name: str, node: NodeSection, part: JobSpec) -> bool:
-    """Return whether the node can hold `part`, the request for one node. Return True for a resource that only
-    the node's agent knows.
+    """Return whether the node can hold `part`, the request for one node. Resources that only the node's agent
+    knows count as sufficient.
     """
     labels = {**node.labels, "node": name}
     if any(labels.get(key) != value for key, value in part.selector.items()):
