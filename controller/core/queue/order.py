@@ -1,4 +1,4 @@
-"""Interfaces of order plugins, and the data that an order may read."""
+"""Interfaces of order plugins, and the data that an order plugin may read."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class OrderView:
         self._columns = columns
         self._capacity = capacity
         self.rationed = rationed
-        """The users that have used more than their part of their project's use, while another user of the
-        project with less usage waits (backfill/candidates/rationing.py).
+        """The users, as paths in the fair-share tree, that have used more than their part of their project's
+        usage, while another user of the project waits and has used less than its part (`rationed_users` in
+        backfill/candidates/rationing.py).
         """
 
     def path(self, job: Job) -> SharePath:
@@ -83,30 +84,28 @@ class DynamicOrder(Protocol):
     """
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return a key that divides jobs with equal requests into groups. Jobs with equal keys keep their
-        order while they wait.
-
-        Jobs of one group are sorted by `rank`, which does not change.
+        """Return the order group of a job of the tenant `tenant`. Jobs with equal requests and equal groups
+        keep their order while they wait, and are sorted by `rank`.
         """
         ...
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the sort key of the job at the time of `view`. The job with the lowest key is first.
+        """Return the sort key of the job at the time `view.now`. The job with the lowest key is first.
 
-        When another job starts, the key of this job must not become lower.
+        The start of another job must not make the key of this job lower.
         """
         ...
 
 
 def compares_shares(order: object) -> bool:
-    """Return whether the order prefers jobs of tenants that have used less than their fair share. Each lane
-    (list of equal jobs) then has the jobs of only one tenant.
+    """Return whether the order prefers jobs of tenants that have used less than their fair share. If it does,
+    each lane (list of waiting jobs with equal requests) has the jobs of only one tenant.
     """
     return bool(getattr(order, "compares_shares", False))
 
 
 def weighs_queues(order: Order) -> bool:
-    """Return whether the order itself uses the priority of queues. If the order does not use it, jobs are
-    sorted first by the priority of their queue, and then by this order.
+    """Return whether the order itself uses the priorities of queues. If not, jobs are sorted first by the
+    priority of their queue and then by this order.
     """
     return bool(getattr(order, "weighs_queues", False))

@@ -30,18 +30,22 @@ if TYPE_CHECKING:
 
 NO_END = float("inf")
 ALWAYS = float("-inf")
-"""`waits_since` of a job that was preempted. The job counts as the one that has waited longest."""
+"""`waits_since` of a job that was preempted. The job counts as having waited longer than all other jobs."""
 MIN_STALE = 8
-"""Up to this many removed entries stay in a lane. With more, the lane may be cleaned up."""
+"""A lane keeps up to this many entries of removed jobs. If there are more, they are deleted once they
+outnumber the waiting jobs.
+"""
 Rank = tuple[float, ...]
 QueueEntry = tuple[Rank, int]
 """The rank and the id of a waiting job. In one queue, the job with the lowest entry is first."""
 LaneGroup = tuple[Hashable, ...]
-"""The group of a job in the order plugin. Jobs with equal requests and an equal group keep their order while
-they wait.
+"""The key by which an order plugin divides jobs with equal requests into lanes. Jobs of one lane keep their
+order while they wait.
 """
 PositionKey = Callable[[QueueEntry], QueueEntry]
-"""Returns the present sort key of an entry. Used for orders in which positions change with time or usage."""
+"""A function that returns the present sort key of a queue entry. It is used for orders in which the sort keys
+of waiting jobs change with time or usage.
+"""
 
 
 @dataclass(slots=True)
@@ -68,11 +72,11 @@ class ClassFit:
 
 
 class Lane:
-    """A list of waiting jobs with equal requests, sorted by rank. Its jobs never overtake each other.
+    """A list of waiting jobs with equal requests, sorted by rank. Jobs of one lane never overtake each other.
 
-    `_entries` is sorted and may have entries of removed jobs. `ranks` contains only the waiting jobs. An
+    `_entries` is sorted and may contain entries of removed jobs. `ranks` contains only the waiting jobs. An
     entry is valid if `ranks` contains its job with the same rank. A job that is removed and added again with
-    another rank gets a new entry. `_first` is the index of the first entry that may be valid.
+    another rank gets a new entry. `_first` is an index: all entries before it are entries of removed jobs.
     """
 
     __slots__ = ("_entries", "_first", "ask", "fit", "group", "ranks", "version", "waits_since")
@@ -86,7 +90,7 @@ class Lane:
         self.ranks: dict[int, Rank] = {}
         """The rank (sort key) of each waiting job, by job id."""
         self.waits_since = NO_END
-        """All jobs of the lane have waited since this time or since a later time."""
+        """No job of the lane began to wait before this time."""
         self.version = 0
         """A version number that increases when a job is added or removed. A waiting job that is edited, or
         whose priority changes, is removed and added again.
@@ -125,8 +129,8 @@ class Lane:
         return None
 
     def before(self, position: QueueEntry, position_key: PositionKey) -> int:
-        """Return how many jobs of the lane come before the sort key `position`. `position_key` computes the
-        sort key of an entry.
+        """Return how many jobs of the lane have a lower sort key than `position`. `position_key` is the
+        function that computes the sort key of an entry.
         """
         return bisect_left(list(self), position, key=position_key)
 
@@ -161,28 +165,30 @@ class Queue:
     def __init__(self, order: Order, moving: DynamicOrder | None = None) -> None:
         self.order = order
         self.moving = moving
-        """The order plugin, if its positions change while jobs wait; otherwise None."""
+        """The order plugin of the queue if the sort keys of waiting jobs change with time or usage; None for
+        any other order plugin.
+        """
         self.lanes: dict[tuple[ResourceRequest, LaneGroup], Lane] = {}
         self.gang_lanes: dict[Lane, None] = {}
-        """The lanes of jobs that may need several nodes. Every waiting gang is in one of these lanes."""
+        """The lanes whose jobs may need several nodes. Every waiting gang is in one of these lanes."""
         self.rationed: frozenset[tuple[str, ...]] = frozenset()
-        """The users, as paths in the fair-share tree, that have used more than their part of their project's
-        use (backfill/candidates/rationing.py), as found in the last cycle that tried all jobs.
+        """The users, as paths in the fair-share tree, that the last cycle over all jobs found above their
+        part of their project's usage (backfill/candidates/rationing.py).
         """
         self.new_jobs: dict[int, None] = {}
         """Waiting jobs that were added since the last cycle. If nothing else has changed, a cycle tries only
         these jobs.
         """
         self.pending_reasons: dict[int, Reason] = {}
-        """For each job that fits but was not started by the last cycle over all jobs, the reason why it was
-        not started.
+        """The reason why each of these jobs was not started, by job id. The jobs fit on nodes, but the last
+        cycle over all jobs did not start them.
         """
         self.lane_pending_reasons: dict[Lane, Reason] = {}
-        """For each lane (list of equal jobs) that the last cycle over all jobs skipped as a whole, the
-        reason, such as a quota.
+        """The reason, such as a quota, why the last cycle over all jobs skipped each of these lanes as a
+        whole.
         """
         self.by_latest_start: list[tuple[float, int]] = []
-        """(latest start, job) for each waiting job with a deadline, the earliest latest start first."""
+        """(latest start, job) for each waiting job with a deadline, sorted by the latest start."""
         self._fits: dict[ResourceRequest, ClassFit] = {}
         self._lane_of: dict[int, Lane] = {}
         self._latest_start: dict[int, float] = {}
@@ -219,7 +225,8 @@ class Queue:
             fit = self._fits.setdefault(ask, ClassFit())
             fit.lanes += 1
             lane = self.lanes[ask, group] = Lane(ask, group, fit)
-            # A request with GPUs but without a number of nodes may need several nodes.
+            # A request with GPUs but without a number of nodes may need several nodes. It counts as a gang if
+            # it has more than one GPU.
             if (ask.nodes or ask.part.gpus) > 1:
                 self.gang_lanes[lane] = None
         lane.add(job, rank, waits_since)
@@ -254,9 +261,10 @@ class Queue:
         return self._lane_of[job].ranks[job], job
 
     def in_order(self, position_key: PositionKey | None = None) -> Iterator[int]:
-        """Yield the ids of all waiting jobs, in queue order. `position_key` is as in `ahead`.
+        """Yield the ids of all waiting jobs, in queue order.
 
-        The cost is O(log lanes) for each id that is read, after one sort key for each lane.
+        `position_key` computes the present sort keys if the order depends on time or usage. None: the order
+        depends on neither. Cost: one sort key for each lane, then O(log lanes) for each id that is read.
         """
         return (job for _, job in heapq.merge(*self.lanes.values(), key=position_key))
 

@@ -1,4 +1,4 @@
-"""The rules of budgets: the amounts of each project, the prices, and the months."""
+"""The rules of budgets: the monthly budget of each project, the prices, and the months."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class BudgetAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The budget of a project for each month: GPU-hours and money. None means no limit."""
+    """The monthly budget of a project, in GPU-hours and in money. None means no limit."""
 
     gpu_hours: float | None = None
     money: float | None = None
     carry_over: float = 0.0
-    """The largest fraction (0 to 1) of the budget that is carried over to the next month if it
-    was not used.
+    """The unused part of the budget is carried over to the next month, but at most this fraction (0 to 1) of
+    the budget.
     """
     then: BudgetAction = BudgetAction.ALERT
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """The times at which the months begin in one time zone, in seconds since 1970. `starts[0]` is the begin
-    of the month with the number `month` in the year `year`.
+    """The times at which the months begin in one time zone, in seconds since 1970. `starts[0]` is the
+    beginning of the month `month` (1 to 12) of the year `year`.
     """
 
     starts: tuple[float, ...] = (0.0,)

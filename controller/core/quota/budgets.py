@@ -20,13 +20,13 @@ MIB_OF_GIB = 1_024
 
 
 KEPT_MONTHS = 13
-"""The number of past months whose use is kept for each project."""
+"""The usage of this many past months is kept for each project."""
 
 
 @dataclass(slots=True)
 class MonthUse:
-    """The use of a project in one month: GPU-seconds, and the cost of GPUs, CPUs and memory. The cost is
-    computed at the prices that applied at the time of the use.
+    """The usage of a project in one month: GPU-seconds, and the cost of GPUs, CPUs and memory. The cost is
+    computed with the prices at the time of the usage.
     """
 
     gpu_s: float = 0.0
@@ -35,19 +35,19 @@ class MonthUse:
 
 @dataclass(slots=True)
 class BudgetUse:
-    """The use of one project with a budget, at the time `at`."""
+    """The usage of one project with a budget, counted up to the time `at`."""
 
     month: int
     """The index of the month in `Calendar.starts`."""
     at: float
     used: MonthUse = field(default_factory=MonthUse)
     past: dict[str, MonthUse] = field(default_factory=dict)
-    """The use of earlier months by name, such as 2026-10, oldest first."""
+    """The usage of earlier months by month name, such as 2026-10, oldest first."""
     alerted: int = 0
     """The highest percentage of ALERTS for which an event was recorded in this month; 0 for none."""
     milli: dict[str, int] = field(default_factory=dict)
-    """Thousandths of GPUs that jobs of the project hold now, by GPU model. These amounts are not stored, but
-    counted from the jobs, as are the next two fields.
+    """Thousandths of GPUs that jobs of the project hold now, by GPU model. `milli`, `cpu_milli` and
+    `memory_mib` are not stored in the database, but counted from the running jobs.
     """
     cpu_milli: int = 0
     """Thousandths of CPUs that jobs of the project hold now."""
@@ -57,7 +57,7 @@ class BudgetUse:
 
 @dataclass(frozen=True, slots=True)
 class BudgetStanding:
-    """The use of a project in the present month, compared with its budget."""
+    """The usage of a project in the present month, compared with its budget."""
 
     project: str
     month: str
@@ -65,16 +65,16 @@ class BudgetStanding:
     gpu_hours: float
     money: float
     gpu_hours_limit: float | None
-    """The budget of this month in GPU-hours, including the amount that was carried over. None if the project
-    has no such budget.
+    """The budget of this month in GPU-hours, including GPU-hours carried over from the last month. None if
+    the budget does not limit GPU-hours.
     """
     money_limit: float | None
     currency: str = ""
 
     @property
     def part(self) -> float:
-        """The used fraction of the budget; 1 if all is used. If both GPU-hours and money are limited, the
-        larger fraction counts.
+        """The used fraction of the budget; 1 or more if the budget is used up. If both GPU-hours and money
+        are limited, the larger fraction counts.
         """
         pairs = ((self.gpu_hours, self.gpu_hours_limit), (self.money, self.money_limit))
         parts = (used / limit if limit else 1.0 for used, limit in pairs if limit is not None)
@@ -82,7 +82,7 @@ class BudgetStanding:
 
     @property
     def text(self) -> str:
-        """The use and the budget as a text for users, such as `4,000 of 5,000 GPU-hours, 9,500 of 10,000
+        """The usage and the budget as a text for users, such as `4,000 of 5,000 GPU-hours, 9,500 of 10,000
         EUR`.
         """
         found = []
@@ -117,22 +117,23 @@ class BudgetSpent:
 
 
 class Budgets:
-    """The budgets of all projects and their use.
+    """The budgets of all projects and their usage.
 
     1. `start` and `stop` are called when a member of a job's attempt starts and ends. The GPUs, CPUs and
-       memory of a member are charged from its start to its end, as in usage records. The prices are those of
-       scheduler.toml during that time. CPUs and memory cost money only; without prices, CPUs and memory cost
-       nothing.
-    2. `_advance` adds the use since the last call of `_advance`. When a month has ended, `_advance` moves the
-       use of that month to `past`.
-    3. The budget of a month grows by the unused part of the last month's budget, but at most by `carry_over`
-       of the budget. An amount that was carried over into the last month is not carried over again.
-    4. `due` returns the alerts whose percentage has been reached. `next_at` is the time of the next alert. It
-       is computed again when a member starts or ends.
+       memory of a member are charged from its start to its end, as in usage records, with the prices of
+       scheduler.toml at that time. CPUs and memory are charged only in money, so they cost nothing if
+       scheduler.toml has no price for them.
+    2. `_advance` adds the usage since its last call. When a month has ended, `_advance` moves the usage of
+       that month to `past`.
+    3. The budget of a month grows by the unused part of the last month's budget, but at most by the fraction
+       `carry_over` of the budget. GPU-hours or money carried over into the last month are not carried over
+       again.
+    4. `due` returns the alerts whose percentage has been reached. `next_at` is the time at which `due` must
+       be called next. It is computed again when a member starts or ends.
 
     Invariant: `BudgetUse.milli`, `cpu_milli` and `memory_mib` are the sums of the GPUs, CPUs and memory of
     the project's running members (checked by invariants.py). Cost: O(GPUs of the member) for a start or end
-    in a project with a budget, otherwise nothing.
+    in a project with a budget, nothing for other projects.
 
     Example: a budget of 1,000 GPU-hours with carry_over 0.25. After a month with 600 GPU-hours the next month
     has 1,250 GPU-hours; after a month with 900, 1,100.
@@ -141,28 +142,28 @@ class Budgets:
     def __init__(self, models_of: ModelsOfNode = no_models) -> None:
         self.rules = NO_BUDGETS
         self.uses: dict[str, BudgetUse] = {}
-        """The use of each project. The dictionary also contains projects whose budget was removed from the
-        configuration.
+        """The usage of each project. Projects whose budget was removed from the configuration are
+        included.
         """
         self.stops = self.lowers = False
-        """True if a used-up budget of some project changes what its jobs may do. `stops`: its jobs have to
-        wait. `lowers`: its jobs come after all others.
+        """`stops` is True if the jobs of some project have to wait once its budget is used up. `lowers` is
+        True if the jobs of some project come after all other jobs once its budget is used up.
         """
         self._models_of = models_of
         self._next_at: float | None = None
-        """The time of the next alert; None: not computed yet."""
+        """The time at which `due` must be called next; None if this time must be computed again."""
         self._checked_at = 0.0
-        """The time at which `due` last compared the use with the budgets."""
+        """The time at which `due` last compared the usage with the budgets."""
 
     @property
     def affects_jobs(self) -> bool:
-        """True if a used-up budget of at least one project delays its jobs. False if budgets only cause
-        events.
+        """True if at least one project has a budget that delays the project's jobs once it is used up. False
+        if used-up budgets only cause events.
         """
         return self.stops or self.lowers
 
     def adopt(self, rules: BudgetRules, jobs: Iterable[Job]) -> None:
-        """Use the budgets of another configuration from now on, and count the GPUs of the running jobs."""
+        """Use the budgets of another configuration, and count the resources of the running jobs again."""
         self.rules = rules
         for use in self.uses.values():
             use.month = rules.calendar.index(use.at)
@@ -171,8 +172,8 @@ class Budgets:
         self.recount(jobs)
 
     def recount(self, jobs: Iterable[Job]) -> None:
-        """Count the GPUs of the running jobs again. A project without stored use is charged from the start of
-        its running members.
+        """Count the GPUs, CPUs and memory of the running jobs again. A project without stored usage is
+        charged from the start of its running members on.
         """
         self._next_at = None
         for use in self.uses.values():
@@ -193,12 +194,12 @@ class Budgets:
             self._count(use, member, 1)
 
     def advance(self, at: float) -> None:
-        """Add the use of all projects up to the time `at`. Call this method before the prices change."""
+        """Count the usage of all projects up to the time `at`. Call this method before the prices change."""
         for use in self.uses.values():
             self._advance(use, at)
 
     def counts(self, job: Job) -> bool:
-        """Return whether the use of the job is charged to a budget."""
+        """Return whether the usage of the job is charged to a budget."""
         return job.spec.project in self.rules.budgets
 
     def start(self, job: Job, members: Iterable[Member], at: float) -> None:
@@ -248,8 +249,8 @@ class Budgets:
         use.used, use.month, use.at = used, max(use.month, month), max(use.at, at)
 
     def _in_month(self, use: BudgetUse, index: int, until: float) -> MonthUse:
-        """Return what a project has used in a month up to the time `until`. What the project holds must not
-        have changed since `use.at`. `index`: the index of the month in the calendar.
+        """Return the usage of a project in a month up to the time `until`. `index` is the index of the month
+        in `Calendar.starts`. The resources that the project holds must not have changed since `use.at`.
         """
         begin = max(use.at, self.rules.calendar.start(index))
         seconds = max(0.0, min(until, self.rules.calendar.start(index + 1)) - begin)
@@ -267,7 +268,7 @@ class Budgets:
         return use.cpu_milli / 1_000 * rules.cpu_price + use.memory_mib / MIB_OF_GIB * rules.memory_price
 
     def standing(self, project: str, now: float) -> BudgetStanding | None:
-        """Return the use and the budget of a project in the present month; None if the project has no
+        """Return the usage and the budget of a project in the present month; None if the project has no
         budget.
         """
         budget = self.rules.budgets.get(project)
@@ -292,8 +293,8 @@ class Budgets:
         )
 
     def _before(self, use: BudgetUse, month: int, now: float) -> MonthUse | None:
-        """Return what a project used in the month before `month`. Return None if the use of that month was
-        not counted.
+        """Return the usage of a project in the month before the month with the index `month`. Return None if
+        that usage is not known.
         """
         stored = use.past.get(self.rules.calendar.name(month - 1))
         if stored is not None or use.month >= month:
@@ -301,8 +302,8 @@ class Budgets:
         return self._in_month(use, month - 1, now)
 
     def spent(self, project: str, now: float) -> BudgetSpent | None:
-        """Return why no job of the project may start; None if its jobs may start. Jobs may not start if the
-        budget is used up and scheduler.toml demands a stop in this case.
+        """Return the reason why no job of the project may start: its budget is used up, and scheduler.toml
+        stops the jobs in this case. Return None if the jobs may start.
         """
         budget = self.rules.budgets.get(project) if self.stops else None
         if budget is None or budget.then is not BudgetAction.STOP:
@@ -323,8 +324,8 @@ class Budgets:
         return standing is not None and standing.part >= 1.0
 
     def due(self, now: float) -> list[tuple[BudgetStanding, int]]:
-        """Return the due alerts as (use and budget of a project, reached percentage of ALERTS). For each
-        project, return only the highest percentage that is not recorded yet.
+        """Return the due alerts as (usage and budget of a project, percentage of ALERTS). If a project has
+        reached several percentages, return only the highest one. Leave out an alert that is recorded already.
         """
         found: list[tuple[BudgetStanding, int]] = []
         if self.next_at > now:
@@ -340,7 +341,8 @@ class Budgets:
 
     @staticmethod
     def _reached(standing: BudgetStanding, percent: int) -> bool:
-        # Allow for a rounding error, because the time of the next alert is the result of a division.
+        # Subtract a small number because of rounding errors: the time of the next alert is the result of a
+        # division.
         return standing.part * 100 >= percent - 1e-6
 
     def _alerted(self, project: str, now: float) -> int:
@@ -348,8 +350,8 @@ class Budgets:
         return use.alerted if use is not None and use.month == self.rules.calendar.index(now) else 0
 
     def note_alert(self, project: str, percent: int, at: float) -> None:
-        """Record that the use of the project has reached this percentage of its budget in the month of the
-        time `at`.
+        """Record an alert: in the month of the time `at`, the project has used this percentage of its
+        budget.
         """
         use = self._use(project, at)
         self._advance(use, at)
@@ -369,11 +371,11 @@ class Budgets:
         return self._next_at
 
     def _next_alert(self, project: str) -> float:
-        """Return the time of the project's next alert, or the begin of the next month if that is earlier.
-        Return NEVER if no alert is due and the project uses nothing that is counted.
+        """Return the time of the project's next alert, or the beginning of the next month if that is earlier.
+        Return NEVER if the project uses nothing that its budget counts and no alert is due now.
         """
         use = self.uses[project]
-        # `use.at` is the time of the last start or end of a job, so this time can be in an earlier month.
+        # `use.at` is the time of the last start or end of a job. This time can be in an earlier month.
         since = max(use.at, self._checked_at)
         standing, alerted = self.standing(project, since), self._alerted(project, since)
         level = next((each for each in ALERTS if each > alerted), None)
@@ -397,14 +399,14 @@ class Budgets:
         return min(times, default=NEVER)
 
     def dump(self, project: str) -> dict[str, Any]:
-        """Return what a project has used, as JSON data for the database."""
+        """Return the usage of a project as JSON data for the database."""
         use = self.uses[project]
         past = {name: [each.gpu_s, each.money] for name, each in use.past.items()}
         used = [use.used.gpu_s, use.used.money]
         return {"at": use.at, "used": used, "past": past, "alerted": use.alerted}
 
     def load(self, project: str, body: Mapping[str, Any]) -> None:
-        """Restore what a project has used from the JSON data that `dump` returned."""
+        """Restore the usage of a project from the JSON data that `dump` returned."""
         past = {name: MonthUse(*each) for name, each in body["past"].items()}
         month = self.rules.calendar.index(body["at"])
         self.uses[project] = BudgetUse(month, body["at"], MonthUse(*body["used"]), past, body["alerted"])

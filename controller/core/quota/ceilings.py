@@ -1,20 +1,20 @@
 """Ceilings: the highest priority and the best protection from preemption that a user may request.
 
-1. The `Requester` of a submit or an edit has the rights of its user. Ceilings do not apply to admins. In the
-   simulator and in replays there is no Requester, so ceilings do not apply there.
-2. For an operator only the table of operators applies. For a user the tables are searched in this order: the
-   queue, the user, the project, all users. The first table that has the key applies. The table of a queue is
-   `[queues.NAME]` with its key `max_priority`, and then the older `[access.limits.queues.NAME]`.
-3. In a submit all keys are checked. In an edit, a key is checked only if the edit raises the value of its
-   field, or moves the job to another queue or project. So a user can still edit a job after an operator has
-   raised one of its values above the ceiling.
+1. Each submit and each edit has a `Requester`: the user with its rights. Ceilings do not apply to admins. In
+   the simulator and in replays there is no Requester, so ceilings do not apply there.
+2. For an operator only the table of operators applies. For a user, the tables are searched in this order: the
+   queue, the user, the project, all users. For each key, the first table that has the key applies. For a
+   queue, `[queues.NAME] max_priority` is searched before the older table `[access.limits.queues.NAME]`.
+3. A submit is checked against all keys. An edit is checked against a key only if the edit requests more of
+   what the key limits, or moves the job to another queue or project. So a user can still edit a job after an
+   operator has raised its priority above the ceiling.
 
 Priorities inherited from a dependent job need no check, because the priority of the dependent job has been
 checked.
 
 Example: the highest priority is NORMAL for all users, HIGH in project "prod", and LOW in queue "scavenge". A
-job of a member of prod with HIGH is accepted in the default queue. In queue "scavenge" this job is refused,
-because LOW is the highest priority there.
+job with priority HIGH in project prod is accepted in the default queue. In queue "scavenge" this job is
+refused, because LOW is the highest priority there.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from wire.text import duration, printable
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """One table of ceilings in scheduler.toml: the most that a job may request. A field is None if the table
-    does not have the key.
+    """One table of ceilings in scheduler.toml: the most that a job may request. None for a key that the table
+    does not have.
     """
 
     priority: int | None = None
     not_preemptible: bool | None = None
     """True: users may make jobs exempt from preemption."""
     min_runtime_s: float | None = None
-    """A job may request at most this many seconds after its start without preemption."""
+    """A job may be protected from preemption for at most this many seconds after its start."""
     grace_s: float | None = None
-    """A job may request at most this many seconds to save its state and end."""
+    """A job may take at most this many seconds to save a checkpoint and end after its preemption."""
     deadline: bool | None = None
     """True: jobs may have a deadline."""
 
@@ -89,7 +89,7 @@ class Ceilings:
         return None
 
     def in_force(self, asker: Requester, queue: str, project: str) -> Ceiling:
-        """Return the ceilings of the jobs of a user in a queue and a project."""
+        """Return the ceilings for jobs of a user in a queue and a project."""
         spec = JobSpec(("true",), queue=queue, project=project)
         tables = [table for _, table in self._tables(asker, spec)]
         return Ceiling(
@@ -101,7 +101,7 @@ class Ceilings:
 
     def _tables(self, asker: Requester, spec: JobSpec) -> Iterator[tuple[str, Ceiling]]:
         """Yield (path in scheduler.toml, table) for each table that applies to the job. If several tables
-        have a key, the first of these tables decides.
+        have a key, the table that is yielded first decides.
         """
         if asker.operator:
             yield "access.limits.operators", self.operators

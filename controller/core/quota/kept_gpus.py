@@ -14,31 +14,32 @@ from wire.names import WHOLE_GPU, Reason
 from wire.text import counted, duration, printable
 
 Unreserved = Callable[[float, float], Mapping[int, int]]
-"""A function of a duration in seconds and the present time. The result has, for each node with reservations,
-by row number, the number of free GPUs that no reservation needs within the duration.
+"""A function that returns, by row number of the node, how many of the node's free GPUs no backfill
+reservation needs. Its arguments are a duration in seconds and the present time: only reservations that need
+GPUs within this duration count. Nodes without reservations are left out.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class GpusKept:
-    """The reason why a job may not start: the queue `queue` keeps GPUs free for its own jobs, and too few
-    GPUs would be left.
-    """
+    """The reason why a job may not start: too few free GPUs would be left for the jobs of `queue`."""
 
     queue: str
     kept: int
     free: int
     reserved: int
-    """The number of free GPUs that a backfill reservation needs within the longest time limit of `queue`."""
+    """The number of free GPUs that do not count, because a backfill reservation needs them within the longest
+    time limit of `queue`.
+    """
     preemptible: int
-    """The number of GPUs of scavengers (jobs of the lowest priority) that count as free. Jobs of `queue` may
-    preempt these scavengers.
+    """The number of GPUs that count as free, because jobs of `queue` may preempt the scavengers (jobs of the
+    lowest priority) on these GPUs.
     """
     now: float
     until: float
     """The time at which the queue stops keeping GPUs free; infinity if the queue keeps them at all times."""
     withheld: bool = True
-    """True if the job would fit on the free resources if the queue kept no GPUs."""
+    """True if the job fits on the free resources, so that only the kept GPUs keep it from starting."""
     only_this_job: ClassVar[bool] = False
 
     @property
@@ -61,22 +62,23 @@ class KeptGpus:
     """Keeps GPUs free for the jobs of some queues, such as notebooks, which must start within minutes.
 
     Algorithm of `bars`
-    1. Only jobs in queues with a lower priority than the queue that keeps GPUs can be kept from starting.
-    2. The rule applies only to narrow jobs: jobs on one node that do not need all GPUs of a node. If a wider
-       job had to wait for two more GPUs, whole nodes would stay idle.
-    3. A narrow job may not start if fewer GPUs than `keep_free_gpus` would then be free for jobs of the
-       queue. A free GPU does not count if a backfill reservation needs it within the longest time limit of
-       the queue. A job with this limit could not use the GPU. A GPU of a scavenger that may be preempted
-       counts as free if its node has no reservation.
+    1. A queue keeps GPUs only from jobs in queues with a lower priority.
+    2. The rule applies only to narrow jobs: jobs on one node that request fewer GPUs than the largest node
+       has. It does not apply to wider jobs, because whole nodes would stay idle if a wide job had to wait for
+       two more GPUs.
+    3. A narrow job may not start if its start would leave fewer than `keep_free_gpus` free GPUs. A free GPU
+       does not count if a backfill reservation needs it within the longest time limit of the queue, because a
+       job with this time limit could not use the GPU. A GPU of a scavenger that jobs of the queue may preempt
+       counts as free if its node has no backfill reservation.
 
     The queue keeps a number of free GPUs and not particular GPUs. When a job of the queue takes a free GPU,
     the next GPU that becomes free is kept.
 
-    Cost: O(nodes) after a change of the nodes, otherwise O(queues that keep GPUs).
+    Cost: O(nodes) after a change of the nodes, O(queues that keep GPUs) without a change.
 
     Example: queue `interactive` keeps 2 GPUs free from 08:00 to 18:00. At 12:00 three GPUs are free. One
     1-GPU job of another queue starts, and the next one waits. A notebook starts at once, and then 1 GPU is
-    free. The next two GPUs that become free stay free, unless another notebook starts.
+    free. The next GPU that becomes free stays free, unless another notebook starts.
     """
 
     def __init__(self, rules: Mapping[str, QueueRule]) -> None:
@@ -84,7 +86,9 @@ class KeptGpus:
         self._free: list[int] = []
         """The number of wholly free GPUs of each node that takes jobs, by row number."""
         self._counted_at: tuple[int, int] | None = None
-        """The versions of the nodes at which `_free` was counted."""
+        """The versions of the node table (the argument `versions` of `bars`) for which `_free` was
+        counted.
+        """
 
     def __bool__(self) -> bool:
         return bool(self._keepers)
@@ -102,11 +106,10 @@ class KeptGpus:
     ) -> GpusKept | None:
         """Return why a job may not start now; None if no queue keeps GPUs from the job.
 
-        `priority` is that of the job's queue. The job needs `part` on each of `nodes` nodes. `versions` must
-        change when GPUs of `table` become free or busy, because the count of free GPUs is cached.
-        `unreserved` returns, for each node with reservations, the free GPUs that no reservation needs.
-        `preemptible` contains the number of GPUs on each node, by row number, that jobs of the queue can get
-        by preemption.
+        `priority` is the priority of the job's queue. The job needs `part` on each of `nodes` nodes.
+        `versions` must change when GPUs of `table` become free or busy, because the count of free GPUs is
+        cached. `unreserved` is described at `Unreserved`. `preemptible` contains, by row number of the node,
+        the number of GPUs that jobs of the keeping queue can get by preemption.
         """
         if not part.wants_gpus or nodes > 1 or part.gpus >= table.gpu_count.max(initial=1):
             return None

@@ -26,8 +26,8 @@ GPU_HOUR = WHOLE_GPU * HOUR_S
 
 @dataclass(frozen=True, slots=True)
 class LimitExceeded:
-    """A limit of a user, project or queue on one resource (`kind`) that a job would exceed, with the used,
-    requested and allowed amounts.
+    """A limit of a user, project or queue on the resource `kind` (an index in an Amount) that a job would
+    exceed, with the used, requested and allowed amounts.
     """
 
     key: TenantKey
@@ -37,8 +37,8 @@ class LimitExceeded:
     limit: int
     lent: bool = False
     share: str = ""
-    """The limit as a percentage of the cluster, such as "50 % of 48". Empty for a limit that is set as a
-    number.
+    """For a limit that is set as a percentage: the limit in percent and the number of GPUs, such as "50 % of
+    48". Empty for a limit that is set as a number.
     """
     model: str = ""
     """The GPU model to which the limit applies. Empty for limits on all GPUs or on other resources."""
@@ -58,8 +58,8 @@ class LimitExceeded:
 
     @property
     def never_text(self) -> str:
-        """Return a sentence for users: the job can never start, because it needs more than the limit even
-        when no other job runs.
+        """Return a sentence for users: the job can never start, because the job alone needs more than the
+        limit.
         """
         return f"{self._name} is {amount_text(self.kind, self.limit)}{self._asked}"
 
@@ -75,8 +75,8 @@ class LimitExceeded:
 
 
 def limit_name(key: TenantKey, kind: int, model: str = "") -> str:
-    """Return the name of a limit in a sentence. The limit is that of a tenant on a resource. Example: "the
-    quota of user 'ann' on CPUs".
+    """Return the name of a limit for a sentence, such as "the quota of user 'ann' on CPUs". `key` is the
+    tenant, and `kind` the index of the resource in an Amount.
     """
     scope, name = key
     what = f"{printable(model)} GPUs" if model else _NAMES[kind]
@@ -97,7 +97,9 @@ _NAMES = {
 
 
 def amount_text(kind: int, amount: int) -> str:
-    """Return an amount of the resource `kind` for a sentence, such as 2.5 for 2,500 thousandths of a CPU."""
+    """Return an amount of the resource `kind` for a sentence. Example: 2,500 thousandths of a CPU
+    give "2.5".
+    """
     if kind == CPU:
         return f"{amount / 1000:g}"
     if kind == MEMORY:

@@ -1,8 +1,8 @@
 """Chooses the project of a submitted job, and checks that the user may use this project.
 
-1. A job without --project is in project "default". The job goes to the `default_project` of its queue. If the
-   queue has none, the job goes to the project that names the user in its `default_for`. If there is none
-   either, the job stays in "default".
+1. A job without --project gets the `default_project` of its queue. If the queue has none, the job gets the
+   project whose `default_for` names the user. If there is no such project, the job stays in project
+   "default".
 2. A project is declared if scheduler.toml names the project, or if an operator has set its quota, weight or
    limit. "default" is always declared. For a job in an undeclared project, `[scheduler] unknown_projects`
    decides: "open" accepts the job, "default" puts the job into project "default", and "refuse" refuses the
@@ -12,8 +12,8 @@
 An edit that changes the project is checked by steps 2 and 3. The simulator and replays have no Requester
 (user with rights), so only step 1 applies to their jobs.
 
-Cost: one look-up. If scheduler.toml does not name the project, also one search of all quotas and weights that
-operators have set.
+Cost: one look-up. If scheduler.toml does not name the project, also one search of all quotas, weights and
+limits that operators have set.
 
 Example: scheduler.toml has [projects.vision] with members ada and bob, and default_for ada. A job of ada
 without --project goes to vision. With "refuse", a job of ada in project visoin (a typing error) is refused. A
@@ -52,8 +52,8 @@ class UnknownProjects(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProjectRules:
-    """The projects that scheduler.toml declares, with their members. Without any setting, every project is
-    open to all users.
+    """The projects that scheduler.toml declares, with their members. If scheduler.toml declares no project,
+    every project is open to all users.
     """
 
     unknown: UnknownProjects = UnknownProjects.OPEN
@@ -63,13 +63,13 @@ class ProjectRules:
     users.
     """
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """The project of each user's jobs without --project, by user."""
+    """The project of jobs without --project, by user."""
     queue_defaults: Mapping[str, str] = field(default_factory=dict)
-    """The project of jobs without --project in each queue. This setting comes before `defaults`."""
+    """The project of jobs without --project, by queue. It takes precedence over `defaults`."""
 
     def with_default(self, spec: JobSpec, user: str) -> JobSpec:
-        """Return the spec of a submitted job with its final project. If the project is "default", use the
-        default project of the queue or of the user instead.
+        """Return the spec with the project of step 1 of the module docstring: if the project of `spec` is
+        "default", the default project of the queue or of the user replaces it.
         """
         if spec.project != DEFAULT_PROJECT:
             return spec
@@ -82,8 +82,8 @@ class ProjectRules:
         """Return the spec if the user may use its project; otherwise return a refusal. If the project is not
         declared and `unknown_projects` is "default", the returned spec has the project "default".
 
-        `set_live` returns the projects for which operators have set a quota, weight or limit. It is called
-        only if scheduler.toml does not name the project.
+        `set_live` is a function that returns the projects for which operators have set a quota, weight or
+        limit. It is called only if scheduler.toml does not declare the project.
         """
         if asker is None:
             return spec
@@ -99,7 +99,9 @@ class ProjectRules:
         return project == DEFAULT_PROJECT or project in self.declared
 
     def may_use(self, asker: Requester, project: str) -> bool:
-        """Return whether the user may submit to a declared project."""
+        """Return whether the user may submit to a project. Only members may submit to a project with
+        members.
+        """
         members = self.members.get(project)
         return not members or asker.operator or asker.user in members
 

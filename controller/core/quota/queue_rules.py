@@ -14,7 +14,7 @@ EXEMPT_QUOTA, EXEMPT_FAIR_SHARE = "quota", "fair_share"
 
 @dataclass(frozen=True, slots=True)
 class QueueRule:
-    """The limits of one queue, and the default values of its jobs. A limit that is None does not apply."""
+    """The table [queues.NAME] of one queue. None for a limit means no limit."""
 
     priority: int = 0
     max_running: int | None = None
@@ -35,37 +35,37 @@ class QueueRule:
     strategies decide.
     """
     min_runtime_s: float | None = None
-    """Jobs of the queue must have run for this many seconds before a preemption; None:
-    [preemption] decides.
+    """A job of the queue is not preempted until it has run for this many seconds; None: `min_runtime_s` of
+    [preemption] applies.
     """
     max_preemptions: int | None = None
-    """A job of the queue is preempted at most this many times. None: `max_per_job` of [preemption]
-    decides.
+    """A job of the queue is preempted at most this many times; None: `max_per_job` of [preemption]
+    applies.
     """
     cooldown_s: float | None = None
-    """Jobs of the queue are not preempted again for this many seconds after a preemption; None: [preemption]
-    decides.
+    """A job of the queue that was preempted is not preempted again for this many seconds; None: `cooldown_s`
+    of [preemption] applies.
     """
     max_running_per_user: int | None = None
     max_gpus_per_user: float | None = None
     max_jobs_per_user: int | None = None
     """The most waiting and running jobs that one user may have in the queue."""
     exempt: frozenset[str] = frozenset()
-    """With EXEMPT_QUOTA, the quotas of users and projects neither count nor stop the jobs of the queue. With
-    EXEMPT_FAIR_SHARE, the use of these jobs is not charged to tenants.
+    """EXEMPT_QUOTA: the quotas of users and projects do not apply to jobs of the queue, and the jobs do not
+    count for these quotas. EXEMPT_FAIR_SHARE: the usage of jobs of the queue is not charged to tenants.
     """
     hours: WeekHours | None = None
     """The hours of the week in which jobs of the queue may start; None: at all times."""
 
     keep_free_gpus: int = 0
-    """This many GPUs of the cluster are kept free for the queue. Jobs on one node in queues with a lower
-    priority wait for other GPUs.
+    """The number of free GPUs of the cluster that are kept for jobs of the queue. Narrow jobs in queues with
+    a lower priority wait instead of using these GPUs (see KeptGpus).
     """
     keep_free_hours: WeekHours | None = None
     """The hours of the week in which `keep_free_gpus` applies; None: at all times."""
     wait_target_s: float | None = None
-    """The wait, in seconds, that jobs of the queue should not exceed. It is only reported and changes no
-    decision.
+    """The wait in seconds that jobs of the queue should not exceed. Reports compare the waits with it; it
+    changes no decision.
     """
     qos: str | None = None
     """The QOS that Slurm's commands show for jobs of the queue; None: the QOS `normal`."""
@@ -77,13 +77,13 @@ class QueueRule:
 
     @property
     def limits_users(self) -> bool:
-        """True if the queue limits the use of each single user."""
+        """True if the queue has a limit for each of its users."""
         most = self.max_running_per_user, self.max_gpus_per_user, self.max_jobs_per_user
         return any(each is not None for each in most)
 
     @property
     def limits_starts(self) -> bool:
-        """True if the queue has a rule that can keep a job, of this queue or another, from starting."""
+        """True if a rule of the queue can keep jobs from starting: jobs of this queue, or of other queues."""
         own = self.max_running is not None or self.limits_users or self.hours is not None
         return own or bool(self.keep_free_gpus)
 

@@ -19,21 +19,21 @@ from wire.names import SLURM_QOS
 
 
 class QuotaProvider(Protocol):
-    """A plugin that provides quotas. It must be deterministic, because quotas are cached until an operator
-    changes one.
+    """A plugin that provides quotas. It must always return the same quota for the same tenant, because its
+    results are cached.
     """
 
     name: ClassVar[str]
 
     def quota(self, scope: str, name: str) -> Quota | None:
         """Return the quota of a user, project or queue; None for a tenant without a quota. The name "*"
-        stands for all tenants without their own quota.
+        stands for all tenants of the scope without a quota of their own.
         """
         ...
 
     def names(self, scope: str) -> Iterator[str]:
-        """Return the names of all users, of all projects or of all queues that have their own quota, without
-        "*". `scope` is "user", "project" or "queue".
+        """Return the names of the users, projects or queues (`scope` is "user", "project" or "queue") with a
+        quota of their own. "*" is left out.
         """
         ...
 
@@ -61,20 +61,18 @@ class QuotaConfig:
     provider: QuotaProvider = field(default_factory=Unlimited)
     window_s: float = WEEK_S
     licences: Mapping[str, int] = field(default_factory=dict)
-    """The total number of each licence in the cluster, by its name."""
+    """The number of licences in the cluster, by the name of the licence."""
     defaults: JobDefaults | None = None
-    """The default CPU and memory of jobs that request none. None: one CPU and 1 GiB (used by the
-    simulator).
-    """
+    """The CPU and memory of jobs that request none. None: one CPU and 1 GiB (used by the simulator)."""
     ceilings: Ceilings = field(default_factory=Ceilings)
-    """The highest values that users may request. An operator can set higher values."""
+    """The highest values that users may request. An operator can give a job higher values."""
     projects: ProjectRules = field(default_factory=ProjectRules)
     budgets: BudgetRules = NO_BUDGETS
     timetable: Timetable = NO_TIMETABLE
     """The tables [hours.NAME]: quotas and weights that apply only in some hours of the week."""
     soft_for_s: float = NEVER
-    """After a wait of this many seconds, soft limits no longer apply to a job. Before that, a job over a soft
-    limit comes after all others.
+    """Seconds. A job over a soft limit comes after all other jobs until it has waited this long. After that,
+    soft limits no longer apply to the job.
     """
 
     def queue(self, name: str) -> QueueRule:

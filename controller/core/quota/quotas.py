@@ -46,14 +46,14 @@ class TenantLimits:
     hard: tuple[AmountLimit, ...] = ()
     soft: tuple[AmountLimit, ...] = ()
     lent: Mapping[int, int] = field(default_factory=dict)
-    """For each resource, the amount that the tenant may borrow in addition to its hard limit."""
+    """The amount that the tenant may borrow above its hard limit, by resource."""
     shares: Mapping[int, str] = field(default_factory=dict)
-    """For each resource with a hard limit in percent: a text such as "50 % of 48" (percent of the
-    cluster).
+    """A text such as "50 % of 48" for each hard limit that is set as a percentage of the cluster's GPUs, by
+    resource.
     """
     soft_shares: Mapping[int, str] = field(default_factory=dict)
-    """For each resource with a soft limit in percent: a text such as "50 % of 48" (percent of the
-    cluster).
+    """A text such as "50 % of 48" for each soft limit that is set as a percentage of the cluster's GPUs, by
+    resource.
     """
 
 
@@ -61,17 +61,18 @@ NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
 
 
 class Quotas:
-    """The quotas in effect: the quotas of the configuration, and above them the changes of operators (edits).
+    """The quotas in effect: the quotas of the configuration, and the quotas of operators (`edits`), which
+    override the configuration.
 
-    1. Each limit of a tenant comes from the first source that sets the limit. The sources are the operator's
-       edit for the tenant, the tenant's entry in a table [hours.NAME] that is in force, and the tenant's
-       entry in [quota]. Then follow the same three sources for "*" (all tenants).
-    2. A job exceeds a hard limit if the use plus the job's need is above the limit. A project may borrow up
-       to `borrow` above its limit. However, all projects that have their own limit may together use at most
-       the sum of these limits.
-    3. A job over a soft limit, or a job that borrows, may start, but comes after all other jobs in the queue.
-       One exception: a job that needs more than the soft limit by itself counts as over the limit only if its
-       tenant already uses the whole limit.
+    1. Each limit of a tenant comes from the first source that sets the limit. The sources are, in this order:
+       the operator's quota for the tenant, the tenant's entry in a table [hours.NAME] that is in force, the
+       tenant's entry in [quota], and then the same three sources for "*" (all tenants).
+    2. A job exceeds a hard limit if its need, added to the tenant's usage, is above the limit. A project may
+       borrow: it may use up to `borrow` more than its hard limit, while all projects with hard limits of
+       their own together use at most the sum of these limits.
+    3. A job that borrows, or that exceeds a soft limit, may start, but comes after all other jobs in the
+       queue. One exception: a job that alone needs more than the soft limit counts as exceeding it only if
+       its tenant already uses the whole soft limit.
 
     Cost: one comparison for each limit of the job's user, project and queue; nothing if there is no limit at
     all.
@@ -83,18 +84,20 @@ class Quotas:
     def __init__(self, accounts: UsageCounters, gpus: GpuCounts) -> None:
         self.accounts = accounts
         self.gpus = gpus
-        """The GPUs of the cluster. Limits can be percentages of their number."""
+        """The number of GPUs in the cluster, from which limits in percent are computed."""
         self.edits: dict[TenantKey, Quota] = {}
         """Quotas set by operators. These quotas are stored, and override the configuration."""
         self.rules = NO_QUOTAS
         self.unlimited = True
-        """True if no tenant has any limit."""
+        """True if no quota and no queue rule can keep a job from starting."""
         self.has_queue_priorities = False
         """True if a queue has a priority other than 0."""
         self.has_soft_limits = False
         """True if a tenant has a soft limit or may borrow."""
         self.models: tuple[str, ...] = ()
-        """The GPU models that have a limit of their own. The resource FIRST_MODEL + i is models[i]."""
+        """The GPU models on which a quota has a limit. The resource FIRST_MODEL + i is GPUs of the model
+        models[i].
+        """
         self._version = 0
         self._counted = 0
         """The value of `GpuCounts.version` when the limits were cached."""
@@ -104,8 +107,8 @@ class Quotas:
         self._in_force: tuple[HoursTable, ...] = ()
         self._most_by_hours: dict[TenantKey, list[dict[int, int]]] = {}
         self._closed: dict[str, tuple[float, float]] = {}
-        """For each queue that is closed now: (begin, end) of a time outside its start hours. `begin` is the
-        time of the check that found the queue closed.
+        """(begin, end) of a time during which the queue starts no jobs, by queue name. `begin` is the time of
+        the check that found the queue closed.
         """
 
     @property
@@ -119,21 +122,19 @@ class Quotas:
             self._clear()
 
     def adopt(self, rules: QuotaConfig) -> None:
-        """Use the limits of another configuration from now on. Quotas set by operators stay."""
+        """Use the quotas of another configuration. Quotas set by operators stay in effect."""
         self.rules = rules
         self._forget()
 
     def follow_hours(self, tables: tuple[HoursTable, ...]) -> None:
-        """Use the quotas of these tables [hours.NAME] from now on. Tables that are not named no longer
-        apply.
-        """
+        """Use the quotas of exactly these tables [hours.NAME], which are now in force."""
         if tables != self._in_force:
             self._in_force = tables
             self._clear()
 
     def edit(self, key: TenantKey, quota: Quota | None) -> None:
-        """Set the quota of a tenant. This quota overrides the configuration. None removes the operator's
-        earlier quota.
+        """Set the operator's quota of a tenant, which overrides the configuration. None removes the
+        operator's quota.
         """
         if quota is None:
             self.edits.pop(key, None)
@@ -235,8 +236,8 @@ class Quotas:
         return {name for scope, name in self.edits if scope == "project" and name != ANY_NAME}
 
     def names(self) -> list[TenantKey]:
-        """Return (scope, name) of every tenant with its own quota. A default quota, which is for all users,
-        all projects or all queues, has the name "*".
+        """Return (scope, name) of every tenant with a quota of its own. The name "*" stands for the default
+        quota of all users, all projects or all queues.
         """
         keys = {*self.edits}
         for scope in SCOPES:
@@ -260,7 +261,9 @@ class Quotas:
         return found
 
     def closed(self, queue: str, now: float) -> HoursClosed | None:
-        """Return the start hours of a queue if no job of the queue may start now; otherwise None."""
+        """Return the reason if no job of the queue may start now, because the time is outside the queue's
+        hours. Return None if jobs may start.
+        """
         hours = self.rules.queue(queue).hours
         if hours is None:
             return None
@@ -279,9 +282,9 @@ class Quotas:
         now: float,
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
-        """Return the first hard limit that the job would exceed if the job started now; None if there is no
-        such limit. `need` is the amount that the job requests. `reserved` contains additional amounts by
-        tenant, which count as used.
+        """Return the first hard limit that the job would exceed if it started now; None if there is no such
+        limit. `need` is the amount of each resource that the job requests. `reserved` contains amounts that
+        count as used in addition to the usage counters, by tenant.
         """
         if self.unlimited:
             return None
@@ -298,8 +301,8 @@ class Quotas:
         return None
 
     def never_allowed(self, user: str, spec: JobSpec, need: Amount) -> LimitExceeded | None:
-        """Return a hard limit that the job exceeds by itself: even if no other job of its tenants runs, and
-        no other project uses the quota that the job may borrow. Return None if there is none.
+        """Return a hard limit that the job would exceed even if its tenants used nothing else and could
+        borrow as much as possible. Return None if there is none.
         """
         if self.unlimited:
             return None
@@ -329,15 +332,15 @@ class Quotas:
         return None
 
     def _most(self, bounds: TenantLimits, kind: int, limit: int) -> int:
-        """Return the most of the resource `kind` that a tenant can use when no other project uses any.
-        `limit` is the hard limit of the tenant.
+        """Return the largest amount of the resource `kind` that a tenant can ever use, including the amount
+        that it may borrow. `limit` is the hard limit of the tenant.
         """
         lent = bounds.lent.get(kind, 0)
         return max(limit, min(limit + lent, self._stated_sum(kind))) if lent else limit
 
     def _allowed_at_other_hours(self, key: TenantKey, kind: int, need: int) -> bool:
-        """Return whether a tenant may use `need` of the resource `kind` at some other time of the week. Quota
-        that the tenant may borrow then is included.
+        """Return whether the hard limit of a tenant allows `need` of the resource `kind` at some time of the
+        week, including the amount that the tenant may then borrow.
         """
         if not self.rules.timetable.tables:
             return False
@@ -353,9 +356,9 @@ class Quotas:
     def over_soft(
         self, user: str, spec: JobSpec, need: Amount, now: float, waited_s: float = 0.0
     ) -> LimitExceeded | None:
-        """Return the first soft limit that the job would exceed, or the first hard limit that the job would
-        exceed by borrowing; otherwise None. Soft limits do not apply to a job that has already waited longer
-        than `soft_for_s`. `waited_s` is its wait in seconds.
+        """Return the first soft limit that the job would exceed, or the hard limit above which the job would
+        borrow; None if there is neither. `waited_s` is the wait of the job in seconds. Soft limits do not
+        apply after a wait of more than `soft_for_s`.
         """
         if not self.has_soft_limits:
             return None
@@ -364,14 +367,15 @@ class Quotas:
             loans = [each for each in bounds.hard if each[0] in bounds.lent]
             soft = bounds.soft if waited_s <= self.rules.soft_for_s else ()
             for index, (kind, limit) in enumerate((*soft, *loans)):
-                # Count any need of GPU time as 1, so that jobs with the same request and different time
-                # limits get the same result.
+                # Compare the GPU time that is already used, and not the GPU time of the job: 1 is added so
+                # that the limit counts as exceeded when it is used up. So jobs with the same request but
+                # different time limits get the same result.
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
                 if more > limit and index < len(soft):
-                    # A job that needs more than the soft limit by itself counts as over the limit only if the
-                    # tenant already uses the whole limit. Otherwise the job would come after all other jobs
-                    # even while its tenant uses nothing.
+                    # Count the need as 1, so that this job exceeds the soft limit only if the tenant already
+                    # uses the whole limit. Otherwise the job would come after all other jobs even while its
+                    # tenant uses nothing.
                     more = 1
                 if more and used + more > limit:
                     shares = bounds.soft_shares if index < len(soft) else bounds.shares
@@ -385,11 +389,11 @@ class Quotas:
         milli_by_model: Mapping[str, int],
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> dict[str, LimitExceeded]:
-        """Return the GPU models that the job may not use now, each with the hard limit that would be
-        exceeded.
+        """Return the hard limit that the job would exceed now on each GPU model, by model. Models without an
+        exceeded limit are left out.
 
-        `milli_by_model` contains, for each suitable model, the thousandths of GPUs that the job holds if all
-        its GPUs are of this model.
+        `milli_by_model` contains the thousandths of GPUs that the job would hold, by suitable GPU model, if
+        all its GPUs were of this model. `reserved` is as in `over_hard`.
         """
         found: dict[str, LimitExceeded] = {}
         for account in self.accounts.tenants_of(user, spec) if self.models else ():
@@ -420,7 +424,9 @@ class Quotas:
         return LimitExceeded(key, kind, used, need, limit, share=share, model=self.model_of(kind))
 
     def model_of(self, kind: int) -> str:
-        """Return the GPU model if the resource `kind` is GPUs of one model; otherwise an empty text."""
+        """Return the GPU model of which the resource `kind` counts the GPUs; empty for a resource without a
+        model.
+        """
         return self.models[kind - FIRST_MODEL] if kind >= FIRST_MODEL else ""
 
     def borrows(self, project: str, kind: int, need: int) -> bool:
@@ -432,16 +438,17 @@ class Quotas:
         return kind in limits and account.used[kind] + need > limits[kind]
 
     def lenders(self, kind: int) -> list[TenantKey]:
-        """Return the projects that can lend each other unused quota of the resource `kind`, as (scope,
-        name).
+        """Return (scope, name) of each project with a hard limit of its own on the resource `kind`. These
+        projects may lend each other the quota that they do not use.
         """
         return [account.key for account, _ in self._lenders_of(kind)]
 
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:
-        """Return None if a project may borrow as much quota as it needs; otherwise the limit that the project
-        would exceed. The project borrows the part of `used` plus `need` that is above its hard limit `limit`.
+        """Return None if the tenant may borrow the amount by which `used` plus `need` is above its hard limit
+        `limit`. Otherwise return the exceeded limit: that of the tenant, or the sum of the limits of all
+        lenders.
         """
         lent = bounds.lent.get(kind, 0)
         if not lent:
@@ -460,8 +467,8 @@ class Quotas:
         return sum(part for _, part in self._lenders_of(kind))
 
     def _lenders_of(self, kind: int) -> tuple[tuple[TenantUsage, int], ...]:
-        """Return (usage counters, limit) of each project that has its own limit on the resource `kind`. These
-        projects lend each other unused quota.
+        """Return (usage counters, hard limit) of each project with a hard limit of its own on the resource
+        `kind`. These projects may lend each other the quota that they do not use.
         """
         self._follow_cluster()
         found = self._lender_limits.get(kind)

@@ -26,19 +26,19 @@ class HoursTable:
     hours: WeekHours
     quotas: Mapping[TenantKey, Quota] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
-    """The weight of each share that the table names, as in [fair_share] weights."""
+    """The fair-share weights that the table sets, by name of the share as in [fair_share] weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
     """The tables [hours.NAME] in the order of scheduler.toml. If two tables in force set the same limit or
-    weight, the first table applies.
+    weight, the first of them applies.
 
     Algorithm of `next_change`: try each quarter of an hour in the next eight days. The result is exact,
-    because hours begin and end at full quarters. Every time zone differs from UTC by a whole number of
+    because hours begin and end at full quarters, and every time zone differs from UTC by a whole number of
     quarters.
 
-    Cost: `in_force` converts one time for each table. `next_change` does this at most 768 times.
+    Cost: `in_force` converts the time once for each table. `next_change` calls `in_force` at most 769 times.
 
     Example: the only table is `night` with the hours "20:00-08:00". At 19:00 `in_force` returns () and
     `next_change` returns 20:00. At 20:00 `in_force` returns ("night",) and `next_change` returns 08:00.
@@ -47,12 +47,12 @@ class Timetable:
     tables: tuple[HoursTable, ...] = ()
 
     def in_force(self, now: float) -> tuple[str, ...]:
-        """Return the names of the tables in force at this time, in the order of scheduler.toml."""
+        """Return the names of the tables in force at the time `now`, in the order of scheduler.toml."""
         return tuple(each.name for each in self.tables if each.hours.is_open(now))
 
     def next_change(self, now: float) -> float:
-        """Return the first time after `now` at which other tables are in force; infinity without a change in
-        the next eight days.
+        """Return the first time after `now` at which the set of tables in force changes. Return infinity if
+        it does not change in the next eight days.
         """
         if not self.tables:
             return math.inf
@@ -61,8 +61,8 @@ class Timetable:
         return next((at for at in later if self.in_force(at) != present), math.inf)
 
     def named(self, names: tuple[str, ...]) -> tuple[HoursTable, ...]:
-        """Return the tables with these names. Ignore a name without a table: the name comes from an earlier
-        configuration.
+        """Return the tables with these names. A name without a table comes from an earlier configuration and
+        is ignored.
         """
         return tuple(each for each in self.tables if each.name in names)
 
@@ -76,7 +76,7 @@ class Timetable:
 
     @property
     def changes_per_week(self) -> int:
-        """The most times that the set of tables in force can change in one week (an upper bound)."""
+        """An upper bound of how often the set of tables in force changes in one week."""
         return 2 * sum(len(each.hours.windows) for each in self.tables)
 
 

@@ -18,8 +18,8 @@ CPU, MEMORY, GPU, RUNNING, QUEUED, GPU_TIME = range(6)
 FIRST_MODEL = 6
 """Index in an Amount of the first GPU model in `UsageCounters.models`: 1/1000 GPUs of this model."""
 Amount = tuple[int, ...]
-"""A list with one amount for each resource. The six resources from CPU to GPU_TIME come first, and then each
-GPU model that has a limit.
+"""One amount for each resource. The six resources from CPU to GPU_TIME come first, then each GPU model on
+which a quota has a limit.
 """
 
 HOUR_S = 3_600
@@ -37,19 +37,21 @@ def queue_user(queue: str, user: str) -> TenantKey:
 
 
 ModelsOfNode = Callable[[str], Mapping[str, str]]
-"""Returns the model of each GPU of a node, by GPU UUID."""
+"""A function that returns the model of each GPU of a node, by GPU UUID."""
 
 
 def no_models(_node: str) -> Mapping[str, str]:
-    """Return an empty dictionary for the GPU models of any node. Used if no quota limits a GPU model."""
+    """Return an empty dictionary in place of the models of a node's GPUs. Used if no quota limits a GPU
+    model.
+    """
     return {}
 
 
 class TenantUsage:
     """The usage counters of one user, project or queue, or of one user in one queue.
 
-    GPU time is counted in two parts. `used[GPU_TIME]` is the GPU time of running attempts, as if each ran to
-    its time limit. `spent` is the GPU time of ended attempts, by hour.
+    GPU time is counted in two places. `used[GPU_TIME]` is the GPU time of running attempts, as if each
+    attempt ran to its time limit. `spent` is the GPU time of ended attempts, by hour.
     """
 
     __slots__ = ("_spent", "key", "spent", "used")
@@ -64,7 +66,7 @@ class TenantUsage:
         self._spent = 0
 
     def amount(self, kind: int, now: float, window_s: float) -> int:
-        """Return the used amount of one resource. GPU time includes the GPU time of attempts that ended in
+        """Return how much of one resource the tenant uses. GPU time includes that of attempts that ended in
         the last `window_s` seconds.
         """
         if kind != GPU_TIME or not self._spent:
@@ -72,8 +74,9 @@ class TenantUsage:
         return self.used[kind] + self._spent - sum(self._over(now, window_s))
 
     def falls_at(self, now: float, window_s: float) -> float:
-        """Return the time at which the GPU time of ended attempts decreases next, because the oldest counted
-        hour becomes older than `window_s` seconds. Return NEVER if no GPU time is counted.
+        """Return the next time at which the counted GPU time of ended attempts decreases, because an hour
+        leaves the time window of `window_s` seconds. Return NEVER if no GPU time of ended attempts is
+        counted.
         """
         leaving = ((hour + 1) * HOUR_S + window_s for hour in self.spent)
         return next((moment for moment in leaving if moment > now), NEVER)
@@ -128,20 +131,20 @@ class UsageCounters:
     ) -> None:
         self.window_s = window_s
         self.models = models
-        """The GPU models that quotas limit."""
+        """The GPU models on which a quota has a limit."""
         self._models_of = models_of
         self.by_key: dict[TenantKey, TenantUsage] = {}
         self._queues: Mapping[str, QueueRule] = {}
         """The rules of queues with a limit for each user, and of queues that are exempt from quotas."""
         self._of: dict[tuple[str, str, str], tuple[TenantUsage, ...]] = {}
         self._gpu_time_held: dict[int, int] = {}
-        """For each running job, the GPU time that is counted in `used`. The job is assumed to run until its
-        time limit.
+        """The GPU time of each running job that is counted in `used`, by job id. It is computed as if the job
+        ran to its time limit.
         """
 
     def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, ...]:
-        """Return the counters of the tenants for which a job counts: its user, its project, its queue, and
-        its user within its queue. The class docstring names the exceptions.
+        """Return the counters of the tenants for which a job counts: its queue; its user and its project,
+        unless the queue is exempt from quotas; and its user within the queue, if the queue limits each user.
         """
         key = user, spec.project, spec.queue
         found = self._of.get(key)
@@ -163,7 +166,7 @@ class UsageCounters:
         return found
 
     def add_queued(self, job: Job) -> None:
-        """Count one more queued job for its user, project and queue."""
+        """Count one more queued job for the job's tenants."""
         for tenant in self.tenants_of(job.user, job.spec):
             tenant.used[QUEUED] += 1
 
@@ -173,7 +176,7 @@ class UsageCounters:
             tenant.used[QUEUED] -= 1
 
     def start(self, job: Job, allocations: Iterable[Allocation]) -> None:
-        """Count a job as running on these allocations, and no longer as queued."""
+        """Count the job as running with these allocations, and no longer as queued."""
         need = self.held(job, allocations)
         self._gpu_time_held[job.id] = need[GPU_TIME]
         for tenant in self.tenants_of(job.user, job.spec):
@@ -202,15 +205,15 @@ class UsageCounters:
                 used[place] += more[place]
 
     def gpu_time(self, job: Job, limit_s: float | None) -> int:
-        """Return the GPU time, in 1/1000 GPU-seconds, that a running job with the time limit `limit_s` adds
-        to the counters.
+        """Return the GPU time, in 1/1000 GPU-seconds, that the counters contain for a running job if its time
+        limit is `limit_s`.
         """
         gpu = sum(hold.milli for member in job.members.values() for hold in member.allocation.gpus)
         return round(gpu * min(NEVER if limit_s is None else limit_s, self.window_s))
 
     def unused_gpu_time(self, jobs: Iterable[Job], now: float) -> dict[TenantKey, int]:
-        """Return, for each tenant, the counted GPU time that these jobs have not used until `now`. A job is
-        counted with its whole time limit. Unit: 1/1000 GPU-seconds.
+        """Return the counted GPU time that these running jobs have not used until `now`, by tenant, in 1/1000
+        GPU-seconds. The counters contain the GPU time of a job up to its time limit.
         """
         found: dict[TenantKey, int] = {}
         for job in jobs:
@@ -231,14 +234,17 @@ class UsageCounters:
         self._gpu_time_held[job.id] = gpu_time
 
     def release(self, job: Job, allocations: Iterable[Allocation], at: float) -> None:
-        """Subtract the allocations of ended gang members, and count the GPU time of these members."""
+        """Subtract the allocations of ended gang members, and add their GPU time to that of ended
+        attempts.
+        """
         released = list(allocations)
         held_s = 0.0 if job.placed_at is None else max(0.0, at - job.placed_at)
         spent = sum(round(sum(hold.milli for hold in each.gpus) * held_s) for each in released if each.gpus)
         self._subtract(job, released)
         if spent:
             for tenant in self.tenants_of(job.user, job.spec):
-                # Skip the users of a queue, because queues do not limit the GPU time of their users.
+                # Skip the counters of a user within a queue, because no queue limits the GPU time of its
+                # users.
                 if tenant.key[0] != QUEUE_USER:
                     tenant.spend(spent, at, self.window_s)
 
@@ -253,8 +259,8 @@ class UsageCounters:
                 used[place] -= less[place]
 
     def finish(self, job: Job, *, again: bool) -> None:
-        """Stop counting a job as running, because its attempt has ended. With `again`, the job returns to the
-        queue, so count the job as queued.
+        """Stop counting the job, because its attempt has ended. If `again` is True, the job returns to the
+        queue and counts as queued.
         """
         gpu_time = self._gpu_time_held.pop(job.id, None)
         for tenant in self.tenants_of(job.user, job.spec):
@@ -267,8 +273,8 @@ class UsageCounters:
                 used[GPU_TIME] -= gpu_time
 
     def follow_queues(self, queues: Mapping[str, QueueRule]) -> bool:
-        """Use the rules of these queues from now on. Return True if some jobs may now count for other tenants
-        than before. The caller must then call `recount`.
+        """Use the rules of these queues. Return True if jobs may now count for other tenants than before; the
+        caller must then call `recount`.
         """
         special = {
             name: rule for name, rule in queues.items() if rule.limits_users or EXEMPT_QUOTA in rule.exempt
@@ -291,8 +297,8 @@ class UsageCounters:
             self.load_job(job)
 
     def counted_again(self, jobs: Iterable[Job]) -> UsageCounters:
-        """Return new counters with the same settings that count exactly these jobs. The new counters are
-        compared with the present counters to find errors.
+        """Return new counters with the same settings that count exactly these jobs. They are compared with
+        the present counters to find errors.
         """
         fresh = UsageCounters(self.window_s, self._models_of, self.models)
         fresh._queues = self._queues
@@ -313,8 +319,8 @@ class UsageCounters:
             self._subtract(job, ended)
 
     def held(self, job: Job, allocations: Iterable[Allocation]) -> Amount:
-        """Return the amounts that these allocations of a job add to the counters. For CPU and memory, count
-        the limit of the job if this limit is above the request.
+        """Return the amounts that these allocations of the job add to the counters. If the job has a CPU or
+        memory limit above its request, the limit is counted.
         """
         cpu = memory = gpu = 0
         more_cpu, more_memory = job.ask.beyond

@@ -1,5 +1,5 @@
-"""Hours of the week. In these hours, jobs of a queue may start ([queues.NAME] hours), or other quotas apply
-([hours.NAME]).
+"""Hours of the week: the hours in which jobs of a queue may start ([queues.NAME] hours), or in which a table
+[hours.NAME] is in force.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ WEEK = 7 * DAY
 """The length of a week, in minutes."""
 QUARTER_S = 900
 QUARTERS_SEARCHED = 8 * 96
-"""The number of quarters of an hour that the search for the next opening covers: eight days, because a clock
-change can skip one opening.
+"""The search for the next opening tries this many quarters of an hour: eight days, because a clock change can
+skip one weekly opening.
 """
 _DAYS = rf"(?P<first>{'|'.join(DAYS)})(?:-(?P<last>{'|'.join(DAYS)}))?"
 _TIMES = r"(?P<from>\d\d:\d\d)-(?P<to>\d\d:\d\d)"
@@ -30,17 +30,17 @@ FORM = 'write days, times or both, such as "sat-sun", "20:00-08:00" or "mon-fri 
 
 @dataclass(frozen=True, slots=True)
 class WeekHours:
-    """Hours of the week in a time zone. In these hours, jobs of a queue may start or other quotas are in
-    force.
+    """Hours of the week in a time zone. In these hours, jobs of a queue may start or a table [hours.NAME] is
+    in force.
 
     Algorithm of `next_opening`: try each quarter of an hour in the next eight days. The result is exact,
-    because hours begin and end at full quarters. Every time zone differs from UTC by a whole number of
+    because hours begin and end at full quarters, and every time zone differs from UTC by a whole number of
     quarters.
 
-    Cost: `is_open` converts one time. `next_opening` converts at most 768 times.
+    Cost: `is_open` converts one time to local time. `next_opening` calls `is_open` at most 768 times.
 
     Example: "mon-fri 20:00-08:00" opens on Monday at 20:00 for the first time in the week, and closes on
-    Saturday at 08:00 for the last time. Jobs that run at 08:00 go on.
+    Saturday at 08:00 for the last time. Jobs that run at 08:00 continue.
     """
 
     texts: tuple[str, ...]
@@ -55,7 +55,7 @@ class WeekHours:
         return f"{', '.join(self.texts)} ({self.zone_name})"
 
     def is_open(self, at: float) -> bool:
-        """Return whether this time is within the hours."""
+        """Return whether the time `at` is within the hours."""
         local = datetime.fromtimestamp(at, self.zone)
         return self.covers(local.weekday() * DAY + local.hour * 60 + local.minute)
 
@@ -83,7 +83,7 @@ class WeekHours:
 
 @dataclass(frozen=True, slots=True)
 class HoursClosed:
-    """The reason why a job may not start: the present time is outside the start hours of its queue."""
+    """The reason why a job may not start: the time is outside the hours of its queue."""
 
     queue: str
     hours: WeekHours
