@@ -1,5 +1,5 @@
-"""Proposes moves of jobs away from the node with the highest load. Sites that prefer even loads use this
-strategy.
+"""Proposes moves of jobs away from the node with the highest load. Sites that prefer even loads switch this
+on with the kind `load`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def balance_load(search: MoveSearch) -> Iterator[Proposal]:
     """Yield at most one proposal. Its moves reduce the difference between the highest and the lowest load of
     nodes.
 
-    1. The load of a node is the used fraction of its scarcest resource: CPU, memory or GPUs, from 0 to 1.
+    1. The load of a node is the used fraction (0 to 1) of its scarcest resource: CPU, memory or GPUs.
     2. Propose nothing if the highest and the lowest load differ by at most `load_gap`.
-    3. Move jobs away from the node with the highest load. The new nodes of these jobs have a load below the
-       mean of the highest and the lowest load. Stop when a move would not reduce the difference.
+    3. Move jobs away from the node with the highest load, to nodes whose load is at most the mean of the
+       highest and the lowest load. Skip a move that would not reduce the difference. Stop when the difference
+       is at most `load_gap` or `MoveSearch.most` jobs are moved.
     """
     nodes, columns = search.state.nodes, search.state.nodes.columns
     if int(columns.open.sum()) < 2:

@@ -19,12 +19,14 @@ ROUNDING_S = 1e-6
 def keeps_head_start(
     state: State, placer: Placer, mode: Backfill, first: Job, proposal: Proposal, now: float
 ) -> bool:
-    """Return whether the moves of the proposal do not delay the guaranteed start of the first waiting job,
-    `first`.
+    """Return whether the moves of the proposal leave the guaranteed start of the first waiting job `first` as
+    early as it is.
+
+    If the backfill `mode` reserves nodes for all waiting jobs, or starts no job behind the first one, the
+    result is always False.
     """
     if mode.reserves is Reserves.NO_JOB:
-        # Check nothing: with this kind of backfill, the first waiting job has no guaranteed start that a move
-        # could delay.
+        # With this kind of backfill, the first waiting job has no guaranteed start that moves could delay.
         return True
     if not mode.starts_behind or mode.reserves is Reserves.ALL_JOBS:
         return False
@@ -37,10 +39,10 @@ def keeps_head_start(
 
 
 def state_after(state: State, proposal: Proposal) -> State:
-    """Return a copy of the state after the moves of a proposal.
+    """Return a copy of the state as it is after the moves of a proposal.
 
-    In the copy, all moved jobs start on their new nodes at one time: when the last of them has left its old
-    nodes.
+    In the copy, all moved jobs start on their new nodes at `Proposal.until`, when the last of them has left
+    its old nodes.
     """
     ahead = copy(state)
     ahead.nodes = state.nodes.copy()

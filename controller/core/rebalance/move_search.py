@@ -1,6 +1,4 @@
-"""Finds other nodes for running jobs on a copy of the nodes. Uses the same code as the placement of waiting
-jobs.
-"""
+"""Finds other nodes for running jobs on a copy of the nodes, with the code that places waiting jobs."""
 
 from __future__ import annotations
 
@@ -28,16 +26,16 @@ from wire.names import WHOLE_GPU
 
 
 class MoveSearch:
-    """Finds the possible moves of running jobs at the time `now`. Tries the moves on a copy of the nodes.
+    """Finds moves of running jobs at the time `now`. Each move is tried on a copy of the nodes.
 
     1. `movable` lists the jobs of a node that may be moved.
-    2. `move` finds a placement for such a job on the copy, and reserves this placement on the copy. The old
-       allocations of the job stay in use on the copy. So a set of moves fits while all moved jobs still hold
+    2. `move` finds a placement for such a job on the copy, and reserves this placement on the copy. On the
+       copy, the job also keeps its old allocations. So a set of moves fits while all moved jobs still hold
        their old nodes.
     3. `reset` removes all these reservations before the next set of moves is tried.
-    4. To free resources for a waiting job, a `VictimSearch` chooses the jobs to move, as in preemption. If
-       one of these jobs fits on no other nodes, `leave_out` excludes this job. The next search then finds
-       another set of jobs.
+    4. To free resources for a waiting job, a `VictimSearch` chooses the running jobs to move, as in
+       preemption. If one of these jobs fits on no other nodes, `leave_out` excludes it, and the next search
+       finds another set of jobs.
 
     Cost: one placement for each move. At most MOST_TRIES sets are tried for one waiting job, and at most
     MOST_TRIES_IN_ALL for all waiting jobs.
@@ -57,13 +55,11 @@ class MoveSearch:
         self.most = most
         """The most jobs that one proposal may move."""
         self.waiting = waiting
-        """Waiting jobs for which running jobs may be moved, in queue order."""
+        """The waiting jobs for which running jobs may be moved, in queue order."""
         self.stuck: set[int] = set()
-        """Running jobs that fit on no other nodes, because nodes are reserved for the present waiting job."""
+        """Running jobs that are not moved for the present waiting job, because they fit on no other nodes."""
         self._always_stuck: set[int] = set()
-        """Running jobs that fit on no other nodes even without a reservation for a waiting job. These jobs
-        are also in `stuck`.
-        """
+        """The jobs of `stuck` that fit on no other nodes even if no nodes are reserved for a waiting job."""
         self._tries_left = self.MOST_TRIES_IN_ALL
         self._guards = placer.pipeline.guards
         self._guards_by_queue: dict[str, PreemptionGuards] = {}
@@ -129,11 +125,10 @@ class MoveSearch:
             yield number
 
     def leave_out(self, job: Job) -> None:
-        """Do not move this running job for the present waiting job, because no other nodes fit the running
-        job.
+        """Do not move the running job `job` for the present waiting job, because it fits on no other nodes.
 
-        If no other nodes would fit the running job without the reservation for the waiting job either, also
-        exclude the running job for all later waiting jobs.
+        If it fits on no other nodes even without the nodes reserved for the waiting job, do not move it for
+        later waiting jobs either.
         """
         self.stuck.add(job.id)
         if self.move(job) is None:
@@ -142,8 +137,8 @@ class MoveSearch:
         self.victims.sync((job.id,), self.now)
 
     def next_waiting_job(self) -> None:
-        """Prepare the search for the next waiting job. Running jobs that were excluded only because nodes
-        were reserved for the last waiting job may be moved again.
+        """Prepare the search for the next waiting job. Running jobs that fit on no other nodes only because
+        of the nodes reserved for the last waiting job may be moved again.
         """
         freed, self.stuck = self.stuck - self._always_stuck, set(self._always_stuck)
         if freed:
@@ -151,7 +146,8 @@ class MoveSearch:
 
     def barred(self, job: Job, shape: Shape) -> Bools | None:
         """Return which nodes (True by row number) the waiting job may not use, because of an operator's
-        reservation or affinity. Return None if there is no such node.
+        reservation, a timed drain, a quota on a GPU model, or job affinity. Return None if the job may use
+        all nodes.
         """
         barred = self.state.barred_nodes(job, self.now, self._guards.grace_s)
         if shape.part.social:
@@ -161,15 +157,16 @@ class MoveSearch:
         return barred
 
     def reserve(self, job: int, placement: Placement, leaving: list[int]) -> None:
-        """Reserve a placement for the job on the copy of the nodes. The running jobs in `leaving` may still
-        hold its resources.
+        """Reserve a placement for the job on the copy of the nodes. The resources may still be held by the
+        running jobs in `leaving`.
         """
         self._trial.reserve(self.state.jobs[job], placement.allocations, leaving)
 
     def move(self, job: Job, barred: Bools | None = None) -> PlannedMove | None:
         """Find another placement for the job, and reserve this placement on the copy of the nodes.
 
-        Return None if no other nodes that the job may use fit the job.
+        Nodes for which `barred` is True are not used. Return None if the job fits on none of the other nodes
+        that it may use.
         """
         until = self.now + grace_of(job, self._guards)
         not_here = self.state.barred_nodes(job, self.now, until - self.now)
@@ -185,7 +182,9 @@ class MoveSearch:
         return PlannedMove(job.id, job.attempt, origin, placement.allocations, placement.quality, cost, until)
 
     def move_all(self, jobs: Sequence[Job], barred: Bools | None = None) -> list[PlannedMove]:
-        """Call `move` for each job, and return the moves of the jobs that fit on other nodes."""
+        """Call `move` for each job, and return the moves that were found. Jobs that fit on no other nodes are
+        left out.
+        """
         return [move for job in jobs if (move := self.move(job, barred)) is not None]
 
     def block(self, allocation: Allocation) -> None:

@@ -33,19 +33,21 @@ class RebalanceRules:
     min_ratio: float = 2.0
     """The gain (`worth`) of a proposal must be at least this many times its cost."""
     restart_s: float = 60.0
-    """The time in seconds that a restart of a job takes. This time is added to the work since the job's last
-    checkpoint.
+    """The time in seconds that the restart of a moved job takes. It counts as cost, in addition to the work
+    since the job's last checkpoint.
     """
     horizon_s: float = 86_400.0
-    """The most seconds that count as gain when a job starts earlier or a drain ends earlier."""
+    """An earlier start of a job or an earlier end of a drain counts as gain only within this many seconds
+    from now.
+    """
     gathered_hours: float = 1.0
-    """The gain in GPU-hours for each additional GPU that becomes wholly free or is on an empty node."""
+    """The gain in GPU-hours for each GPU that becomes wholly free, or that becomes part of an empty node."""
     load_gap: float = 0.5
-    """A threshold for the difference between the highest and the lowest load of nodes (0 to 1). If the
-    difference is greater, jobs are moved to balance the loads.
+    """Jobs are moved to balance the loads only if the highest and the lowest load of nodes (0 to 1) differ by
+    more than this.
     """
     without_checkpoint: bool = False
-    """True: also move jobs without a checkpoint that cannot save one on request."""
+    """True: also move jobs that have no checkpoint and cannot save one on request."""
 
 
 NO_REBALANCING = RebalanceRules()
@@ -99,22 +101,26 @@ class Proposal:
     that are brought together.
     """
     for_job: int | None = None
-    """The waiting job that will start on the nodes of the moved jobs. None if the moves are for no job."""
+    """The waiting job that starts on the nodes that the moved jobs leave. None if the moves are not for a
+    waiting job.
+    """
     target: tuple[Allocation, ...] = ()
     quality: int = 0
-    """`target` and `quality` are the placement of the job `for_job`."""
+    """`target` are the allocations of the job `for_job`, and `quality` the quality of this placement."""
     node: str = ""
-    """The node that the moves empty, or the node whose load the moves reduce."""
+    """The node that the moved jobs leave, so that the node or one of its GPUs becomes empty, or its load
+    falls. Empty if the moves are for a waiting job.
+    """
     earlier_s: float | None = None
-    """The number of seconds by which the job `for_job` starts earlier, or the node is empty earlier. None if
-    this number is unknown.
+    """The number of seconds by which the job `for_job` starts earlier, or the node `node` becomes empty
+    earlier. None if this number is unknown.
     """
     gap: tuple[float, float] | None = None
     """The difference between the highest and the lowest load of nodes, as (before the moves, after the
     moves).
     """
     rest: int = 0
-    """The number of jobs that stay on the node `node`."""
+    """The number of jobs that the proposal leaves on the node `node`."""
 
     @property
     def gpu_hours(self) -> float:
@@ -144,8 +150,8 @@ class Proposal:
 def layouts(
     nodes: Nodes, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> tuple[FreeGpuLayout, FreeGpuLayout]:
-    """Return two layouts of the free GPUs. The first layout is the present layout. The second is the layout
-    after these moves and the start of a job with the allocations `started`.
+    """Return the layouts of free GPUs (now, after these moves and the start of a job with the allocations
+    `started`).
     """
     columns = nodes.columns
     after = gpus_after(nodes, columns.gpu_free, moves, started)
@@ -161,9 +167,7 @@ def gpus_after(
     nodes: Nodes, gpu_free: Ints, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> Ints:
     """Return the free thousandths of each GPU after these moves and the start of a job with the allocations
-    `started`.
-
-    The result contains one row for each node and one column for each GPU of the node.
+    `started`. The result has one row for each node and one column for each GPU of the node, as `gpu_free`.
     """
     after: Ints = gpu_free.copy()
     for sign, allocations in (

@@ -1,4 +1,4 @@
-"""Rebalancing: proposes moves of running jobs, with their cost and gain, and carries the moves out."""
+"""Rebalancing: proposes moves of running jobs, with their cost and gain, and carries out proposals."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from wire.names import Reason
 from wire.text import printable
 
 STRATEGY = "rebalancing"
-"""The strategy name in preemption plans whose victims are moved by rebalancing."""
+"""The name of rebalancing in events that otherwise name a preemption strategy."""
 AUTO = "corral"
 """The user name under which moves in mode `auto` are recorded."""
 MOST_CLASSES = 16
-"""A class is all waiting jobs with equal requests. Moves are considered for the first job of at most this
-many classes.
+"""At most this many lanes (lists of waiting jobs with equal requests) are considered, and only the first job
+of each.
 """
 OFF = 'An operator sets [rebalance] mode = "propose" or "auto" in scheduler.toml.'
 
@@ -37,8 +37,8 @@ class Rebalancer:
     """Finds proposals in the present state, and carries proposals out. The object keeps no data between two
     calls.
 
-    1. Find the first waiting job that does not fit. From the other waiting jobs that only lack free nodes,
-       take the first job of each class (jobs with equal requests).
+    1. Take the first job of each lane (list of waiting jobs with equal requests), in queue order. Find the
+       first of these jobs that does not fit. Also take the later ones that only lack free nodes.
     2. Collect the proposals of each strategy (strategies.py) of a configured kind, in order of preference.
     3. Drop a proposal whose gain is too small for its cost. Also drop a proposal that would delay the first
        waiting job.
@@ -69,8 +69,8 @@ class Rebalancer:
         self.rules = rules
 
     def run(self, request: inputs.Rebalance, now: float) -> Reply:
-        """Carry out the proposal with the requested id. Without an id, carry out the best proposal. Then
-        repeat this with the best remaining proposal until there is none.
+        """Carry out the proposal with the requested id. Without an id, carry out the first proposal of
+        `proposals`, and repeat this with the proposals that are then possible until there are none.
         """
         if self.rules.mode == "off":
             return Refusal("conflict", "rebalancing is off on this cluster", hint=OFF)
@@ -90,8 +90,8 @@ class Rebalancer:
         return Accepted(tuple(moved))
 
     def proposals(self, now: float) -> list[Proposal]:
-        """Return all present proposals. After one proposal has been carried out, the other proposals may be
-        invalid.
+        """Return all present proposals, in order of preference. When one of them is carried out, the others
+        may become invalid.
         """
         return list(self._proposals(now))
 
@@ -115,16 +115,15 @@ class Rebalancer:
 
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
         """Return (first job, jobs to help). The first job is the first waiting job that is within all quotas
-        and limits but cannot start. The first job is None if no job waits for nodes. The jobs to help only
-        lack free nodes, so moves of running jobs could let them start. For jobs with equal requests, only the
-        first is included.
+        and limits but does not fit; None if there is none. The jobs to help only lack free nodes, so moves of
+        running jobs could let them start. Of jobs with equal requests, only the first is considered.
         """
         state, cycle = self._state, self._cycle
         place = position_key(state, cycle.queue, now)
         heads = [head for lane in state.queue if (head := lane.head()) is not None]
         heads.sort(key=place)
-        # Move jobs for later waiting jobs only if backfill may start later jobs before the first one, and if
-        # not every waiting job has a reservation.
+        # Move running jobs for a later waiting job only if backfill may start jobs before the first waiting
+        # job, and only if not every waiting job has a reservation.
         helps_behind = cycle.backfill.starts_behind and cycle.backfill.reserves is not Reserves.ALL_JOBS
         first: Job | None = None
         found: list[Job] = []

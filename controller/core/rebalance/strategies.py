@@ -38,13 +38,13 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
     the waiting job will use.
 
     For each waiting job:
-    1. Find a set of running jobs whose end makes the waiting job fit. Choose the set that loses the least
-       work. Preemption uses the same search.
+    1. Find a set of running jobs such that the waiting job fits when they have left their nodes. Choose the
+       set that loses the least work. Preemption uses the same search.
     2. If the set is too large, exclude the node with most of these jobs, and go to 1.
     3. Find other nodes for each job of the set, the largest job first. If one job fits on no other nodes,
-       exclude this job from the set and go to 1.
-    4. The gain (`worth`) is in GPU-hours. The gain is the number of GPUs of the waiting job times the hours
-       by which the moves make its start earlier.
+       exclude this job from the search and go to 1.
+    4. The gain (`worth`) in GPU-hours is the number of GPUs of the waiting job, times the hours by which the
+       moves make its start earlier.
     """
     for job in search.waiting:
         shape = search.placer.shape(job.ask)
@@ -72,8 +72,8 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
 def _without_fullest(
     search: MoveSearch, placement: Placement, leaving: VacatedNodes, barred: Bools | None
 ) -> Bools:
-    """Return a copy of `barred` in which one more node is barred: the node of the placement that most jobs of
-    `leaving` would have to leave. `barred` is True for each node that the job must not use.
+    """Return a copy of `barred` with one more node: the node of `placement` on which most of the jobs in
+    `leaving` run. `barred` is True for each node that the waiting job must not use.
     """
     nodes = search.state.nodes
     names = [allocation.node for allocation in placement.allocations]
@@ -86,10 +86,11 @@ def _without_fullest(
 def _move_away(
     search: MoveSearch, job: Job, placement: Placement, leaving: Iterable[int]
 ) -> tuple[list[PlannedMove], int | None]:
-    """Find other nodes for all jobs in `leaving`, so that `job` can start on `placement`.
+    """Find other nodes for all running jobs in `leaving`, so that the waiting job `job` can start on
+    `placement`.
 
-    Return (moves, None) if all jobs fit on other nodes. Otherwise return ([], the id of a job that fits on no
-    other nodes).
+    Return (moves, None) if all of them fit on other nodes. Otherwise return ([], the id of a running job that
+    fits on no other nodes).
     """
     jobs = search.state.jobs
     largest_first = sorted(leaving, key=lambda each: (-jobs[each].gpu_milli, each))
@@ -163,11 +164,13 @@ def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
 
 
 def defragment(search: MoveSearch) -> Iterator[Proposal]:
-    """Yield at most one proposal that gathers free GPUs for later jobs. Yield none while a job waits.
+    """Yield at most one proposal that gathers free GPUs for later jobs. Yield none while a job waits or is
+    nominated.
 
     1. Try to empty a node, the node with the fewest used GPUs first.
     2. If no node can be emptied at an acceptable cost, try to empty one partly used GPU.
-    3. The gain (`worth`) is `gathered_hours` for each additional GPU that is on an empty node or wholly free.
+    3. The gain (`worth`) is `gathered_hours` for each GPU that becomes wholly free, or that becomes part of
+       an empty node.
     """
     if len(search.state.queue) or search.state.claims:
         return
@@ -182,7 +185,8 @@ def _empty_node(search: MoveSearch) -> Proposal | None:
     partly = [row for row in np.argsort(used, kind="stable").tolist() if used[row] and columns.open[row]]
     for row in partly[:MOST_EMPTIED]:
         node = search.state.nodes.rows[row]
-        # Bar empty nodes, because a move to an empty node would not increase the number of empty nodes.
+        # Use no empty node as a target, because a move to an empty node would not increase the number of
+        # empty nodes.
         barred = used == 0
         barred[row] = True
         found = _emptied(search, node, _all_or_none(search, node, list(node.held)), barred)
@@ -192,10 +196,10 @@ def _empty_node(search: MoveSearch) -> Proposal | None:
 
 
 def _empty_gpu(search: MoveSearch) -> Proposal | None:
-    """Return a proposal that moves the jobs of one partly used GPU to other partly used GPUs. Return None if
-    the gain is too small for the cost for each of these GPUs.
+    """Return a proposal that moves the jobs of one partly used GPU to other partly used GPUs, so that the
+    first becomes wholly free. Return None if no such proposal is worth its cost.
 
-    Wholly free GPUs are blocked in the search (`MoveSearch.block`), so that no move uses a wholly free GPU.
+    Wholly free GPUs are blocked in the search (`MoveSearch.block`), so that no move uses them.
     """
     nodes, free = search.state.nodes, search.state.nodes.columns.gpu_free
     shared = (free > 0) & (free < WHOLE_GPU) & nodes.columns.open[:, None]
@@ -230,11 +234,10 @@ def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
 
 
 def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job]:
-    """Return the jobs in `holders` if all of these jobs can be moved away from the node; otherwise an empty
-    list.
+    """Return the jobs in `holders` if all of them may be moved away from the node; otherwise an empty list.
 
-    The list is empty in three cases: one of the jobs is protected, there are more jobs than one proposal may
-    move, or resources of the node are kept for a nominated job.
+    The list is empty in three cases: one of the jobs may not be moved, there are more jobs than one proposal
+    may move, or resources of the node are kept for a nominated job.
     """
     if len(holders) > search.most or node.claims:
         return []
@@ -267,4 +270,4 @@ STRATEGIES: tuple[tuple[str, Callable[[MoveSearch], Iterator[Proposal]]], ...] =
     (DEFRAGMENT, defragment),
     (LOAD, balance_load),
 )
-"""(kind in `[rebalance] kinds`, function that finds the proposals), in the order of preference."""
+"""(kind in `[rebalance] kinds`, function that yields the proposals), in the order of preference."""

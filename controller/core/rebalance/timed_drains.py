@@ -1,5 +1,5 @@
-"""Timed drains (`corral nodes drain --by`): a node must be empty at a given time. The owners of jobs that
-would still run then are warned. These jobs are moved or ended.
+"""Timed drains (`corral nodes drain --by`): a node must be empty at a given time. Jobs that would still run
+at that time are moved or ended, and their owners are warned before.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ WARN_AGAIN_S = 60.0
 """A job is warned again only if the time of its stop has changed by at least this many seconds."""
 
 Stops = dict[tuple[int, str], float]
-"""The times at which jobs get a stop order, by (job, node). If the job must stop on all its nodes, `node` is
-an empty text. Otherwise an elastic job gives up only this node.
+"""The times at which jobs get a stop order, by (job id, node). The node is the one that an elastic job must
+give up, or an empty text if the job must stop on all its nodes.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class DepartingJob:
     """A job on a node that must be empty at a given time. `at` is the time at which the job gets a stop
-    order. If the job ends before the node must be empty (ENDS), `at` is the latest end of the job.
+    order. If the job ends before (ENDS), `at` is the latest time at which it ends.
     """
 
     job: Job
@@ -71,17 +71,17 @@ class TimedDrains:
     """Carries out timed drains. The node must be empty at the time `Node.timed_drain.empty_by`. A TimedDrains
     object stores no data.
 
-    1. After the command, `Reservations` bars the node for each job that could still run at `empty_by`. Jobs
-       that end before `empty_by` still start on the node. Replicas of services are moved to other nodes
-       early, as before a reservation.
-    2. At the command, `warn` records a warning for each job that will be stopped, and writes the warning to
-       the job's log and terminals. A job is not warned twice of the same time, even if another of its nodes
-       is drained.
-    3. A job that would still run at `empty_by` gets a stop order early enough: its checkpoint and its grace
-       are over at `empty_by`. An elastic job gives up only this node. A job that may be preempted continues
-       on other nodes. If other nodes are free, these nodes are kept for the job; otherwise the job waits in
-       the queue. Any other job ends with the reason DRAINED.
-    4. From `empty_by` on, the node is drained without a time, so no job starts on the node.
+    1. From the drain command on, `Reservations` bars the node for each job that could still run at
+       `empty_by`. Jobs that end before `empty_by` still start on the node. Replicas of services are moved to
+       other nodes early, as before a reservation.
+    2. At the drain command, `warn` records a warning for each job that will be stopped, and writes the
+       warning to the job's log and terminals. A job is warned again only if the time of its stop changes, for
+       example because another of its nodes is drained.
+    3. A job that would still run at `empty_by` gets a stop order so early that its checkpoint and its grace
+       are over at `empty_by`. An elastic job gives up only this node. A replica, or a job that may be
+       preempted, continues on other nodes. If other nodes are free for the job, they are kept for it; if not,
+       the job waits in the queue. Any other job ends with the reason DRAINED.
+    4. From `empty_by` on, the node has a drain without a time, so no job starts on the node.
 
     Invariant: a job is stopped only if its time limit lets the job run beyond `empty_by`. Cost: O(jobs on
     nodes with a timed drain) for each step, and one placement for each moved job.
@@ -125,8 +125,8 @@ class TimedDrains:
         yield from (each.at for each in self.to_stop(node, drain.empty_by))
 
     def leaving(self, node: Node, empty_by: float) -> Iterator[DepartingJob]:
-        """Yield what happens to each job on the node if the node must be empty at `empty_by`. The lowest job
-        id is first. Jobs that are being stopped already are left out.
+        """Yield the treatment of each job on the node if the node must be empty at `empty_by`, the lowest job
+        id first. Jobs that are already being stopped are left out.
         """
         for job in [self._state.jobs[number] for number in sorted(node.held)]:
             if job.stopping is not None or job.members[node.name].leaving:
@@ -155,9 +155,8 @@ class TimedDrains:
     def warn(self, node: Node, before: Stops, now: float) -> None:
         """Warn the owners of the jobs on the node that will be stopped for its drain.
 
-        `before` is the result of `stops` before the drain was recorded. No warning is given for a job that
-        would stop at about the same time without this drain. No warning is given for a job whose stop is
-        already due either.
+        `before` is the result of `stops` before the drain was recorded. A job gets no warning in two cases:
+        without this drain it would get a stop order at about the same time, or its stop order is due already.
         """
         drain, planned = node.timed_drain, self.stops()
         if drain is None:
@@ -206,8 +205,8 @@ class TimedDrains:
             self._stopper.stop(job, Reason.EVICTED, cause, now, until)
 
     def _move(self, job: Job, node: str, now: float) -> bool:
-        """Plan a move of the job. Keep other nodes for the job until the job has ended on `node`. Return
-        False if the job fits on no other nodes now.
+        """Plan a move of the job, and keep other nodes for the job until it has ended on `node`. Return False
+        if the job may not be moved, or fits on no other nodes now.
         """
         if not may_move(job):
             return False
