@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 MAX_FAILED_CYCLES = 3
-"""A plugin that has failed in this many cycles is no longer called."""
+"""A plugin that has failed in this many scheduling cycles is no longer called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class PluginFault:
 
     @property
     def given_up(self) -> bool:
-        """True if the plugin has failed so often that the engine does not call the plugin until the
-        controller restarts.
+        """True if the plugin has failed in so many cycles that the engine does not call it until the
+        controller restarts or gets another configuration.
         """
         return self.times >= MAX_FAILED_CYCLES
 
@@ -40,7 +40,7 @@ class CircuitBreaker:
     """
 
     cycle: int = 0
-    """The number of the current cycle."""
+    """The number of the current scheduling cycle."""
     faults: list[PluginFault] = field(default_factory=list)
     """Failures that `take_faults` has not returned yet."""
     failed: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)

@@ -86,7 +86,8 @@ class Strategy(Protocol):
 
     def standing(self, job: Job) -> float:
         """Return how well a running job is protected against preemption. The greater the number, the better
-        the protection. The number may change only when the job is edited or inherits another priority.
+        the protection. The number may change only when the job is edited, inherits another priority, or has
+        run longer than predicted.
         """
         ...
 
@@ -115,9 +116,9 @@ class PreemptionGuards:
     spare_ending_s: float = 300.0
     """A job that is likely to end within this many seconds is not preempted."""
     gang_gain: float = 0.0
-    """If above 0, a job on several nodes may preempt jobs on one node. Without the preemption, the other GPUs
-    for this job would stay idle for some GPU-hours. These GPU-hours must be at least this many times the lost
-    GPU-hours (preemption/gang_gain.py).
+    """If above 0, a job on several nodes may preempt jobs on one node, because its other GPUs would stay idle
+    until they end. The idle GPU-hours must be at least this many times the GPU-hours that the victims lose
+    (preemption/gang_gain.py).
     """
 
 
@@ -139,7 +140,7 @@ class Backfill(Protocol):
     name: ClassVar[str]
     reserves: ClassVar[Reserves]
     starts_behind: ClassVar[bool]
-    """True if jobs behind the first waiting job may start."""
+    """True if jobs behind the first waiting job may start while that job waits."""
     in_queue_order: ClassVar[bool]
     """True if candidates (jobs that may be backfilled) are tried in queue order. `candidate_key` is then not
     called.
@@ -202,7 +203,7 @@ class SchedulingPolicy:
     deadlines: DeadlinePolicy = DeadlinePolicy.NONE
     """The treatment of waiting jobs with a deadline (`[backfill] deadlines`)."""
     estimating: PredictionConfig = NO_PREDICTION
-    """The settings that choose between time limits and predicted run times in backfill."""
+    """The settings of run time predictions, such as whether backfill uses predictions or time limits."""
     strategies: tuple[Strategy, ...] = ()
     """The preemption strategies, in the order in which the engine tries them. Without a strategy, no job is
     preempted.

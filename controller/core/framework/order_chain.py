@@ -82,8 +82,8 @@ class DynamicOrderChain:
         )
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
-        """Return the priority points of the job. The points come from the first of the two orders that uses
-        points. Return an empty result if neither order uses points.
+        """Return the points that each factor adds to the job's priority, under the first of the two orders
+        that uses points. Return an empty result if neither order uses points.
         """
         for order in (self.first, self.second):
             receipt = getattr(order, "receipt", None)

@@ -1,5 +1,5 @@
-"""Profiles: scheduling policies. Each scheduler profile applies to some jobs and some nodes, like a partition
-with its own settings.
+"""Scheduler profiles. Each is a scheduling policy for some jobs on some nodes, like a partition with its own
+settings.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Profile:
 
 def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
     """Return the name of a job's scheduler profile. The result is the requested profile if it accepts the
-    job, otherwise the first profile that accepts the job.
+    job, otherwise the first profile that accepts the job. It is empty if there are no profiles.
 
     The profile depends on the job and the configuration. A change of the configuration may therefore change
     the profile of a waiting job.
