@@ -16,12 +16,14 @@ A = TypeVar("A")
 _NO_USAGE = Usage()
 
 ExitFields = tuple[int | None, int | None, str, float, int, Checkpoint | None, GpuUse | None, int, str]
-"""The fields of `Exit`. The event `AttemptExited` has the same fields in the same order after `node`."""
+"""The values of the fields of `Exit`, in their order. The event `AttemptExited` has the same fields after
+`node`.
+"""
 
 
 def only_starts_or_ends(status: AttemptStatus) -> bool:
-    """Return True if an agent's report shows only a start or an end. Such a report has no gang barrier, no
-    checkpoint and no steps.
+    """Return True if an agent's report shows only a start or an end: no member at the start barrier of its
+    gang, no checkpoint of a running attempt, and no steps.
     """
     waits = status.ready and status.started_at is None
     return not waits and not status.steps and (status.checkpoint is None or status.ended_at is not None)
@@ -84,12 +86,12 @@ def exit_fields(status: AttemptStatus) -> ExitFields:
 
 
 def merge_member_reports(taken: Iterable[tuple[Input, A | None]]) -> Iterator[tuple[Input, A | None]]:
-    """Yield the inputs. Merge reports about members of one attempt into one input, so that the engine handles
-    a large gang at once.
+    """Yield the pairs (input, receiver of the reply) of `taken`. Merge reports about members of one attempt
+    into one input, because the engine then handles a large gang faster.
 
-    Reports are merged only if all inputs between them are reports too. Reports about different attempts may
-    change their order, because they are independent of each other. Two reports of one node about the same
-    attempt are never merged, because the second replaces the first.
+    Reports are merged only if they need no reply, and if all inputs between them are such reports too.
+    Reports about different attempts may change their order, because they are independent of each other. Two
+    reports of one node about the same attempt are never merged, because the second replaces the first.
     """
     pending: dict[tuple[int, int], dict[str, AgentReported]] = {}
     for given, answer in taken:

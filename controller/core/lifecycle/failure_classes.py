@@ -1,17 +1,20 @@
 """Finds the class of a failed attempt, such as too little memory, from its exit status and its last log
 lines.
 
-1. Take the rules of the site in their order, then the rules of Corral.
-2. Find the last line of the log that looks like the end of a Python exception. If a rule matches this line,
-   the first matching rule gives the class of the attempt.
-3. Otherwise try all lines of the log. If the log has a Python exception, use only rules with `anywhere`
-   (rules that may match any line). For example, a line about a refused connection says little if the program
-   ended with another exception.
-4. If no rule matches and the program itself failed, the class is `user_code`.
+1. Take the rules of the site in their order, then the rules of Corral. The first rule that matches gives the
+   class.
+2. If Corral or a user ended the attempt, use only rules that name the reason. If none matches, the attempt
+   has no class.
+3. Find the last line of the log that looks like the end of a Python exception, and try the rules on this
+   line.
+4. If none matches, try the rules on all lines of the log. If the log has a Python exception, use only rules
+   with `anywhere` (rules that may match any line). For example, a line about a refused connection says little
+   if the program ended with another exception.
+5. If no rule matches, the class is `user_code`.
 
 A rule matches if all its conditions hold. Cost: one search of each pattern in at most 8 KiB.
 
-Example: the last lines are `RuntimeError: CUDA error: device-side assert triggered`. Rule `cuda` matches that
+Example: the last line is `RuntimeError: CUDA error: device-side assert triggered`. Rule `cuda` matches that
 line, so the class is `cuda` although an earlier line has `ConnectionError`.
 """
 
@@ -49,7 +52,7 @@ class FailureRule:
     anywhere: bool = True
 
     def ends_with(self, code: int | None, reason: str) -> bool:
-        """Return whether the exit code and the reason of an attempt meet the rule."""
+        """Return whether an attempt with this exit code and reason meets `exit_codes` and `reasons`."""
         return (not self.exit_codes or code in self.exit_codes) and (
             not self.reasons or reason in self.reasons
         )

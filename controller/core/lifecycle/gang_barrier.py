@@ -25,10 +25,10 @@ def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> Memb
 
 
 def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
-    """Yield a start order for each waiting member of the gang. Yield nothing unless `status` reports that a
-    member waits at the start barrier, and all other members are ready too.
+    """Yield the order to go on (`Go`) for each gang member at the start barrier. Yield nothing unless
+    `status` reports that a member waits at the barrier, and all other members are ready too.
 
-    A member that did not get its start order sends its report again. Then all waiting members get the order
+    A member that did not get its order sends its report again. Then all members at the barrier get the order
     again.
     """
     if not status.ready or status.started_at is not None or status.ended_at is not None or job.stopping:
@@ -37,8 +37,8 @@ def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
 
 
 def go_orders(job: Job) -> Iterator[SendToNode]:
-    """Yield a start order for each gang member that waits at the start barrier. Yield nothing while any
-    member is not ready. Members that have ended are ignored.
+    """Yield the order to go on (`Go`) for each gang member that waits at the start barrier. Yield nothing
+    while any member is not ready. Members that have ended are ignored.
     """
     members = {name: member for name, member in job.members.items() if member.ended_at is None}
     if all(member.ready or member.started_at is not None for member in members.values()):

@@ -27,8 +27,9 @@ _RECORDED_FOR_JOBS = (TroubleKind.XID, TroubleKind.LOST, TroubleKind.ECC_UNCORRE
 class GpuHealthHandler:
     """Handles reports and commands about the health of GPUs.
 
-    1. An agent reports a fault (`on_fault`). The policy decides if the GPU goes out of service. The fault is
-       stored with the jobs on the GPU. If such a job fails, the fault is shown as the reason.
+    1. An agent reports a fault (`on_fault`). The policy decides if the GPU goes out of service. A fault that
+       can make jobs fail is stored with the jobs on the GPU. If such a job fails, the fault is shown as the
+       reason.
     2. Some seconds after a GPU went out of service, the agent is ordered to check the GPU. After enough
        passed checks (`on_check`) the GPU is in service again. After a failed check the GPU stays out of
        service.
@@ -57,7 +58,7 @@ class GpuHealthHandler:
 
     def on_fault(self, given: inputs.GpuTroubled, now: float) -> Reply:
         """Handle a fault of a GPU that an agent reports. Take the GPU out of service if the policy requires
-        this, and store the fault with the jobs on the GPU.
+        this. Store a fault that can make jobs fail with the jobs on the GPU.
         """
         node, gpu = self._find(given.node, given.uuid)
         if node is None or gpu is None:
@@ -95,8 +96,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_offqueue_end(self, name: str, uuid: str, now: float) -> None:
-        """Order a check of a GPU now. The last off-queue process (process outside of any job) on the GPU has
-        ended.
+        """Order a check of a GPU that waits for one, because the last off-queue process (a process of no job)
+        on the GPU has ended.
         """
         node, gpu = self._find(name, uuid)
         if node is not None and gpu is not None:
@@ -119,8 +120,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_gpus_freed(self, node: Node, allocation: Allocation, now: float) -> None:
-        """Order the resets that GPUs of `allocation` need. A job has just released this allocation. The
-        resets had to wait, because a GPU cannot be reset while a job holds the GPU.
+        """Order the resets that had to wait until a job released the GPUs of `allocation`, because a GPU
+        cannot be reset while a job holds it.
         """
         held = {hold.uuid for hold in allocation.gpus}
         for gpu in node.facts.gpus if held & node.health.keys() else ():
@@ -226,8 +227,8 @@ class GpuHealthHandler:
             self._order(SendToNode(node.name, CheckGpu(gpu.uuid, max(0.0, seen.due - now))))
 
     def _order_reset(self, node: Node, gpu: GpuFacts, seen: GpuCondition, now: float) -> None:
-        """If the GPU needs a reset and no job holds a part of the GPU, order the reset. A reset would end the
-        jobs on the GPU.
+        """Order a reset if the GPU needs one and a reset command is configured. Order none while a job holds
+        a part of the GPU, because the reset would end the job. Order none for a GPU in MIG mode.
         """
         if seen.needs != "reset" or not self._policy.reset or gpu.mig:
             return

@@ -22,7 +22,7 @@ from wire.text import duration
 
 
 class IdleAction(enum.Enum):
-    """The treatment of a job whose GPUs stay idle. The action follows a grace time after the idle flag."""
+    """What happens to a job whose GPUs stay idle until a grace time after its idle flag is over."""
 
     FLAG = "flag"
     """The job is only flagged and goes on."""
@@ -47,7 +47,7 @@ class IdlePolicy:
     longer time.
     """
     of_queues: Mapping[str, IdlePolicy] = field(default_factory=dict)
-    """The settings of each queue that has its own settings."""
+    """The settings of each queue that has its own settings, by the name of the queue."""
 
     def of(self, queue: str) -> IdlePolicy:
         """Return the settings for the jobs in a queue."""
@@ -55,8 +55,8 @@ class IdlePolicy:
 
     @property
     def longest_s(self) -> float:
-        """The largest `after_s` of all queues: the seconds without GPU load after which a job is flagged. 0
-        if jobs are never flagged.
+        """The largest `after_s` (seconds without GPU load after which a job is flagged) of all queues. 0 if
+        jobs are never flagged.
         """
         return max(self.after_s, *(each.after_s for each in self.of_queues.values()), 0.0)
 
@@ -84,8 +84,8 @@ class IdleGpuHandler:
         self._stop = stop
 
     def on_idle(self, given: inputs.GpusIdle, now: float) -> None:
-        """Flag the job as idle. If its grace time is over, stop the job. This input is repeated while the
-        GPUs stay idle.
+        """Flag the job as idle. If it is flagged already and its grace time is over, stop the job. Do nothing
+        while a user keeps the job (`keep`). This input is repeated while the GPUs stay idle.
         """
         job = self._running(given.job, given.attempt)
         if job is None or now < (job.kept_until or now):

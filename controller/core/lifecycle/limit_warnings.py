@@ -21,7 +21,7 @@ from wire.names import JobState, Reason
 from wire.text import duration
 
 MOST_OUTDATED = 10_000
-"""At most about this many outdated entries stay on the heap."""
+"""At most about this many entries of ended jobs stay on the heap of planned warnings."""
 LEAST_LEAD_S = 1.0
 """The least time, in seconds, between a warning and the end of the job. A warning that would come later is
 not given.
@@ -46,13 +46,13 @@ class LimitWarnings:
     and terminals.
 
     1. When a job starts to run, or when its time limit is extended, push the time of its warning on a heap.
-       The warning comes `warning_s` seconds before the end of the limit, but at most the fraction
-       WARNING_PART of the limit before this end.
+       The warning comes `warning_s` seconds before the limit ends. If WARNING_PART of the limit is shorter
+       than `warning_s`, the warning comes this much before the limit ends.
     2. When this time has come, record EndWarned with the present end of the limit. Skip an entry of a job
        that has ended or has another limit now.
     3. With `ends_backfilled`, the preemption strategy `window` may preempt a running job after its predicted
-       end. The job that preempts it must have waited already when the running job was placed. If such a
-       waiting job exists, also warn the owner before the predicted end.
+       end, but only for a job that already waited when the running job was placed. If there is such a waiting
+       job, also warn the owner before the predicted end.
 
     Invariant: there is at most one warning for each end at a time limit (`Job.warned_end`), even after a
     restart of the controller. Cost: O(log jobs) for each start of a job and for each warning.
@@ -100,13 +100,14 @@ class LimitWarnings:
             if at < NEVER:
                 heapq.heappush(self.planned, (at, job.id))
         if len(self.planned) > MOST_OUTDATED + 2 * len(self._state.releases):
-            # Drop entries of ended jobs: most entries on the heap belong to jobs that ended long before their
-            # limits.
+            # Drop the entries of ended jobs, because most jobs end long before their limits.
             self.planned = [each for each in self.planned if self._is_due(*each)]
             heapq.heapify(self.planned)
 
     def _times(self, job: Job) -> tuple[float, ...]:
-        """Return the times of the next warnings of a job. A time is NEVER if there is no such warning."""
+        """Return the times of the warnings of a job: before its time limit and, with `ends_backfilled`,
+        before its predicted end. A time is NEVER if there is no such warning.
+        """
         limit = warns_at(job, self._rules)
         return (limit, window_warns_at(job, self._rules)) if self._rules.ends_backfilled else (limit,)
 
@@ -115,7 +116,7 @@ class LimitWarnings:
         return job is not None and at in self._times(job)
 
     def run(self, now: float) -> None:
-        """Warn the owners of all jobs whose warning is due."""
+        """Give all warnings that are planned for the time `now` or earlier."""
         while self.next_at <= now:
             at, number = heapq.heappop(self.planned)
             job = self._state.jobs[number]
@@ -150,7 +151,7 @@ class LimitWarnings:
             self._order(SendToNode(member.allocation.node, Note(job.id, job.attempt, text)))
 
     def _is_waited_for(self, job: Job) -> bool:
-        """Return whether some job is in the queue that already waited when this job was placed."""
+        """Return whether a job in the queue already waited when this job was placed."""
         jobs, placed_at = self._state.jobs, job.placed_at or 0.0
         firsts = (next(iter(lane), None) for lane in self._state.queue)
         return any(first is not None and jobs[first[1]].ready_at < placed_at for first in firsts)

@@ -21,9 +21,9 @@ def undo_move(
     requests the next event.
 
     1. The job gets its old nodes again under three conditions: `back` is True, the nodes take jobs, and the
-       job's old allocations are still free. The job may have been moved for another job that has not started
-       yet. The other job then loses its nomination and waits in the queue again.
-    2. Otherwise the job waits in the queue.
+       job still holds its old allocations or they are free. If the job was moved for another job that has not
+       started yet, the other job loses its nomination and waits in the queue again.
+    2. If one of these conditions does not hold, the job waits in the queue.
     """
     move = job.move
     assert move is not None
@@ -68,8 +68,8 @@ def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) 
 
 
 def _has_room(state: State, waiting: Job | None, allocations: tuple[Allocation, ...]) -> bool:
-    """Return whether the allocations are free. The job had to leave for the job `waiting`. Resources that are
-    kept for `waiting` count as free.
+    """Return whether the allocations are free. Resources that are kept for `waiting`, the job for which the
+    moved job had to leave, count as free.
     """
     nodes = state.nodes
     if waiting is not None:

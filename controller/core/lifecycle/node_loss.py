@@ -24,9 +24,7 @@ from wire.text import duration
 
 @dataclass(frozen=True, slots=True)
 class NodeLossPolicy:
-    """The default settings in scheduler.toml for jobs on lost nodes. The own settings of a job override these
-    defaults.
-    """
+    """The settings of scheduler.toml for jobs on lost nodes. A job's own settings override them."""
 
     policy: OnNodeLost = OnNodeLost.WAIT
     lease_s: float = 300.0
@@ -38,8 +36,8 @@ DEFAULT_NODE_LOSS = NodeLossPolicy()
 
 
 def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
-    """Return the spec with the configured policy for lost nodes. A later change of the
-    configuration then does not affect the job.
+    """Return the spec with the configured policy for lost nodes, if the user has chosen none, and with the
+    configured lease. A later change of the configuration then does not affect the job.
     """
     policy = spec.on_node_lost or losses.policy
     lease_s = losses.lease_s if policy is OnNodeLost.REQUEUE else None

@@ -32,7 +32,7 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
        and place no jobs on this GPU or node for now.
     3. The job was being stopped to be queued again, but its hardware failed first: queue the job again.
     4. The node of the job was lost, and its `on_node_lost` allows a requeue: queue the job again.
-    5. The rebalancer moved the job, and the job could not start on the new nodes: queue the job again.
+    5. The job was moved to other nodes and could not start there: queue the job again.
        undo_move() may return the job to its old nodes.
     6. The job was stopped because its GPUs were idle: `[gpus] idle` decides between a requeue and an end.
     7. The restart policy of the job allows another attempt, or the job was unhealthy and its liveness action
@@ -111,7 +111,7 @@ def _node_lost(job: Job, ended: JobEnded) -> JobRequeued | None:
     if ended.reason is not Reason.NODE_LOST or job.spec.on_node_lost not in _CAN_REQUEUE:
         return None
     if job.stopping not in (None, Reason.MEMBER_FAILED, Reason.UNHEALTHY):
-        return None  # Do not requeue the job, because a user or an operator has cancelled it.
+        return None  # Do not requeue the job, because it was being stopped, for example by a user.
     limit = job.spec.restart.limit
     if limit is not None and job.wait.restarts >= limit:
         return None

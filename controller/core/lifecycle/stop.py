@@ -24,12 +24,10 @@ from wire.names import Reason
 
 
 class ProfileLookup(Protocol):
-    """Returns the settings and the placer of a job's scheduler profile. A profile is a scheduling policy, and
-    a placer chooses nodes for jobs.
-    """
+    """Returns the preemption settings and the placer of a job's scheduler profile."""
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """Return the preemption settings that protect the job."""
+        """Return the limits that protect the job from preemption."""
         ...
 
     def placer_of(self, job: Job) -> Placer:
@@ -91,8 +89,8 @@ class Stopper:
         """Withdraw the nomination of a job. The nodes that a preemption or a move kept for the job are
         released.
 
-        A job that is being moved returns to its old nodes only if a node was lost. `lost` is the name of the
-        lost node, or empty.
+        `lost` is the name of a lost node, or empty. A job that is being moved returns to its old nodes only
+        if a node was lost that is not one of them.
         """
         if job.move is not None:
             back = lost != "" and all(each.node != lost for each in job.move.origin)

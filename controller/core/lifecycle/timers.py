@@ -80,13 +80,11 @@ class Timers:
         self.throttles = Throttles(ARRAYS, state)
         self.workload_throttles = Throttles(WORKLOADS, state)
         self.failures: dict[int, int] = {}
-        """Workloads that stop after a failure. For each workload with waiting jobs that must be cancelled,
-        the id of the failed job.
+        """The id of the failed job, for each workload whose waiting jobs must be cancelled because of this
+        failure.
         """
         self.changed: list[int] = []
-        """Ids of jobs with a new event. A dependency of another job may depend on the new state of these
-        jobs.
-        """
+        """Ids of jobs with a new event that may decide a dependency of another job."""
         self.due_times: dict[int, float] = {}
         """The next due time of each job. Jobs without a due time are left out."""
         self._heap: list[tuple[float, int]] = []
@@ -114,7 +112,7 @@ class Timers:
             self._schedule(job)
         if isinstance(event, DependencyDecided):
             self.dependencies.remove(event.job, event.index)
-        # Update dependencies only if the job waits for other jobs, or other jobs wait for this job.
+        # Skip this for a job without dependencies while no job waits for another job, because it takes time.
         if job.spec.after or job.wait.inherited or self.dependencies.by_target:
             self.dependencies.update(job)
             self.inheritance.update(job)
@@ -216,7 +214,7 @@ class Timers:
             self.gated.add(job.id)
         elif self.gated:
             self.gated.discard(job.id)
-        # After its start, the only due time of a job is its deadline.
+        # After its placement, the only due time of a job is its deadline.
         at = _next_due(job) if job.state is JobState.QUEUED or job.spec.deadline_at is not None else NEVER
         if self._rules.promote_after_s is not None:
             at = min(at, self._promotes_at(job, self._rules.promote_after_s))

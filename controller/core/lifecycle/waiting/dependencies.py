@@ -37,8 +37,9 @@ class DependencyIndex:
     """The open dependencies of queued jobs, by target. A dependency is open as long as it may still be met. A
     target is a pair (display id of a job, or a path, condition).
 
-    A dependency on an array is met when all elements meet the condition. The dependency can never be met when
-    one element can no longer meet the condition. The first call of `outcome` for an array reads all elements.
+    A dependency on an array is met when all elements meet the condition; for NOT_OK, one element is enough.
+    The dependency can never be met when one element (for NOT_OK, every element) can no longer meet the
+    condition. The first call of `outcome` for an array reads all elements.
     After that, `_pending` contains the elements that may still meet the condition.
 
     Cost: O(dependencies on the job) for each event about a job.
@@ -66,8 +67,8 @@ class DependencyIndex:
         return [path for path, until in self.by_target if until is Until.DATA]
 
     def update(self, job: Job) -> None:
-        """Add the dependencies of a job to the index if the job waits for dependencies. Otherwise remove its
-        dependencies from the index.
+        """Put the open dependencies of a job into the index. If the job does not wait for dependencies,
+        remove its dependencies from the index.
         """
         waits = job.spec.after if Reason.DEPENDENCY in job.wait.gates and not job.state.terminal else ()
         known = self._waiting.get(job.id, ())
@@ -100,17 +101,16 @@ class DependencyIndex:
         return [target for target in targets_of_job(job) if target in self.by_target]
 
     def waiting(self, target: Target) -> list[Edge]:
-        """Return the jobs that wait for this pair (display id or path, condition), sorted. Each is a pair
-        (job id, index of the dependency in the job's spec).
+        """Return the waiting jobs with an open dependency on the target, as sorted pairs (job id, index of
+        the dependency in the job's spec).
         """
         return sorted(self.by_target.get(target, ()))
 
     def outcome(self, target: Target, changed: Job) -> bool | None:
-        """Return True if the target (display id, condition) is met, False if the target can never be met,
-        otherwise None.
+        """Return True if the target (display id, condition) is met, False if the target can never be met, and
+        None if this is not decided yet.
 
-        The last event was about the job `changed`. This job is the target itself, or an element of the target
-        array.
+        `changed` is the job of the last event: the job of the target, or an element of its array.
         """
         label, until = target
         if label == changed.label:
@@ -138,7 +138,7 @@ def target_of(dependency: Dependency) -> Target:
 
 
 def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobState]) -> bool | None:
-    """Return True if the dependency is met, False if the dependency can never be met, otherwise None.
+    """Return True if the dependency is met, False if it can never be met, None if this is not decided yet.
 
     `known` contains the final states of old jobs that are only in the store and not in memory.
     """
@@ -215,8 +215,9 @@ def has_started(job: Job) -> bool:
 
 
 def outcome_from_end(until: Until, ended: JobState) -> bool:
-    """Return whether a job with the final state `ended` meets the condition `until`. Used for old jobs,
-    because only their final state is stored.
+    """Return whether a job with the final state `ended` counts as meeting the condition `until`. Used for old
+    jobs that are only in the store. A completed old job counts as having saved a checkpoint, and each old job
+    as having started.
     """
     if until in (Until.OK, Until.CHECKPOINT):
         return ended is JobState.COMPLETED

@@ -1,5 +1,5 @@
 """Gates: the reasons that keep a submitted job out of the queue. They are dependencies, a begin time, a
-restart delay or an array limit.
+restart delay, and the limit of running jobs of an array or a workload.
 
 Gates are like the scheduling gates of pods in Kubernetes: the scheduler considers a job only while all its
 gates are open.
@@ -105,8 +105,8 @@ def readmit(
     """Return the edited spec of a job with its closed gates, or a refusal if the job could never start. A
     closed gate is a reason that keeps the job out of the queue.
 
-    A dependency that the edit does not change stays met or impossible. A closed gate for a restart delay or
-    an array limit stays closed.
+    A dependency that the edit does not change stays met or impossible. A closed gate for a restart delay,
+    or for the limit of an array or a workload, stays closed.
     """
     old, wait = job.spec, job.wait
     if job.state is not JobState.QUEUED and old.deadline_at == spec.deadline_at:

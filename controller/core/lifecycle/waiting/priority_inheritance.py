@@ -1,9 +1,9 @@
 """Priority inheritance: a job inherits the highest priority among the jobs that wait for this job.
 
 A waiting job lends its priority to the jobs for which it waits. The lent priority is the priority in the
-job's spec, or the inherited priority of the job if that is higher. Points that the job has gained by waiting
-are not lent. With these points, a job could raise other jobs above the highest priority that its user may
-request (quota/ceilings.py).
+job's spec, or the inherited priority of the job if that is higher. The lent priority does not contain points
+that the job has gained by waiting, because it could then be higher than the highest priority that the job's
+user may request (quota/ceilings.py).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PriorityInheritance:
         to the target.
         """
         self.changed: dict[Target | int, None] = {}
-        """Targets (jobs and arrays) whose inherited priority may have changed."""
+        """Job ids, and targets (jobs or arrays), whose inherited priority may have changed."""
 
     def update(self, job: Job) -> None:
         """Mark the jobs whose inherited priority may have changed by an event about the job. These are the
