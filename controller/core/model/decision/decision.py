@@ -48,7 +48,9 @@ class Decision:
 
     @property
     def orders(self) -> list[SendToNode]:
-        """Return the orders to agents that the effects contain, one for each node."""
+        """Return all orders to agents in the effects. An effect for several nodes gives one order per
+        node.
+        """
         return [order for effect in self.effects for order in effect.orders()]
 
 

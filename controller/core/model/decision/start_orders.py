@@ -15,7 +15,7 @@ from wire.job.spec import signal_name
 from wire.names import SLURM_QOS
 
 NO_INDEX = 4_294_967_294
-"""The text that replaces the pattern %a (array index) for a job outside of an array, as in Slurm."""
+"""The number that replaces the pattern %a (array index) for a job that is not in an array, as in Slurm."""
 
 HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
 """The command on all nodes of a batch job except the first. This command sleeps until the batch script on the
@@ -23,8 +23,9 @@ first node has ended.
 """
 
 FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
-"""The rendezvous ports of gangs (ports at which the members find each other). The port depends on the job id,
-so that two gangs on one node rarely use the same port.
+"""The first rendezvous port (at which the members of a gang find each other), the number of these ports, and
+the distance between the ports of two attempts. The port depends on the job id, so that two gangs on one node
+rarely use the same port.
 """
 
 
@@ -114,7 +115,7 @@ def _appends(job: Job, rank: int) -> bool:
 
 def rank_environment(node: str, rank: int) -> dict[str, str]:
     """Return the environment variables that differ between the members of a gang. `rank` is the number of the
-    node in the gang.
+    node in the gang, from 0.
     """
     return {
         "CORRAL_NODE": node,
