@@ -143,8 +143,8 @@ class Config(BaseSettings):
 
     @property
     def named_projects(self) -> set[str]:
-        """Return the names of all projects in the configuration, without names that occur only in a tenant
-        ([fair_share] weights or limits).
+        """Return the names of all projects in the configuration. Names that occur only in the weights or
+        limits of [fair_share] are left out, because they may also be names of organisations or users.
         """
         return {
             *self.projects,
@@ -159,7 +159,7 @@ class Config(BaseSettings):
 
     @property
     def organisations(self) -> dict[str, tuple[str, ...]]:
-        """Return the projects of each organisation, from [fair_share] organisations and from the key
+        """Return the names of the projects by organisation, from [fair_share] organisations and from the key
         `organisation` of projects.
         """
         found = {name: tuple(projects) for name, projects in self.fair_share.organisations.items()}
@@ -175,8 +175,9 @@ class Config(BaseSettings):
         return {**self.fair_share.weights, **of_projects}
 
     def of_profile(self, name: str) -> Config:
-        """Return a copy of this configuration without scheduler profiles. Its [scheduler] and [preemption]
-        tables are those of the profile `name`.
+        """Return a copy of this configuration without scheduler profiles. The keys that the profile `name`
+        sets replace those of [scheduler] and [preemption]. If there is no such profile, these tables stay the
+        same.
         """
         if name not in self.profiles:
             return self.model_copy(update={"profiles": {}})

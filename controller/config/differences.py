@@ -37,7 +37,7 @@ DECIDING = (
     "plugins",
     "services",
 )
-"""The tables of scheduler.toml that decide about the acceptance of jobs and the order of their starts."""
+"""The tables of scheduler.toml that decide which jobs are accepted, and when and where they start."""
 
 NEEDS_RESTART: tuple[Key, ...] = (
     ("controller", "state_dir"),
@@ -61,8 +61,9 @@ service, the environment of a service, or the URL of a sink of notifications. "*
 """
 
 NAMED = ("nodes", "queues", "hours", "profiles", "projects", "services")
-"""Tables that contain named tables, such as [nodes.gpu01]. If a named table is added or removed, this is
-shown as one change, and not as a change of each key."""
+"""Tables that contain named tables, such as [nodes.gpu01]. A named table that is added or removed is shown as
+one change, and not as a change of each of its keys.
+"""
 
 HIDDEN = "(not shown)"
 _LONGEST = 500
@@ -92,7 +93,9 @@ def _change(key: Key, before: Any, after: Any) -> ConfigChange:
 
 
 def shown_value(key: Key, value: Any, longest: int | None = _LONGEST) -> str:
-    """Return a value as JSON of at most `longest` characters, without secrets."""
+    """Return the value of `key` as JSON, cut to `longest` characters (None: not cut). Return HIDDEN if the
+    value is secret or contains a secret.
+    """
     whole = (key[0] == "services" and len(key) < 3) or (key[:2] == ("notify", "sinks") and len(key) < 4)
     secret = whole or any(map(partial(_is_below, key), SECRET))
     return HIDDEN if secret else _shown(value)[:longest]

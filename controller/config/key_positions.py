@@ -41,8 +41,8 @@ class Source:
         return None
 
     def origin(self, key: Key) -> str:
-        """Return the position at which the key was set: an environment variable if one sets the key,
-        otherwise `file:line`.
+        """Return where the key is set: the name of the environment variable that sets the key, or `file:line`
+        if no variable does. If the line is not known, return the name of the file.
         """
         variable = variable_of(key)
         if variable:
@@ -64,7 +64,7 @@ def variable_of(key: Key) -> str:
 
 
 def locate(text: str) -> dict[Key, int]:
-    """Return the line of every key and array element. tomllib must have accepted the text before."""
+    """Return the line of every key and array element. tomllib must already have accepted the text."""
     lines: dict[Key, int] = {}
     for key, offset in _Scanner(text).walk():
         for length in range(1, len(key) + 1):
@@ -105,7 +105,9 @@ class _Scanner:
 
     def _inside(self, key: Key, counts: dict[Key, int]) -> Key:
         """Return the full key of a table, with array indices. For example, `[a.b]` after `[[a]]` is a table
-        in the last element of the array `a`."""
+        in the last element of the array `a`. `counts` contains the index of the last element of each array so
+        far.
+        """
         full: Key = ()
         for part in key:
             full = (*full, part)

@@ -47,7 +47,8 @@ _TYPES = {
 def load_with_problems(
     path: Path | None, text: str | None = None
 ) -> tuple[Config, tuple[ConfigProblem, ...]]:
-    """Return the configuration and its mistakes. Values with a mistake are replaced by their defaults.
+    """Return the configuration and its mistakes. Values with a mistake are replaced by their defaults. If
+    environment variables have mistakes, all values are defaults.
 
     With `text`, read `text` instead of the file. Raise ConfigRefused if the file cannot be read or is not
     TOML.
@@ -64,10 +65,11 @@ def load_with_problems(
 
 
 def _salvaged(source: Source, data: dict[str, Any], refused: ConfigRefused) -> Config:
-    """Return the configuration that remains without the mistakes in the file.
+    """Return the configuration that the file gives without its mistakes; all defaults if mistakes remain, for
+    example in environment variables.
 
-    First leave out only the keys with mistakes. If the rest is still invalid, also leave out the tables that
-    contain these keys.
+    First leave out only the keys with mistakes. While the rest is still invalid, also leave out the tables
+    that contain these keys, from the innermost to the outermost.
     """
     wrong = [problem.path for problem in refused.problems]
     for depth in range(MAX_DEPTH, 0, -1):
@@ -93,7 +95,7 @@ def _leave_out(data: Any, key: Key) -> None:
 
 
 def load(path: Path | None) -> Config:
-    """Return the configuration from the environment variables and the file `path`, if there is one. Raise
+    """Return the configuration from the environment variables and the file `path` (None: no file). Raise
     ConfigRefused with all mistakes.
     """
     return _understood(*((Source(), {}) if path is None else _read(path)))
@@ -223,7 +225,7 @@ def _strange_tables(data: dict[str, Any], source: Source) -> list[ConfigProblem]
 
 
 def _strange_variables() -> list[ConfigProblem]:
-    """Return a mistake for each environment variable whose name begins with CORRAL_ but names no table.
+    """Return a mistake for each environment variable of the form CORRAL_TABLE__KEY with an unknown table.
     pydantic ignores such variables.
     """
     found = []

@@ -16,7 +16,9 @@ from controller.config.load import dotted, load_text
 
 @dataclass(frozen=True)
 class Move:
-    """A key and its present place. "*" stands for the same name in both."""
+    """The older and the present place of a key. "*" stands for a name, such as a queue, which is the same in
+    both places.
+    """
 
     old: Key
     new: Key
@@ -39,11 +41,12 @@ class Migration:
 def migrate(text: str, name: str) -> Migration:
     """Return the text with all keys in their present places.
 
-    1. Find each old key that is on a line of its own, and whose present table has a heading in the file.
-    2. Remove this line, and write the key with the same value as the first line below the heading. If the
-       present key is set as well, only remove the line: both have the same value.
+    1. Find each key in an older place that is on a line of its own, and whose present table has a heading in
+       the file.
+    2. Remove this line, and write the key with the same value as the first line below the heading. If the key
+       is also set in its present place with the same value, only remove the line.
     3. Remove the heading of the old table if nothing is left below it.
-    4. Parse the result. If another key than the moved one has changed, undo the move.
+    4. Parse the result. Undo the move if a value has changed.
 
     Comments and the order of all other lines do not change. Raise ConfigRefused if the text is not a valid
     configuration.
@@ -72,7 +75,7 @@ def migrate(text: str, name: str) -> Migration:
 
 
 def _found(config: Config) -> list[tuple[Key, Key]]:
-    """Return the old keys in the file, each with its present place."""
+    """Return the keys in older places in the file, as pairs (older place, present place)."""
     pairs = []
     for key in config.source.lines:
         for move in MOVED:
@@ -131,7 +134,7 @@ def _without_empty_table(text: str, table: Key) -> str:
 
 
 def _is_same(before: Config, after: Config, old: Key, new: Key) -> bool:
-    """Return whether the two configurations differ only in the moved key, which has the same value."""
+    """Return whether the two configurations differ only in the place of the moved key."""
     one, other = before.model_dump(mode="json"), after.model_dump(mode="json")
     value = _taken(one, old)
     was, now = _taken(one, new), _taken(other, new)

@@ -42,8 +42,8 @@ def _source(config: Config, key: Key) -> str:
 
 
 def _after_restart(config: Config) -> dict[str, str | None]:
-    """Return the keys of the file that have another value until the controller is restarted, with the value
-    in the file.
+    """Return the keys whose values in the file come into effect only after a restart of the controller, each
+    with its value in the file.
     """
     if not config.source.text:
         return {}

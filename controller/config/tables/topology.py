@@ -1,5 +1,5 @@
-"""[topology] and [datasets]: the switches above the nodes, and how long the controller stores which data sets
-jobs have read on a node.
+"""[topology] and [datasets]: the switches above the nodes, and how long data sets that jobs have read count
+as cached on a node.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ Hostlist = Annotated[str, AfterValidator(_hostlist)]
 
 
 class DatasetsSection(Section):
-    """[datasets]: how long a node is preferred for jobs that read a data set after another job has read the
-    data set on this node."""
+    """[datasets]: after a job has read a data set on a node, jobs with the same data set prefer this node.
+    Sets for how long.
+    """
 
     retention_s: float = Field(259_200.0, ge=0, le=31_536_000)
     least_run_s: float = Field(60.0, ge=0, le=86_400)

@@ -13,8 +13,8 @@ from controller.config.tables.policy.strategies import Strategy, with_strategy
 from wire.job.placement.affinity import Operator, Term, parse_term, term_problems
 
 _TOGETHER = ("order", "then")
-"""Two keys that belong together. A scheduler profile with the key `order` does not get `then` from
-[scheduler].
+"""Two keys that belong together. If a scheduler profile has the key `order` and not `then`, it does not get
+`then` from [scheduler].
 """
 _POLICY = (
     *_TOGETHER,

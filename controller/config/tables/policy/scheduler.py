@@ -58,8 +58,9 @@ Weight = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class FairShareSection(Section):
-    """Sets how the use of resources is counted, and the weights and limits of organisations, projects and
-    users: [fair_share]."""
+    """Sets how the usage of tenants is counted, and the weights and limits of organisations, projects and
+    users: [fair_share].
+    """
 
     half_life_s: float = Field(HALF_LIFE_S, ge=60, le=315_360_000)
     window_s: float | None = Field(None, ge=60, le=315_360_000)
@@ -125,8 +126,8 @@ class SchedulerSection(Section):
 
     @property
     def beat_s(self) -> float:
-        """Return the seconds between two pings to an agent. This is at most a sixth of the lease: the time
-        that jobs may run without a message from the controller.
+        """Return the seconds between two pings to an agent: at most a sixth of the lease. The lease is the
+        time that jobs may run without a message from the controller.
         """
         return min(self.heartbeat_s, self.lease_s / 6)
 
@@ -137,7 +138,9 @@ class SchedulerSection(Section):
 
 
 class BackfillSection(Section):
-    """Sets which run times backfill and estimates use, and how deadlines are protected: [backfill]."""
+    """Sets the run times that backfill and start estimates assume, and how deadlines are protected:
+    [backfill].
+    """
 
     estimate: Literal["limit", "predicted"] = "limit"
     quantile: float = Field(0.9, gt=0, le=1)
