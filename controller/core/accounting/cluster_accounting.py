@@ -2,8 +2,8 @@
 
 Algorithm. The controller and the simulator call `advance` before an input and `observe` after the input.
 1. For each event about a job, `observe` counts again the GPUs that the job holds or requests. `observe` also
-   updates the sums of GPU-seconds of the job's tenant (a user in a project). A waiting job counts only if it
-   may start. A job may not start while it is held, or while a gate (dependency, begin time, array limit) is
+   adds up the GPU-seconds of the job's tenant (a user in a project). A waiting job counts only if it may
+   start. A job may not start while it is held, or while a gate (dependency, begin time, array limit) is
    closed.
 2. `advance` closes the steps that have ended. A step is a period of `step_s` seconds. A sample is the number
    of idle GPUs by cause (idle_causes.py). Nothing has changed since the last input, so one sample is valid
@@ -18,8 +18,8 @@ Jobs of the priority SCAVENGER count neither as use nor as demand and have no en
 use GPUs that other jobs leave idle.
 
 Invariant: the figures never influence a decision. The same inputs at the same times give the same figures.
-Cost: O(1) for an event, O(tenants) for a step, and one sample of idle GPUs for a step. Time in which nothing
-happens costs one step for each hour.
+Cost: O(1) for an event, O(tenants) for a step, and one sample of idle GPUs for a step. A time without inputs
+costs one step for each hour.
 
 Example: 8 GPUs, two projects of weight 1. Project a holds all GPUs for an hour, while b waits for 4. For this
 hour, a has 8 GPU-hours used and 4 entitled, and b has 0 used and 4 entitled.
@@ -97,7 +97,7 @@ _NOTED = {JobPlaced, JobPreempted, JobRequeued, JobEnded}
 
 @dataclasses.dataclass(slots=True)
 class _JobUse:
-    """The GPUs that a job holds or waits for, and the time since which the job has not saved its work in a
+    """The GPUs that a job holds or waits for. The work of the job since `unsaved_since` is not saved in a
     checkpoint.
     """
 
@@ -111,8 +111,8 @@ class _JobUse:
 
 @dataclasses.dataclass(slots=True)
 class _TenantUse:
-    """The GPUs that a tenant holds now, the GPUs that its running and waiting jobs request now, and the
-    GPU-seconds of both since the last closed step of the accounting (see ClusterAccounting).
+    """The number of GPUs that a tenant holds now, and the number that its running and waiting jobs demand
+    now. Also the GPU-seconds of both since the last closed step of ClusterAccounting.
     """
 
     since: float
@@ -137,8 +137,8 @@ class _TenantUse:
             self.demand_s[models] += gpus * seconds
 
     def change(self, use: _JobUse, sign: int) -> None:
-        """Change the tenant's present number of GPUs: add the GPUs of a job (`sign` 1), or subtract them
-        (`sign` -1).
+        """Add the GPUs of a job to the GPUs that the tenant holds and demands now (`sign` 1), or subtract
+        them (`sign` -1).
         """
         self.jobs += sign
         if use.scavenges:
@@ -147,8 +147,8 @@ class _TenantUse:
         self.held += sign * use.held
         self.demand[use.models] += sign * (use.held + use.wanted)
         if not self.jobs:
-            # Set the sums to exactly zero when no job runs, because sums of parts of GPUs can leave small
-            # rounding errors.
+            # Set the numbers to exactly zero when the tenant has no job left, because sums of parts of GPUs
+            # can leave small rounding errors.
             self.held = self.scavenged = 0.0
             self.demand.clear()
 
@@ -189,9 +189,7 @@ class ClusterAccounting:
             self._recount(state, job.id, 0.0)
 
     def advance(self, engine: Engine, now: float) -> None:
-        """Add up the figures of all time intervals that end at `now` or before. Call this method before the
-        state changes at `now`.
-        """
+        """Close all steps that have ended by `now`. Call this method before the state changes at `now`."""
         if now < self._starts_at:
             return
         self.last_input_at = now
@@ -203,8 +201,8 @@ class ClusterAccounting:
             self.close_until(engine, math.floor(now / self._step_s) * self._step_s)
 
     def close_until(self, engine: Engine, end: float) -> None:
-        """Add up the figures until `end`, and begin a new step at `end`. The state must not have changed
-        since the last input.
+        """Close all steps until `end`, and begin a new step at `end`. The state must not have changed since
+        the last input.
         """
         if self._settled_at is None or self._settled_at >= end:
             return
@@ -243,8 +241,8 @@ class ClusterAccounting:
         return rows
 
     def _note(self, state: State, event: JobEvent) -> None:
-        """Record the figures of one event. The figures are the wait of a job until its first start, the end
-        of a job in its queue, and the GPU-hours of unsaved work that an attempt lost.
+        """Add one event to the figures: the wait of a job at its first start, the end of a job (counted for
+        its queue), or the GPU-hours of unsaved work that were lost at the end of an attempt.
         """
         job = state.jobs.get(event.job)
         if isinstance(event, JobPlaced):
@@ -283,8 +281,8 @@ class ClusterAccounting:
             self.periods.at(at).lost[cause] += gpu_hours
 
     def _recount(self, state: State, job_id: int, now: float) -> None:
-        """Update the sums of the job's tenant after a change of the job. Count the GPUs of the job: the GPUs
-        that it holds, or the GPUs that it requests while it waits.
+        """Count the GPUs of a changed job again in the figures of its tenant: the GPUs that the job holds, or
+        the GPUs that it requests while it waits.
         """
         job = state.jobs.get(job_id)
         use = None if job is None or job.ended_at is not None else _use_of(state, job)
@@ -393,7 +391,7 @@ class _Limits:
 
 
 def _same_gpus(before: _JobUse | None, use: _JobUse | None) -> bool:
-    """Return whether the sums of the tenant stay the same if `use` replaces `before`."""
+    """Return whether the figures of the tenant stay the same if `use` replaces `before`."""
     if before is None or use is None:
         return before is use
     return (

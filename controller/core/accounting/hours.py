@@ -1,5 +1,5 @@
-"""Keeps the counted GPU-hours and waits. The last KEPT_HOURS hours are kept one by one; earlier hours are
-added up to days.
+"""Keeps the counted GPU-hours and waits. The last KEPT_HOURS hours are kept one by one; older hours are added
+up to days.
 
 A period is an hour or a day with the figures of all tenants. A tenant is a user in a project. Periods are
 stored as notes (database rows) of the kind NOTE. The name of a note is `hour/N` or `day/N`, where N counts
@@ -24,10 +24,10 @@ HOUR_S, DAY_H = 3_600, 24
 KEPT_HOURS = 8 * DAY_H
 """The figures of this many hours are kept for each hour. Older figures are added to their day."""
 KEPT_DAYS = 93
-"""The number of days whose figures are kept."""
+"""Figures older than this many days are deleted."""
 TENANTS = 2_000
-"""The most tenants, and the most queues, of a period. All others are counted together under the name
-OTHERS.
+"""The most tenants of one period, and also the most queues of one period. All further ones are counted
+together under the name OTHERS.
 """
 
 _zeros = partial(defaultdict[str, float], float)
@@ -89,9 +89,9 @@ class QueueFigures:
     failed: int = 0
     """Jobs that ended in any state except COMPLETED."""
     with_target: int = 0
-    """Started jobs in a queue with a target for the wait ([queues.NAME] wait_target_s)."""
+    """Started jobs, if the queue has a wait target ([queues.NAME] wait_target_s)."""
     in_target: int = 0
-    """Started jobs that had waited no longer than their queue's target."""
+    """Started jobs that had waited no longer than the wait target."""
     longest_wait_s: float = 0.0
     waits: Waits = field(default_factory=Counter)
 
@@ -141,7 +141,9 @@ class Period:
     queues: dict[str, QueueFigures] = field(default_factory=dict)
 
     def queue(self, name: str) -> QueueFigures:
-        """Return the figures of a queue in this period. The figures are created (all zero) on first use."""
+        """Return the figures of a queue in this period, all zero on first use. A queue above the limit
+        TENANTS gets the figures of OTHERS.
+        """
         found = self.queues.get(name)
         if found is None:
             key = name if len(self.queues) < TENANTS else OTHERS[0]
@@ -149,7 +151,9 @@ class Period:
         return found
 
     def tenant(self, tenant: Tenant) -> TenantHours:
-        """Return the figures of a tenant in this period. The figures are created (all zero) on first use."""
+        """Return the figures of a tenant in this period, all zero on first use. A tenant above the limit
+        TENANTS gets the figures of OTHERS.
+        """
         found = self.tenants.get(tenant)
         if found is None:
             key = tenant if len(self.tenants) < TENANTS else OTHERS
@@ -187,7 +191,8 @@ class Period:
 
 
 class Periods:
-    """The kept periods: the last KEPT_HOURS hours, and the last `kept_days` days before these hours.
+    """The kept periods: each of the last KEPT_HOURS hours, and before these hours each day that is at most
+    `kept_days` days old.
 
     Memory: at most (KEPT_HOURS + kept_days) x TENANTS figures, because a period has figures only for tenants
     with jobs in this period.
@@ -198,11 +203,12 @@ class Periods:
         self._hours: dict[int, Period] = {}
         self._days: dict[int, Period] = {}
         self._changed: dict[tuple[str, int], None] = {}
-        """The periods, as ("hour" or "day", number), that have changed since the last commit."""
+        """The periods, as ("hour" or "day", number), that have changed since the last call of `take_changed`.
+        """
 
     def at(self, time: float) -> Period:
-        """Return the figures of the hour that contains `time`. The figures are created (all zero) on first
-        use, and the caller adds to these figures.
+        """Return the figures of the hour that contains `time`, all zero on first use. The caller adds to
+        these figures, so the hour counts as changed.
         """
         hour = int(time // HOUR_S)
         found = self._hours.get(hour)
@@ -253,7 +259,7 @@ class Periods:
 
     def _merge_old(self, hour: int) -> None:
         """Move the figures of hours older than KEPT_HOURS into their days, and delete days older than
-        `self.kept_days`. `hour` is the present hour.
+        `self.kept_days`. `hour` is the number of the present hour.
         """
         for old in [each for each in self._hours if each <= hour - KEPT_HOURS]:
             self._days.setdefault(old // DAY_H, Period()).add(self._hours.pop(old))

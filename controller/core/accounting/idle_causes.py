@@ -12,7 +12,8 @@ A sample is the number of idle GPUs at one moment, by cause. Algorithm of a samp
 4. Count idle GPUs for the jobs that could start now without a delay of any reservation. Only a quota, a
    fair-share limit or the order of the queue keeps these jobs from starting. The report calls these GPUs
    waste.
-5. Count idle GPUs for the other jobs that fit. The cause is the blocker that `corral explain` names.
+5. Count idle GPUs for the other jobs that fit. The cause is the blocker that `corral explain` names. If this
+   is a quota or a share limit, the report calls these GPUs waste too.
 6. The cause of the remaining GPUs is "too scattered" if a waiting job may use their node, otherwise
    "unsuitable for the jobs that wait".
 
@@ -89,7 +90,9 @@ class IdleCause(StrEnum):
 
 
 WASTE = (IdleCause.QUOTA, IdleCause.ORDER)
-"""The causes under which a waiting job would fit on the GPU and would delay no other job."""
+"""The causes that reports call waste: a waiting job fits, and only a limit or the order of the queue keeps
+the job from starting.
+"""
 CLOSED = (IdleCause.DOWN, IdleCause.DRAINED, IdleCause.OUT_OF_SERVICE, IdleCause.MAINTENANCE)
 """The causes of idle GPUs that take no new jobs. These GPUs do not count in the capacity to which tenants are
 entitled.
@@ -198,10 +201,8 @@ class IdleSampler:
         return known[1]
 
     def _waste(self, engine: Engine, job: Job, now: float) -> IdleCause | None:
-        """Return the cause if only a limit or the order of the queue keeps the job from starting now on the
-        idle GPUs. Return None if the start would delay another job or needs other nodes.
-
-        The cause ORDER means the order of the queue. All other returned causes are limits.
+        """Return the limit, or ORDER for the order of the queue, if nothing else keeps the job from starting
+        now on the idle GPUs. Return None if the start would delay another job or needs other nodes.
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
         placer = self._placer(cycle)
@@ -231,11 +232,11 @@ class IdleSampler:
 
 
 def _limit_on(cycle: Cycle, job: Job, now: float) -> IdleCause | None:
-    """Return the limit that keeps the job from starting, or None.
+    """Return the cause for the limit that keeps the job from starting; None if no limit does.
 
-    1. QUOTA: a quota or fair-share limit, or a quota that is reserved for an earlier job in the queue.
-    2. KEPT_FREE: free GPUs are kept for another queue.
-    3. BEFORE_RESERVATION: the job waits for the reservation that it names (`--reservation`).
+    - BEFORE_RESERVATION: the job waits for the reservation that it names (`--reservation`).
+    - KEPT_FREE: free GPUs are kept for another queue.
+    - QUOTA: any other limit, or quota that is reserved for a job ahead in the queue.
     """
     state = cycle.state
     if not state.limited:
@@ -331,15 +332,15 @@ class _EqualJobs:
         nodes, per_node = self.shape.nodes, self.per_node
         found = [row for row, gpus in free.items() if gpus >= per_node]
         if len(found) < nodes:
-            # Return here, because to bring the ranking up to date may call the filters for all changed nodes.
+            # Return before `ranking` is called, because `ranking` may call the filters for all changed nodes.
             return []
         fits = self.placer.ranking(self.shape.part).fits
         found = [row for row in found if fits[row]]
         return sorted(found, key=free.__getitem__)[:nodes] if len(found) >= nodes else []
 
     def take(self, free: dict[int, float]) -> bool:
-        """Subtract the GPUs of one job from `free` (idle GPUs by row of the node table), and the job from
-        `left`. Return False, and change nothing, if the job does not fit.
+        """Subtract the GPUs of one job from `free` (idle GPUs by row of the node table), and reduce `left` by
+        1. Return False, and change nothing, if the job does not fit.
         """
         rows = self.nodes_for(free)
         if not rows:

@@ -1,5 +1,5 @@
-"""Divides GPUs by weighted max-min fairness, either between tenants or from the top of the fair-share tree
-down.
+"""Divides GPUs by weighted max-min fairness: between some tenants (`max_min`), or between all users of the
+fair-share tree (`entitled_parts`).
 """
 
 from __future__ import annotations

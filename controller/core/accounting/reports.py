@@ -18,14 +18,14 @@ from wire.names import PRIORITIES
 from wire.text import duration, printable
 
 BOUND_POINTS = 3.0
-"""The report comments on a row (tenant) in a sentence if its deviation is larger than this. Unit: percent of
-all GPU-hours of the cluster.
+"""The report comments on a tenant (row) if its deviation is larger than this. The deviation is the difference
+between the used and the entitled GPU-hours, in percent of all GPU-hours of the cluster.
 """
 LEAST_GPU_HOURS = 1.0
-"""The report does not comment on a deviation of fewer GPU-hours than this."""
+"""The report does not comment on a difference of fewer GPU-hours than this."""
 LONG_WAIT = 10.0
-"""The report comments on a row if one of its jobs has waited this many times the 90th percentile. The 90th
-percentile is the wait that 90 % of the row's started jobs did not exceed.
+"""The report comments on a tenant if its oldest waiting job has waited longer than this many times the wait
+that 90 % of its started jobs did not exceed.
 """
 LONG_WAIT_S = 86_400.0
 """The report does not comment on a wait shorter than this. Unit: seconds."""
@@ -55,7 +55,8 @@ _ABOUT = {
 
 def fairness(periods: Periods, state: State, by: str, since: float, now: float) -> FairnessReport:
     """Return a report with one row for each project or user. A row contains the GPU-hours used by the tenant
-    and the GPU-hours to which the tenant was entitled. The row with the largest difference is first.
+    and the GPU-hours to which the tenant was entitled. The row with the largest difference between the two is
+    first.
 
     `by` is PROJECT or USER. The report begins with the period (hour or day) that contains `since`.
     """
@@ -115,8 +116,8 @@ def _judgement(
     p90: float | None,
 ) -> str:
     """Return a sentence about the tenant of a report row if the row has a large deviation or a long wait;
-    otherwise an empty text. `points` is the deviation in percent of all GPU-hours. `p90` is the wait that 90
-    % of the started jobs did not exceed.
+    otherwise an empty text. `points` is used minus entitled GPU-hours, in percent of all GPU-hours. `p90` is
+    the wait that 90 % of the started jobs did not exceed.
     """
     parts = []
     deviation = abs(hours.got - hours.entitled)

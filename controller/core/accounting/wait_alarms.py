@@ -30,8 +30,8 @@ RECENT = 400
 count more.
 """
 MOST_GROUPS = 1_000
-"""The most groups (jobs of one queue and similar width) that are kept. A further group replaces the oldest
-one.
+"""The most groups (jobs of one queue and similar width) that are kept. A further group replaces the group
+that was added first.
 """
 
 WaitGroup = tuple[str, int]
