@@ -38,7 +38,9 @@ _UNITS = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 
 def main() -> int:
-    """Run the agent until the connection to the controller is closed. Jobs continue without the agent."""
+    """Run the agent until the connection to the controller is closed, and return the exit code. Jobs continue
+    without the agent. With --check, only print the report about this host.
+    """
     options = _parse(_read_options() if sys.argv[1:] == ["-"] else None)
     os.umask(0o077)
     host = facts.read_host()
@@ -164,7 +166,10 @@ def _parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     )
     parser.add_argument("--run-as-self", action="store_true", help="run every job as the agent's own user")
     parser.add_argument(
-        "--cluster", default="", metavar="ID", help="the cluster that this agent and its spool belong to"
+        "--cluster",
+        default="",
+        metavar="ID",
+        help="id of the cluster that this agent and its spool belong to",
     )
     parser.add_argument("--replace", action="store_true", help="kill another agent that uses the spool")
     parser.add_argument(
@@ -172,7 +177,7 @@ def _parse(arguments: Optional[list[str]]) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="FILE",
-        help="with --check: a file on a shared directory that must exist on this host",
+        help="with --check: a file in a shared directory that must exist on this host",
     )
     parser.add_argument(
         "--check", action="store_true", help="print a report about this host as JSON, and exit"

@@ -19,8 +19,8 @@ def adopt_attempts(
     """Take over the attempts of earlier agents. The supervisors of these attempts have continued without an
     agent.
 
-    1. If processes of an attempt run without a record in the spool, write a record in which the supervisor is
-       lost.
+    1. If processes of an attempt run without a record in the spool, write a record that says that the
+       supervisor was lost. The new supervisor of this attempt then kills these processes.
     2. Add the ended attempts whose end the controller has stored, and count the size of their logs.
     3. Add all other attempts, with their supervisors, steps and CPUs. `AttemptRunner.start` then watches the
        supervisors that still run, and launches a supervisor for each attempt that has none.

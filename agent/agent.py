@@ -89,15 +89,16 @@ class Agent:
     3. Watch the supervisors that still run. Launch a supervisor for each attempt that has none.
 
     The loop (`_run_once`)
-    1. Send parts of the logs that clients read, as long as the controller reads them fast enough.
+    1. Send parts of the logs that clients read, as long as the controller reads these parts fast enough. Read
+       one block for each log search.
     2. Watch the supervisors that were forked in the last iteration. Leave out supervisors whose attempts have
        already ended.
     3. Write queued messages to the fork server and to the controller.
     4. Exit if this host cannot run jobs and all reports have been written.
     5. Wait for the next event and handle it:
        - a message from the controller: `_handlers` has the method for each kind of message;
-       - a hint, which is a message of a supervisor on a FIFO: the supervisor has recorded a start, an end
-         or a checkpoint;
+       - a hint, which is a line on a FIFO: the fork server has forked a supervisor, or a supervisor has
+         recorded a start, a checkpoint or an end;
        - the exit of a supervisor or of the fork server;
        - a timer: audit of supervisors, log retention, checkpoint scan, GPU readings.
 
@@ -220,8 +221,9 @@ class Agent:
         adopt_attempts(self.spool, self.attempts, self.runner, self.steps, self.cpus)
 
     def unsettled(self) -> tuple[AttemptStatus, ...]:
-        """Return the status and usage of each attempt whose end is not stored by the controller yet. The
-        hello (first message to the controller) contains the result.
+        """Return the status of each attempt whose end the controller has not stored yet, with its usage, its
+        steps and the last lines of its logs. The hello (the first message to the controller) contains the
+        result.
         """
         measured = map(self.usage.with_usage, self.attempts.unsettled())
         return tuple(with_tail(self.spool, self.steps.with_steps(each)) for each in measured)
@@ -295,7 +297,9 @@ class Agent:
         self.channel.send(Pong(ping.beat, lease.boot_time_s()))
 
     def _to_command(self, of_session: Callable[[Any], None], frame: Any) -> None:
-        """Pass a message to the command that it concerns: a task of srun, or a session of `corral exec`."""
+        """Pass a message to a task of srun or to a session of `corral exec`. A task host gets the messages
+        for its tasks; `of_session` is called with any other message.
+        """
         if not self.task_hosts.pass_on(frame):
             of_session(frame)
 
@@ -332,7 +336,9 @@ class Agent:
         return None if order is None else order.rank
 
     def _processes_of(self, key: AttemptKey) -> list[int]:
-        """Return the processes of an attempt, including the processes of its `corral exec` commands."""
+        """Return the pids of all processes of an attempt, including the processes of `corral exec` commands
+        and of tasks that srun has started from other nodes.
+        """
         supervisor = self.spool.supervisor_pid(key)
         found = [*self.exec_sessions.processes(key), *self.task_hosts.processes(key)]
         if supervisor is not None:
@@ -345,8 +351,8 @@ class Agent:
             process_tree.send_signal(tasks_of_step(self._processes_of(key), step), signal.SIGKILL)
 
     def _extend_limit(self, frame: TimeLimit) -> None:
-        """Write a longer time limit to the spool. The supervisor reads this limit when the old one is
-        reached.
+        """Write a longer time limit to the spool. The supervisor reads this limit when the warning signal or
+        the end of the job is due.
         """
         key = (frame.job, frame.attempt)
         if self.attempts.running_order(key) is not None:

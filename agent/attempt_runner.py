@@ -37,13 +37,14 @@ class AttemptRunner:
     1. `perform` gets the actions that `AttemptStates` returned for an order, and carries out each of them:
        write the order to the spool, send the launch spec to the fork server, write a stop order, send a
        report and so on.
-    2. A supervisor announces on a FIFO what it has recorded (`_read_hints`), or it exits and its record is
-       read (`read_after_end`). `AttemptStates` learns each fact and returns the next actions.
+    2. A supervisor announces on a FIFO what it has recorded (`_read_hints`). When the supervisor has exited,
+       the agent reads the record (`read_after_end`). `AttemptStates` gets each fact and returns the next
+       actions.
     3. `_audit_supervisors` finds supervisors whose exit was not noticed.
 
-    Invariant: a fact is in the spool before it is reported. An action that fails does not end the agent: a
-    stop order is written again later, and for every other action the record shows the next agent what is
-    left to do.
+    Invariant: a fact is in the spool before it is reported. An action that fails does not end the agent. A
+    stop order or the file `go` is written again later. For every other action, the record shows the next
+    agent what is left to do.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class AttemptRunner:
         report: Callable[[AttemptStatus], None],
         forget: Callable[[AttemptKey], None],
     ) -> None:
-        """`report` sends the status of an attempt to the controller. `forget` is called when the controller
-        has stored the end of an attempt.
+        """`report` sends the status of an attempt to the controller. `forget` deletes the agent's data about
+        an attempt; it is called when the controller has stored the end of the attempt.
         """
         self._loop = loop
         self._spool = spool
@@ -68,8 +69,8 @@ class AttemptRunner:
         self._settled_logs = settled_logs
         self._forget = forget
         self._clean: set[AttemptKey] = set()
-        """Attempts whose GPUs were found clean (no processes, no used memory). The GPUs of these attempts are
-        not checked again.
+        """Attempts whose GPUs were found clean: no process outside of jobs uses these GPUs, and no memory of
+        ended jobs is left. The GPUs of these attempts are not checked again.
         """
         self._partial_hint = b""
         self.watches = SupervisorWatches(loop, attempts.has_ended, self.read_after_end)
@@ -102,8 +103,8 @@ class AttemptRunner:
             try:
                 self._performers[type(action)](action)
             except OSError as error:
-                # If the spool cannot be read, print the error and continue. The disk may be full, or a user
-                # may have changed the spool.
+                # If the spool cannot be read or written, print the error and continue. The disk may be full,
+                # or a user may have changed the spool.
                 print(f"agent: {type(action).__name__} failed: {error}", file=sys.stderr)
                 if isinstance(action, (actions.RequestStop, actions.ReleaseBarrier)):
                     # Write the stop order or the file `go` again later, because the controller sends each
@@ -125,7 +126,7 @@ class AttemptRunner:
 
     def _launch_supervisor(self, action: actions.LaunchSupervisor) -> None:
         """Send the attempt's launch spec (its settings for the supervisor) to the fork server as soon as the
-        attempt's GPUs are clean: no process uses them and their memory is free.
+        attempt's GPUs are clean.
         """
         key = action.key
         if action.after_s:
@@ -251,7 +252,7 @@ class AttemptRunner:
 
     def _audit_supervisors(self) -> None:
         """Read the records of attempts whose supervisors have exited without the agent noticing the exit."""
-        # Ignore an error, for example too many open files. The next audit starts the watch again.
+        # Ignore an error, for example too many open files. The next audit checks all supervisors again.
         with suppress(OSError):
             for key, pid in self._attempts.supervisors():
                 if self._spool.supervisor_pid(key) != pid:

@@ -2,13 +2,13 @@
 reported to the controller.
 
 6b1c0f2e order <boot id> <the Start frame, or null>
-    90af3c11 claimed <supervisor's pid> <reason, if the attempt is lost already>
+    90af3c11 claimed <supervisor's pid> <reason, if the supervisor is already lost>
     c4d1f0b3 ready
     1d00b7aa started <pid> <start time in ticks> <unix time>
     5e0fa2c4 checkpoint <unix time> <bytes> <path>
     0c6e11b8 over
-    5b9d2f60 lost <why its supervisor was killed>
-    77c2e9d0 ended <unix time> <exit code> <signal> <cpu seconds> <MiB> <reason>
+    5b9d2f60 lost <why the supervisor was killed>
+    77c2e9d0 ended <unix time> <exit code> <signal> <CPU seconds> <peak MiB> <reason>
 
 `claimed`: a supervisor has begun to run the attempt. `ready`: a gang member waits for the other members.
 `over` means that no process of the job is left and the epilog (a program of the site) begins. Only records of
@@ -35,8 +35,8 @@ _WHY_BYTES = 600
 
 
 class UnreadableRecord(Exception):
-    """Raised for a damaged line of a record or of the FIFO on which supervisors report. The message has the
-    line number and the damage.
+    """Raised for a damaged line of a record or of the FIFO on which supervisors report. The message describes
+    the damage. For a line of a record, the message also has the line number.
     """
 
 
@@ -79,8 +79,8 @@ def read_record(descriptor: int) -> bytes:
 
 
 def decode_facts(data: bytes) -> list[list[str]]:
-    """Return the fields of each line of a record. The first line is always the start order. Raise
-    UnreadableRecord if a line is damaged.
+    """Return the kind and the fields of each line of a record. The first line is always the start order.
+    Raise UnreadableRecord if a line is damaged.
     """
     found = []
     lines = data.split(b"\n")

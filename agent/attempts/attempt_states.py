@@ -40,7 +40,9 @@ class AttemptState:
     launched: bool = False
     """Whether a launch spec was sent to the fork server, by this agent or by an earlier one."""
     supervisor: int | None = None
-    """The pid of the supervisor that the agent watches; None if the attempt has no supervisor."""
+    """The pid of the supervisor that the agent watches; None if the agent watches no supervisor of the
+    attempt.
+    """
     stop: Stop | None = None
     losses: int = 0
     """The number of supervisors of this attempt that exited without recording an end."""
@@ -62,8 +64,8 @@ class AttemptStates:
     Life of an attempt
     1. `start`: record the order, then launch a supervisor. If an older attempt of the same job has not ended,
        stop the older attempt, and launch this attempt after its end.
-    2. `apply_hint` "forked": watch the supervisor. If a stop order or a start order of a gang arrived before
-       the supervisor ran, send this order to the supervisor again.
+    2. `apply_hint` "forked": watch the supervisor. If a stop order, or Go for a gang member, arrived before
+       the supervisor ran, write this order again and wake the supervisor.
     3. `apply_hint` "ready" (gang members), "started", "checkpoint": change the status and report the new
        status.
     4. `apply_hint` "ended", or `supervisor_gone` with "ended" in the record: report the end.
@@ -76,8 +78,9 @@ class AttemptStates:
     Invariants
     - An attempt is launched only when all older attempts of its job have ended.
     - RecordOrder comes before LaunchSupervisor, so that the spool has a record of every attempt that runs.
-    - A repeated order or hint has no further effect. Cost: proportional to the number of attempts of the same
-      job, for each order and hint.
+    - A repeated start order only sends the report again. A repeated stop order can only make the end earlier.
+      A repeated hint has no effect.
+    Cost: proportional to the number of attempts of the same job, for each order and hint.
 
     Example: `start(7.1)` returns [RecordOrder, LaunchSupervisor 7.1]. `start(7.2)` before 7.1 has ended
     returns [RecordOrder, RequestStop 7.1 "superseded"]. The hint "ended" of 7.1 returns [SendReport,
@@ -173,8 +176,8 @@ class AttemptStates:
             self._settled.append(key)
 
     def resume(self) -> list[AttemptAction]:
-        """Continue the attempts of earlier agents: watch each supervisor that still runs. If an attempt has
-        no supervisor, launch one.
+        """Continue the attempts of earlier agents: watch each supervisor that still runs. For each job,
+        launch a supervisor for the oldest attempt that has not ended, if this attempt has no supervisor.
         """
         actions: list[AttemptAction] = []
         for key, attempt in self._known.items():
@@ -273,7 +276,9 @@ class AttemptStates:
         return [MoveToSettled(key), *self._delete_surplus()]
 
     def forget(self, key: AttemptKey) -> list[AttemptAction]:
-        """Delete the logs of an ended attempt, because logs on this node exceed a limit of log retention."""
+        """Delete the record and the logs of a settled attempt, because the logs exceed a limit of log
+        retention.
+        """
         attempt = self._known.get(key)
         if attempt is None or not attempt.settled:
             return []

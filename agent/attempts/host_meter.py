@@ -7,8 +7,9 @@
    restart of the agent.
 4. Add CPU time and peak to the status of an ended attempt.
 
-A peak between two samples is missed. In step 2, memory that several processes share is counted once for each
-process. Only files and shared memory segments are counted once for all processes.
+A peak between two samples is missed. In step 2, files and shared memory segments count once for all processes
+of an attempt. Any other shared memory, such as that of a process and its forked child, counts once for each
+process.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class HostMeter:
         return self._uses
 
     def with_usage(self, status: AttemptStatus) -> AttemptStatus:
-        """Return the status of an ended attempt with its CPU time and peak memory. The status of a running
-        attempt is returned unchanged.
+        """Return the status of an ended attempt with its CPU time and peak memory. Return the status of any
+        other attempt, and of an attempt that never started, unchanged.
         """
         key = (status.job, status.attempt)
         if status.ended_at is None or status.pid is None:

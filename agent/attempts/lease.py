@@ -1,9 +1,10 @@
 """Leases: a lease is the time for which a job may run without contact with the controller.
 
 One file in the spool has the time of the last contact, and the agent writes this file. Therefore a renewal
-costs one write for all jobs. A supervisor reads the file only when its lease would expire (`left_s`). It ends
-its job if the lease has expired (agent/supervisor/supervisor.py). The fork server kills a supervisor that is
-stuck at that time (agent/supervisor/fork_server.py).
+costs one write for all jobs. A supervisor reads the file only at the time at which the lease of its job would
+expire (`left_s`). If the lease has expired, the supervisor ends the job (agent/supervisor/supervisor.py). If
+the supervisor is stuck and does not end the job, the fork server kills the supervisor
+(agent/supervisor/fork_server.py).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class _Logs:
 
 
 class SettledLogs:
-    """The sizes of the logs of settled attempts, ordered by the time at which the attempts ended."""
+    """The sizes of the logs of settled attempts, the oldest attempt first."""
 
     def __init__(self, policy: JobPolicy) -> None:
         self._of_user = policy.log_user_mib * _MIB
@@ -48,8 +48,9 @@ class SettledLogs:
         self._sum = 0
 
     def add(self, key: AttemptKey, user: str, size: int, ended_at: float) -> None:
-        """Add a settled attempt of `user`, whose directory has `size` bytes on disk. The caller must add the
-        attempts in the order of `ended_at`, the unix time of the end.
+        """Add a settled attempt of `user`, whose directory has `size` bytes on disk. `ended_at` is the unix
+        time at which the attempt ended or was settled. The caller must add the attempts in the order of
+        `ended_at`.
         """
         self.remove(key)
         self._logs[key] = _Logs(user, size, ended_at)
@@ -68,8 +69,8 @@ class SettledLogs:
             del self._users[logs.user], self._sums[logs.user]
 
     def take_surplus(self, now: float, user: str = "") -> Iterator[AttemptKey]:
-        """Remove the attempts whose logs exceed a limit, and yield these attempts as (job, attempt number).
-        The caller must delete their logs.
+        """Remove the oldest attempts until no limit is exceeded, and yield the removed attempts as (job,
+        attempt number). The caller must delete their logs.
 
         The limit per user is checked only for `user`, or for all users if `user` is empty.
         """

@@ -8,8 +8,8 @@ from wire.agent.orders import STEP_VARIABLE, SignalTo
 
 def receivers(supervisor: int, processes: list[int], number: int, to: SignalTo) -> list[int]:
     """Return the pids in `processes`, the processes of an attempt, that get the signal `number`. If `to` is
-    HANDLERS, these are the processes with a handler for the signal. Otherwise `to` selects the batch script,
-    the tasks of srun, or both.
+    HANDLERS, these are the processes with a handler for the signal. For any other value, `to` selects the
+    batch script, the tasks of srun, or both.
 
     `supervisor` is the pid of the supervisor, which is the parent of the batch script. In a job without a
     batch script, the supervisor is the parent of the tasks.

@@ -1,7 +1,7 @@
 """Reads and writes the spool. In this directory the agent records each start, checkpoint and end of an
 attempt before reporting it to the controller.
 
-key                  the HMAC key of the marks that processes of attempts have (process_marks.py)
+key                  the HMAC key that signs the marks of processes (process_marks.py)
     lock                 locked by the one agent that uses this spool; contains its pid
     cluster              the cluster that this spool belongs to (cluster_ownership.py)
     hints                a FIFO through which supervisors send new facts to the agent
@@ -159,9 +159,9 @@ class Spool:
         return os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
 
     def _claim_for(self, cluster: str) -> None:
-        """Mark the spool as used by `cluster`. If another cluster used the spool before, move the logs of
-        that cluster's attempts to another directory. Raise SpoolUnusable if an attempt of that cluster is not
-        settled.
+        """Record in the spool that `cluster` uses the spool. If another cluster used the spool before, move
+        the logs of that cluster's attempts to another directory. Raise SpoolUnusable if an attempt of that
+        cluster is not settled.
         """
         other = cluster_ownership.other_cluster(self.root, cluster)
         if other:
@@ -192,7 +192,7 @@ class Spool:
 
     def renew_leases(self, contact_s: float) -> None:
         """Store `contact_s`, the time of the last contact with the controller in seconds since boot. All
-        leases begin at this time. If a later time is already stored, do nothing.
+        leases are counted from this time. If a later time is already stored, do nothing.
         """
         if contact_s > self._contact_s:
             self._contact_s = contact_s
@@ -214,8 +214,9 @@ class Spool:
             raise
 
     def end_unclaimed(self, key: AttemptKey, line: bytes) -> bool:
-        """Append `line`, the end of an attempt, to the record of the attempt, if no supervisor has begun to
-        run the attempt. Otherwise write nothing and return False.
+        """Append `line`, the end of an attempt, to the record of the attempt, and return True. If a
+        supervisor has begun to run the attempt, or the record cannot be written, write nothing and return
+        False.
         """
         try:
             descriptor = os.open(f"{self.directory(key)}/record", os.O_RDWR | os.O_CLOEXEC)
@@ -250,7 +251,7 @@ class Spool:
 
     def write_limit(self, key: AttemptKey, limit_s: float) -> None:
         """Write a longer time limit, in seconds from the start of the job. The supervisor reads this limit
-        when its old limit is reached.
+        when the warning signal or the end of the job is due.
         """
         directory = self.directory(key)
         descriptor = os.open(

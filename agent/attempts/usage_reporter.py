@@ -24,11 +24,11 @@ REPORT_INTERVAL_S = 10.0
 
 
 class UsageReporter:
-    """Joins the GPU usage and the CPU and memory usage of attempts.
+    """Measures the GPU, CPU and memory usage of attempts, and sends the figures to the controller.
 
     The agent reports the usage of all running attempts every `REPORT_INTERVAL_S` seconds, and as soon as an
-    attempt has its first figures. The controller keeps these figures in memory. It journals only the figures
-    in the report of an attempt's end (`with_usage`).
+    attempt has its first figures. The controller keeps these figures in memory. The controller journals only
+    the figures in the report of an attempt's end (`with_usage`).
     """
 
     def __init__(
@@ -58,14 +58,17 @@ class UsageReporter:
         loop.call_later(pause, lambda: self.start(loop))
 
     def add_gpu_samples(self, samples: Sequence[GpuSample], processes: Sequence[GpuProcess]) -> None:
-        """Add one reading of the GPUs to the usage of the attempts to which the GPUs are allocated."""
+        """Add one reading of the GPUs to the usage of the attempts to which the GPUs are allocated. Send a
+        report if one is due.
+        """
         now = time.monotonic()
         self._gpus.add_samples(self._attempts.gpu_holders(), samples, processes, now)
         self._report(now)
 
     def gpu_holders(self) -> list[GpuHolder]:
         """Return the running attempts that have GPUs. For attempts with a container image, the result
-        includes the HMAC key that checks the marks (signed environment variables) of their processes.
+        includes the spool directory and the HMAC key, with which the marks (signed environment variables) of
+        their processes are checked.
         """
         spool, key, found = str(self._spool.root), self._spool.mark_key, []
         for each in self._attempts.gpu_holders():

@@ -13,16 +13,18 @@ class CpuAllocator:
     """Assigns exclusive CPUs to each attempt, if possible whole cores of one NUMA node.
 
     The setting `bind` in [jobs] selects the mode. `cores` follows the steps below. With `numa`, an attempt
-    may use all CPUs of its NUMA nodes; with `none`, all CPUs of the host.
-    1. An attempt gets exclusive CPUs only if its request is whole CPUs and its CPU limit is equal to its
-       request.
-    2. If the attempt has GPUs, the only candidate is the set of NUMA nodes of its GPUs. Otherwise each NUMA
-       node is a candidate: first the NUMA node with the fewest free CPUs, so that other NUMA nodes stay free
-       for large jobs. The last candidate is the whole host.
+    may use all CPUs of the NUMA nodes that its start order names, or of the host if the order names none.
+    With `none`, an attempt may use all CPUs of the host.
+    1. An attempt gets exclusive CPUs only if it requests whole CPUs and its CPU limit is equal to its
+       request. Any other attempt gets CPUs as with `numa`.
+    2. If the start order names NUMA nodes, such as those of the GPUs, these NUMA nodes together are the only
+       candidate. If the order names none, each NUMA node is a candidate: first the NUMA node with the fewest
+       free CPUs, so that other NUMA nodes stay free for large jobs. The last candidate is the whole host.
     3. Take the CPUs from the first candidate that has enough free CPUs. Entirely free cores are taken first,
        and the hyper-threads of one core together.
-    4. If no candidate has enough free CPUs, the attempt shares all CPUs of its NUMA nodes. CPUs of ended
-       attempts are released when CPUs are chosen the next time.
+    4. If no candidate has enough free CPUs, the attempt gets CPUs as with `numa`.
+
+    CPUs of ended attempts are released when CPUs are chosen the next time.
 
     Example: the host has 2 NUMA nodes of 8 CPUs. NUMA node 0 has 3 free CPUs and NUMA node 1 has 8. A job
     with 2 CPUs gets 2 CPUs of NUMA node 0.

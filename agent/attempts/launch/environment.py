@@ -98,8 +98,8 @@ def has_checkpoints(order: Start) -> bool:
 
 def checkpoint_variables(order: Start, cwd: str) -> dict[str, str]:
     """Return the variables with the checkpoint directory and the newest checkpoint of earlier attempts; empty
-    if the job writes no checkpoints. If the order has no checkpoint directory, the directory is
-    `corral-checkpoints` in `cwd`.
+    if the job writes no checkpoints. The directory is named after the job's id. It is in the checkpoint
+    directory of the order, or in `cwd`/corral-checkpoints if the order has none.
     """
     variables = {}
     if has_checkpoints(order):

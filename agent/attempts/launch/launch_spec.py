@@ -15,8 +15,9 @@ class LaunchSpec:
     """The settings with which a supervisor runs one attempt. The agent has already looked up users, paths and
     devices.
 
-    Format: 4 bytes with the length (big endian), then a marshalled dict of these fields by name. This class
-    uses marshal and no dataclass, because the fork server must stay small: `dataclasses` alone needs 2.8 MiB.
+    Format: 4 bytes with the length (big endian), then a marshalled dict from each field's name to its value.
+    This class uses marshal and no dataclass, because the fork server must stay small: `dataclasses` alone
+    needs 2.8 MiB.
     """
 
     def __init__(self, key: str, directory: str) -> None:
@@ -42,8 +43,8 @@ class LaunchSpec:
         self.append = False
         self.merge_output = False
         self.slurm_job = ""
-        """The name of an sbatch job in the line that slurmstepd writes to the job's output file when the job
-        is cancelled, such as `JOB 12 ON n1`. Empty for other jobs, and without an output file.
+        """The job and the node, such as `JOB 12 ON n1`, for the line that the supervisor writes to the output
+        file of a cancelled sbatch job (slurm_notice.py). Empty for other jobs, and without an output file.
         """
         self.log_bytes = 0
         """The largest size of each log in bytes; 0: no limit."""
@@ -63,9 +64,8 @@ class LaunchSpec:
         self.barrier = False
         """Whether the attempt waits for the file `go` before its program starts, as gang members do."""
         self.is_first_rank = False
-        """Whether this is the first node of the job. The processes of the job connect to MASTER_PORT on this
-        node.
-
+        """Whether this node is the first node of the job, and the job has a MASTER_PORT. The processes of the
+        job connect to this port on the first node.
         """
         self.time_limit_s: float | None = None
         self.grace_s = 0.0

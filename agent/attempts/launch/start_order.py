@@ -114,8 +114,8 @@ class LaunchBuilder:
     """Returns the GPUs of this host."""
 
     def build(self, key: AttemptKey, directory: str, order: Start | None) -> LaunchSpec:
-        """Return the launch spec of an attempt. If `order` is None, the supervisor starts nothing, and only
-        ends processes of an earlier supervisor of the attempt.
+        """Return the launch spec of an attempt. If `order` is None, the supervisor starts nothing. It only
+        kills the processes that an earlier supervisor of the attempt has left, and records the end.
 
         Raise CannotLaunch if the attempt cannot run at all, or HostUnfit if the attempt may run on another
         node.
@@ -168,7 +168,7 @@ class LaunchBuilder:
 
         The command has the user, environment, cgroups, scratch and container of the job. The prolog, the time
         limit and the logs of the job do not apply to the command. `variables` are added to the environment of
-        the command, without the variables that the agent itself sets.
+        the command, but do not replace CORRAL_MARK, CORRAL_SCRATCH and the variables of `host_variables`.
         """
         account = self.accounts.account_of(order.user)
         spec = spec_from_order(format_key(key), directory, order, account)
