@@ -46,7 +46,7 @@ class Cycle:
     resource request (`queue.Lane`).
 
     Validity of the cache: a job that did not fit cannot fit until one of the version numbers in tried_jobs.py
-    changes. `seen` contains these numbers at the time of the last cycle that tried all lanes. While neither
+    changes. `seen` contains these numbers as they were in the last cycle that tried all lanes. While neither
     the numbers nor the first waiting job change, a cycle tries only jobs that were submitted later.
     `again_at` is the next time at which a job may start although none of these numbers has changed.
 
@@ -80,11 +80,13 @@ class Cycle:
         self._own_reservations = QueueReservations(state, placer, self.runtime)
         self.easy = FirstReservation(self)
         self.position_of: PositionKey | None = None
-        """Computes the queue position of an entry in this cycle. None if the entries themselves are compared.
+        """The function that computes the queue position of an entry in this cycle. None if the entries
+        themselves are the positions.
         """
         self.seen: tuple[int, ...] = ()
-        """The version numbers (tried_jobs.py) after the last cycle that tried all lanes and in which a job
-        had to wait.
+        """The result of `versions` (tried_jobs.py) in the last cycle that tried all lanes and left a job
+        waiting. Later cycles compare it with the present result, to find out if they can skip jobs that were
+        tried before.
         """
         self.shared: SharedReservations | None = None
         """The reservations on nodes that this scheduler profile shares with other profiles. None if this
@@ -131,11 +133,11 @@ class Cycle:
         5. Start jobs that fit only with a shorter time limit (short_starts.py). If no job waits, grow elastic
            jobs.
 
-        With conservative backfill every waiting job has a reservation. Steps 2 to 4 are then replaced by one
-        step: start the jobs whose reserved start has come. If nothing has changed since the last cycle, steps
-        2 and 3 are skipped, and step 4 tries only new jobs.
+        If nothing has changed since the last cycle, steps 2 and 3 are skipped, and step 4 tries only new
+        jobs. With conservative backfill every waiting job has a reservation. Steps 2 to 4 are then replaced
+        by one step: start the jobs whose reserved start has come.
 
-        `overran` is True if a job has run longer than predicted. All reservations are then computed again.
+        `overran` is True if a job has run longer than predicted. The cycle then tries all waiting jobs again.
 
         Example: there are two nodes of 8 GPUs, and job 1 holds 8 GPUs until 10:00. The queue is job 2 (16
         GPUs), job 3 (8 GPUs, limit 30 min) and job 4 (8 GPUs, limit 2 h). At 9:00 job 2 does not fit and gets
@@ -179,8 +181,8 @@ class Cycle:
         self.position_of = position_key(state, queue, now) if moves else None
 
     def _take_due(self, now: float) -> bool:
-        """Return whether a time has come at which a waiting job may start only because time has passed. For
-        example, old GPU time no longer counts for a quota on GPU-hours.
+        """Return whether a waiting job may now be able to start only because time has passed. For example,
+        old GPU time no longer counts for a quota on GPU-hours. Forget the times that have come.
         """
         due = False
         if self.partial_start_at <= now:
@@ -212,7 +214,7 @@ class Cycle:
             rationed = rationed_users(self, now)
             if rationed != self.queue.rationed:
                 self.queue.rationed = rationed
-                self._sort_by(now)  # The order may depend on these users.
+                self._sort_by(now)  # The queue order may depend on the rationed users.
         if self.lifts_deadlines:
             start_urgent_jobs(self, now, apply)
         # Start jobs in queue order (step 2 of `run`).
@@ -261,13 +263,13 @@ class Cycle:
         while heads:
             position, head, lane = heads[0]
             number = head[1]
-            # Skip this job: it was started or nominated earlier in this cycle because of its deadline.
+            # Skip a job that was started or nominated earlier in this cycle because of its deadline.
             if self.lifts_deadlines and number not in self.queue:
                 self._next_in_lane(heads, head)
                 continue
             if position_of is not None and (moved_to := position_of(head)) > position:
-                # Put the job back into the heap: jobs of the same tenant have started in this cycle, so the
-                # job is now further back in the queue.
+                # Put the job back into the heap, because it is now further back in the queue: jobs of the
+                # same tenant have started in this cycle.
                 heapq.heapreplace(heads, (moved_to, head, lane))
                 continue
             if self.state.limited and (over := shut_if_over(self, lane, number, now)) is not None:
@@ -316,11 +318,11 @@ class Cycle:
         """Return a placement with which the job can start now; None if there is none.
 
         If too few nodes or licences are free, skip the whole lane (list of jobs with the same request) until
-        nodes or licences become free. If the job fits only on nodes that are kept for others, record this as
-        its pending reason.
+        nodes or licences become free. If the job fits only on nodes that are kept for other jobs or users,
+        record this as its pending reason.
 
         If `for_deadlines` is True, resources that another waiting job needs to meet its deadline also count
-        as kept for others.
+        as kept.
         """
         job, shared = self.state.jobs[number], self.shared
         barred = None
@@ -352,8 +354,8 @@ class Cycle:
         """Return a placement on fewer nodes than the job requests; None if there is none.
 
         A gang that accepts fewer nodes first waits for all its nodes (the assembly time). During the assembly
-        time, return None. Also set `again_at` to the end of the assembly time, so that the gang is tried
-        again then.
+        time, return None. Also set `partial_start_at` to the end of the assembly time, so that a cycle tries
+        the gang again then.
         """
         if job.ask.least is not None and not self.state.licences.insufficient(job.ask.licences):
             ripe_at = accepts_fewer_from(job)
@@ -365,8 +367,8 @@ class Cycle:
     def start(
         self, number: int, placement: Placement, now: float, apply: Apply, short: ShortLimit | None = None
     ) -> None:
-        """Update the deadline reservations, then start the job with a JobPlaced event. `short` is the time
-        limit of the attempt, if this limit is shorter than the limit of the job.
+        """Update the reservations for deadlines and of quota, then start the job with a JobPlaced event.
+        `short` is the time limit of the attempt, if this limit is shorter than the limit of the job.
         """
         if self.shared is not None:
             self.shared.reservations.forget(number)

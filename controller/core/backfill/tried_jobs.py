@@ -32,9 +32,9 @@ def versions(cycle: Cycle) -> tuple[int, ...]:
 def only_new_jobs_matter(cycle: Cycle, head: QueueEntry, fresh: list[int]) -> bool:
     """Return whether this cycle may skip all jobs except the new ones in `fresh`.
 
-    The result is True if two conditions hold. Nothing that could let an older job start has changed since the
-    last cycle that tried all jobs. And no new job comes before `head`, the queue entry of the first waiting
-    job in that cycle.
+    `head` is the queue entry of the first waiting job in the last cycle that tried all jobs. The result is
+    True if nothing has changed since that cycle that could let an older job start, and if no new job comes
+    before `head`.
     """
     queue, position_of = cycle.queue, cycle.position_of
     if (

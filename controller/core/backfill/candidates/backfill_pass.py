@@ -37,8 +37,8 @@ def _block_full_lanes(cycle: Cycle, now: float) -> list[BackfillCandidates]:
     """
     nodes, placer = cycle.state.nodes, cycle.placer
     gains, changes = nodes.room_version, nodes.change_count
-    # Keep `part` and `fitting` for the next lane, because two lanes often differ only in their number of
-    # nodes.
+    # Keep the request for one node (`part`) and the number of nodes on which it fits (`fitting`) for the next
+    # lane, because two lanes often differ only in their number of nodes.
     part, fitting = None, 0
     found = []
     for lane in cycle.queue:

@@ -23,7 +23,7 @@ def grow_elastic_jobs(
 ) -> None:
     """Add free nodes to the elastic jobs of this queue, in the order of job ids.
 
-    1. Skip a job that has all its nodes, is ending, loses a node, or must run in one topology domain.
+    1. Skip a job that has all its nodes, is ending, is losing a node, or requires topology domains.
     2. Take the best nodes for the job, as many as the job lacks. Leave out nodes on which this attempt has
        already run. With [topology], nodes near the job's other nodes come first.
     3. Drop the worst of these nodes until the job is within quotas and fair-share limits with its new nodes.
@@ -64,8 +64,8 @@ def grow_elastic_jobs(
 
 
 def _same_gpu_model(state: State, placer: Placer, job: Job, row: int) -> bool:
-    """Return whether the node `row` has the GPU model of the nodes on which the job runs. Return True if the
-    job may run on several GPU models.
+    """Return whether the node `row` has the GPU model of the nodes on which the job runs. Return True for a
+    job that may combine GPU models.
     """
     domains = placer.required_grouping(Shape(job.ask.part, 2, None, job.ask.one_model))
     first = state.nodes.by_name[next(iter(job.members))].row

@@ -61,14 +61,14 @@ class BackfillCandidates:
         self._seen_to_fit = seen_to_fit
         """The value of `Nodes.change_count` when a job of the lane last fitted on enough nodes."""
         self._outlasts = False
-        """True if the current job may still run when the first waiting job starts."""
+        """True if the current job may still run at the reserved start of the first waiting job."""
         self._long_fail = False
         """True if the search has failed for a job of this lane that would still run at the reserved start of
         the first waiting job.
         """
         self._too_long_s: float | None = None
-        """A run time in seconds. A job that runs this long or longer would delay a reservation of another
-        scheduler profile or of quota. None: this is not known yet.
+        """A run time in seconds. A job of the lane that runs this long or longer would delay a reservation on
+        shared nodes, or a reservation of quota. None: no such run time is known yet.
         """
         rationed = cycle.queue.rationed
         head = lane.head() if rationed else None
@@ -90,8 +90,9 @@ class BackfillCandidates:
         return _hold_s_at(self._cycle, self._now)(self._cycle.state.jobs[entry[1]])
 
     def advance(self) -> tuple[float, QueueEntry] | None:
-        """Make the next job of this lane (list of jobs with one request) the current job. Skip jobs that
-        cannot start now. Return the sort key of the new current job, or None if no job is left.
+        """Make the next job of this lane (list of jobs with one request) the current job. Skip the first
+        waiting job of the cycle, and jobs for which an earlier search has shown that they cannot start now.
+        Return the sort key of the new current job, or None if no job is left.
         """
         if self._block_if_full():
             return None
@@ -133,8 +134,10 @@ class BackfillCandidates:
         """Return the sort key of the current job among all candidates. The candidate with the lowest key is
         tried first.
 
-        The key has two parts: a number that the backfill plugin computes from the job's run time, and the
-        job's queue position. The position decides if the numbers are equal.
+        The key is a pair. The second value is the job's queue position, which decides between equal first
+        values. The first value is a number that the backfill plugin computes from the job's run time. If the
+        plugin keeps the queue order, the first value is False, or True for a job that is tried last
+        (`_rationed`).
         """
         backfill, position = self._cycle.backfill, self._cycle.position(self._entry)
         if backfill.in_queue_order:
@@ -145,8 +148,8 @@ class BackfillCandidates:
         """Return a placement with which the current job can start now. Return None if the job fits on none of
         the nodes that the job may use, or if the job is over a quota or fair-share limit.
 
-        A job with a placement may still run at the reserved start of the first waiting job. This reservation
-        can then spare less for later candidates, and the method records this.
+        If the job would still run at the reserved start of the first waiting job, record this in the EASY
+        reservation: it can spare less for later candidates.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():
@@ -169,8 +172,8 @@ class BackfillCandidates:
             easy.take(cycle.placer, shape.part, placement)
             easy.take_licences(wanted)
             return placement
-        # An operator's reservation kept this job from some nodes. Do not skip the longer jobs of the lane,
-        # because the reservation may admit the users of those jobs.
+        # Skip the other long jobs of the lane only if no node is barred for this job. An operator's
+        # reservation, for example, bars nodes, but may admit the users of the other jobs.
         self._long_fail = barred is None
         if barred is not None and cycle.placer.fits(self._lane.ask):
             cycle.keep_out(number, self._now)
@@ -188,7 +191,7 @@ class BackfillCandidates:
         if shared is None:
             return False
         if cycle.search.barred(job, self._now, for_deadlines=cycle.guards_deadlines) is None:
-            return True  # The search has just found that reservations leave no nodes.
+            return True  # The search has just failed although no node is barred.
         return shared.find(job, None, self._now) is None
 
     def _shut_if_over(self) -> bool:
@@ -208,8 +211,8 @@ class BackfillCandidates:
 
 
 def _hold_s_at(cycle: Cycle, now: float) -> Callable[[Job], float]:
-    """Return a function that returns for how many seconds a start of a job now would keep its resources from
-    other jobs.
+    """Return a function that returns, for a job that would start now, how many seconds it would keep its
+    resources from other jobs.
     """
     scavengers = cycle.scavengers
     if scavengers is None:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
 
 ABOVE = 1.05
-"""A factor. A user's part is the fraction of its project's use to which the user's weight entitles it. A user
-is above its part if the user has used the part times this factor.
+"""A user is above its part if it has used more than its part times this factor. A user's part is the fraction
+of its project's use to which the user's weight entitles it.
 """
 
 
@@ -25,16 +25,17 @@ def rationed_users(cycle: Cycle, now: float) -> frozenset[SharePath]:
        get even less if some of their users came last.
     2. Divide the use of each of these projects into parts, by the weights of its users with jobs
        (`ShareTree.part_of_project`).
-    3. Return the users above their parts if another user of the same project waits and is below its part.
+    3. Return the users above their parts (ABOVE), if another user with waiting jobs in the same project is
+       below its part.
 
     Without this rule, the narrow jobs (jobs of few GPUs) of one user take each GPU that becomes free. The use
     of the project grows, so the wider jobs of its other users move back in the queue and never get a node.
     Invariant: only the order of the candidates changes. A job still starts if no other job takes its GPUs.
     Cost: O(lanes).
 
-    Example: users ann and bob of one project have used 300 and 100 GPU-hours. Jobs of one GPU of ann wait,
-    and a job of four GPUs of bob. A GPU that becomes free goes to jobs of other projects first. The GPU goes
-    to ann only if no job of another project fits.
+    Example: a project has used more than its share. Its users ann and bob have the same weight and have used
+    300 and 100 GPU-hours. Jobs of one GPU of ann wait, and a job of four GPUs of bob. A GPU that becomes free
+    goes to jobs of other projects first. The GPU goes to ann only if no job of another project fits.
     """
     state = cycle.state
     waiting: dict[SharePath, set[SharePath]] = {}

@@ -51,9 +51,8 @@ def start_short_jobs(cycle: Cycle, now: float, apply: Apply) -> None:
     if cycle.backfill.reserves is Reserves.ALL_JOBS and (
         cycle.reservations.refused or (state.releases and state.releases[0][0] <= now)
     ):
-        # The job could not start at its reserved time, for example because a gang member is about to end.
-        # Start no short jobs now, because they could take the nodes of this job, which has no reservation at
-        # present.
+        # Start no short jobs if another job could not start at its reserved time, or if a job is past its
+        # expected end. A job that could not start has no reservation now, so short jobs could take its nodes.
         return
     state.shortenable = {number for number in state.shortenable if number in state.queue}
     mine = (cycle.queue.entry(number) for number in state.shortenable if number in cycle.queue)
@@ -113,9 +112,9 @@ def _find(cycle: Cycle, job: Job, now: float) -> Placement | None:
 
 
 def moments_needed(cycle: Cycle, job: Job, now: float) -> Iterator[tuple[float, str]]:
-    """Yield each time at which another start, reservation or drain needs nodes that the job might use, with
-    the cause. The causes are reserved starts of other jobs, operators' reservations, drains, and the latest
-    starts of jobs with deadlines.
+    """Yield (time, cause) for each time at which nodes that the job might use are needed for another start, a
+    reservation or a drain. The causes are reserved starts of other jobs, operators' reservations, drains, and
+    the latest starts of jobs with deadlines.
     """
     state = cycle.state
     shadow = cycle.easy.reservation(now)

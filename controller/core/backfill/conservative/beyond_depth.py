@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 SEARCHES = 100
-"""At most this many slots (start times with nodes) are searched in one cycle for jobs without a reservation.
-"""
+"""The most slots (start times with nodes) that one cycle searches for jobs without a reservation."""
 
 
 class StartsBeyondDepth:
@@ -25,7 +24,8 @@ class StartsBeyondDepth:
     jobs that get a reservation. The jobs behind the depth have none.
 
     1. Leave out the lanes (lists of jobs with the same request) whose request fits on too few nodes now.
-    2. Go through the jobs of the other lanes in queue order. Leave out jobs that have reservations.
+    2. Go through the jobs of the other lanes in queue order. Leave out a job with a reservation, and the jobs
+       of the same lane that run at least as long: they cannot start now either.
     3. Leave out a job that would break a limit if all jobs with reservations had started. Such a job would
        take quota from a job ahead of it.
     4. Search a slot (a start time and nodes) that begins now and overlaps no reservation. If there is one,
@@ -46,8 +46,8 @@ class StartsBeyondDepth:
         self._state = cycle.state
 
     def run(self, lanes: Iterable[Lane], now: float, start: Callable[[int], None]) -> None:
-        """Run steps 1 to 5. Call `start` with the id of each job to start. This job then has a reservation
-        that starts now.
+        """Run steps 1 to 5. Give each job to start a reservation that starts now, and call `start` with its
+        id.
         """
         claims = self._claims(now) if self._state.limited else None
         candidates = [
@@ -115,7 +115,9 @@ class _Candidates:
         reservations now.
         """
         self._same = not cycle.state.bars_nodes
-        """True if the jobs of the lane differ only in their run times."""
+        """True if no node is barred for single jobs (`State.bars_nodes`). The jobs of the lane then differ
+        only in their run times.
+        """
         self.job: Job
         self.position: QueueEntry
         self._now = now

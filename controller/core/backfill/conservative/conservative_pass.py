@@ -40,7 +40,7 @@ class ConservativePass:
         self._state = cycle.state
         self._beyond = StartsBeyondDepth(cycle)
         self._seen: tuple[int, ...] = ()
-        """The value of `versions` when refused jobs were last tried again."""
+        """The result of `versions` (tried_jobs.py) when refused jobs were last tried again."""
 
     def run(self, now: float, apply: Apply, *, due: bool) -> None:
         """Run one cycle. `due` is True if jobs may start although no resources became free, because time has
@@ -57,12 +57,12 @@ class ConservativePass:
             self._start_reserved(now, apply)
 
     def _round(self) -> tuple[int, ...]:
-        """Return the counters of changes to reservations, nodes and queue. If one of the counters differs
-        after a round, another round may start more jobs.
+        """Return the version of the affinity index, the number of refused jobs and the number of waiting
+        jobs. If one of them differs after a round, another round may start more jobs.
         """
         state, reservations = self._state, self._cycle.reservations
-        # With quotas of GPU models, plan again after each start. The started job may have used up a quota, so
-        # that other jobs need reservations on other nodes.
+        # Count the waiting jobs only if there are quotas of GPU models. A started job may then have used up a
+        # quota, so that other jobs need reservations on other nodes.
         waiting = len(self._cycle.queue) if state.quotas.models else 0
         return state.nodes.job_affinity.version, len(reservations.refused), waiting
 
@@ -112,8 +112,8 @@ class ConservativePass:
         if full is not None and any(
             full[state.nodes.by_name[each.node].row] for each in placement.allocations
         ):
-            # A job that started in this round has used up a quota of one GPU model. The next round reserves
-            # nodes with another GPU model.
+            # Let the job get a reservation again in the next round, because it may start on another GPU
+            # model: a job that started in this round has used up the quota of this GPU model.
             reservations.refused.discard(number)
 
     def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:

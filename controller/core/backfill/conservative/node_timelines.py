@@ -242,8 +242,8 @@ class NodeTimelines:
     ) -> list[FirstStart]:
         known = self._known_starts(part, needs, duration)
         first = bisect_left(known, since, key=start_time)
-        # Compute the first start on this node again in two cases: the cached first start is before `since`,
-        # or a reservation on the node is ignored for the moment (`set_aside`).
+        # Compute the first start again on two kinds of nodes: nodes whose cached first start is before
+        # `since`, and nodes on which a reservation is ignored for the moment (`set_aside`).
         again = among & (row_set(self._saved) | _rows_of(islice(known, first)))
         starts: list[FirstStart] = [
             (found[0], 1 << row, found[1])

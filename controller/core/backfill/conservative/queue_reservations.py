@@ -19,8 +19,9 @@ class QueueReservations:
 
     1. `update` drops the reservations of jobs that no longer wait.
     2. If resources became free earlier than expected, go through the reservations in queue order. Move each
-       reservation to its earliest slot; all others stay. Reservations that start now are not moved. If all
-       jobs have ended at their expected ends, no reservation can start earlier, and this step is skipped.
+       reservation to its earliest slot while all other reservations stay. Reservations that start now are not
+       moved. If all jobs have ended at their expected ends, no reservation can start earlier, and this step
+       is skipped.
     3. Jobs without a reservation get one, in queue order.
 
     Invariant: while no node fails and jobs end by their limits, a reservation moves only to an earlier start.
@@ -53,8 +54,8 @@ class QueueReservations:
         self._openings = (-1, -1, True)
         """The result of `_openings_now` when reservations were last moved to earlier starts (step 2)."""
         self.only_on: dict[int, RowSet] = {}
-        """For some jobs, the set of nodes on which the job may reserve its start. All other jobs may use all
-        nodes.
+        """For some jobs, by job id, the only nodes on which the job may get a reservation. All other jobs may
+        get reservations on all nodes.
         """
         self._slots = SlotSearch(state, placer, runtime, self.table, self.only_on)
 
@@ -134,8 +135,8 @@ class QueueReservations:
         """Reserve the earliest start of the job, if there is one.
 
         `most` is the greatest number of nodes that quotas allow; None means all. `aside` is the job's present
-        reservation, which the reservation table ignores during the search. If an earlier start is found, the
-        new reservation replaces `aside`. Otherwise the job keeps `aside`.
+        reservation, which the reservation table ignores during the search. The reservation that the search
+        finds replaces `aside`. If it has the same values as `aside`, the job keeps `aside`.
         """
         new = self._best(job, most, now, aside)
         if aside is not None and new is aside:
@@ -175,13 +176,15 @@ class QueueReservations:
         ends_at, part = slot.starts_at + self._runtime(job), shape.part
         placement = self._slots.placement_in(slot, part, aside)
         values = slot.starts_at, ends_at, slot.rows, placement, part, on_fewer, job.ask.licences, most
-        # Compare the values before a reservation is made of them, because most searches end with `aside`.
+        # Compare the values before a BackfillReservation is created, because most searches find `aside`
+        # again.
         if aside is not None and values == aside.values:
             return aside
         return BackfillReservation(job.id, *values, slot.free)
 
     def can_reserve(self, job: Job, rows: RowSet | None, now: float) -> bool:
-        """Return whether the job has a reservation on nodes of `rows`, or could get one (None: all nodes).
+        """Return whether the job has, or could get, a reservation that uses only nodes in `rows`. None: all
+        nodes.
 
         The job can get no reservation if no time is known at which enough of these nodes are free.
         """
@@ -218,8 +221,7 @@ class QueueReservations:
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            # Forget the versions that were seen, so that the next `update` searches earlier starts for all
-            # jobs.
+            # Reset the stored versions, so that the next `update` searches earlier starts for all jobs.
             self._seen = (-1, -1)
 
     def forget_all(self) -> None:
@@ -273,7 +275,9 @@ class QueueReservations:
     def _on_unreserved_gpus(
         self, shape: Shape, placement: Placement, runtime: float, now: float
     ) -> Placement:
-        """Return a placement on the same nodes, with GPUs that no reservation needs before the job ends."""
+        """Return `placement` with GPUs on the same nodes that no reservation needs in the next `runtime`
+        seconds.
+        """
         nodes = self._state.nodes.by_name
         rows = [nodes[each.node].row for each in placement.allocations]
         free = self.table.free_beside(rows, runtime, now)

@@ -27,8 +27,8 @@ def jobs_within_limits(cycle: Cycle, lanes: Iterable[Lane], now: float) -> Itera
        of the lane. Otherwise leave out the rest of the lane. These jobs have the same request and come later,
        so they would break the same limit.
 
-    Cost: one queue position for each lane, then one position and one check for each job that is yielded.
-    Waiting jobs that are not yielded cost nothing.
+    Cost: one queue position for each lane, then one position and one check for each job that is yielded or
+    breaks a limit. The rest of a lane that is left out costs nothing.
 
     Example: user ada has a quota of 24 GPUs and uses 20 of them. Her 500 waiting jobs of 1 GPU are in one
     lane. The first four are yielded. The fifth breaks the quota, so the other 495 are not checked.

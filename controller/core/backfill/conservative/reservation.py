@@ -40,7 +40,9 @@ class BackfillReservation:
     def values(
         self,
     ) -> tuple[float, float, RowSet, Placement, PerNodeRequest, bool, LicenceCounts, int | None]:
-        """All fields except `job` and `free`, in their order. A reservation stays the same while they do."""
+        """All fields except `job` and `free`, in their order. A new reservation of the job with the same
+        values does not replace this reservation.
+        """
         return (
             *(self.starts_at, self.ends_at, self.rows, self.placement, self.part),
             *(self.on_fewer_nodes, self.licences, self.most_nodes),
@@ -71,9 +73,9 @@ class RunningAttempt:
 def overdue_end(end: float, now: float) -> float:
     """Return the expected end of a job that should have ended at `end` and still holds resources.
 
-    1. For the first END_UNDER_WAY_S seconds the job is expected to end within ENDS_SOON_S. A later assumed
-       end would move the reservation of the next job to a later time. A short job could then start on nodes
-       that are already free. The short job would delay the next job, whose nodes are all about to be free.
+    1. For the first END_UNDER_WAY_S seconds the job is expected to end within ENDS_SOON_S. If a later end
+       were assumed, the reservation of the next job would move to a later time. A short job could then take a
+       node that is already free, and delay the next job.
     2. After that, its processes are assumed not to react to SIGKILL. A job that is overdue by n seconds is
        expected to end in another n seconds.
 

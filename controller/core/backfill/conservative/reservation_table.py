@@ -39,9 +39,8 @@ class ReservationTable:
        resources again, for the rest of its planned time. The allocations of a job that has started or grown
        are subtracted.
     3. The table is built again from the running jobs when nodes or operators' reservations have changed, or
-       when a job is overdue. All reservations are then made again. If a job is overdue or several queues
-       share the table, the reservation with the soonest start comes first. Otherwise the reservations are
-       made in queue order.
+       when a job is overdue. All reservations are then made again: in queue order, or by their starts, the
+       soonest first, if several queues share the table.
 
     Invariant: no free amount is ever negative, so no job can delay a reservation. Cost: `sync` is O(nodes
     changed since the last `sync`). Building the table is O(running jobs + reservations).
@@ -74,10 +73,12 @@ class ReservationTable:
         self._first_end = NEVER
         """No running job is expected to end before this time."""
         self._reserved_rows: Counter[int] = Counter()
-        """The number of reservations on each node, by row number. Used if several queues share the table."""
+        """The number of reservations on each node, by row number. Counted only if several queues share the
+        table.
+        """
         self._unread: list[int] = []
-        """The row numbers of nodes that changed before `resume` copied `other`, and whose changes `other` had
-        not read.
+        """The row numbers of nodes whose changes the copied table had not read when `resume` copied it. The
+        next `_read_changes` reads them.
         """
         self._now = 0.0
         self._room_version = -1
@@ -86,14 +87,13 @@ class ReservationTable:
 
     @property
     def shared(self) -> bool:
-        """True if several queues have reservations in the table."""
+        """True if several queues use the table."""
         return len(self.queues) > 1
 
     # Methods that update the table from the state
 
     def refresh(self, now: float) -> None:
-        """Update the table with the changes of the cluster state. Drop the part of the table that lies before
-        `now`.
+        """Update the table with the changes of the cluster state. Drop all times before `now` from the table.
 
         If a job should have ended by now but still runs, build the table again with a later expected end for
         this job.
@@ -151,7 +151,9 @@ class ReservationTable:
         return nodes.layout_version, nodes.status_version, self._state.reservations.version
 
     def _stale(self) -> bool:
-        """Return whether the table must be built again, because nodes or operators' reservations changed."""
+        """Return whether the table must be built again, because nodes or operators' reservations have
+        changed.
+        """
         # Read `columns` before the versions, because this can rebuild the node table and so increase
         # `layout_version`.
         height = self._state.nodes.columns.height
@@ -259,8 +261,8 @@ class ReservationTable:
 
     def note_preemptible(self, job: int) -> None:
         """Build the table again at the next `sync` if a running job has begun or ceased to yield. A running
-        job yields if all other jobs may preempt it. Example: a scavenger
-        inherits the priority of a job that depends on it, and no longer yields.
+        job yields if all other jobs may preempt it. Example: a scavenger no longer yields when it inherits
+        the priority of a job that depends on it.
         """
         if self.scavengers is None:
             return
@@ -337,11 +339,9 @@ class ReservationTable:
         self._return(job, now)
 
     def _count(self, reservation: BackfillReservation, sign: int) -> None:
-        """Add a reservation (`sign` 1) or remove a reservation (`sign` -1) everywhere except in the timelines
-        of nodes.
-
-        These places are the licence timelines and `affinity`. If several scheduler profiles share the table,
-        the number of reservations on each of its nodes also changes.
+        """Add a reservation (`sign` 1) or remove a reservation (`sign` -1) in `affinity`, in the licence
+        timelines and, if several queues share the table, in the number of reservations by node. Do not change
+        the timelines of nodes.
         """
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), sign)
@@ -360,7 +360,8 @@ class ReservationTable:
 
     @property
     def next_at(self) -> float:
-        """The earliest reserved start after the time of this cycle, of any job. NEVER if there is none."""
+        """The earliest reserved start of any job after the time of the present cycle; NEVER if there is none.
+        """
         starts = (each.starts_at for queue in self.queues for each in queue.by_job.values())
         return min((start for start in starts if start > self._now), default=NEVER)
 

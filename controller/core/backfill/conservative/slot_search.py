@@ -67,7 +67,9 @@ class SlotSearch:
         only_on: Mapping[int, RowSet],
     ) -> None:
         self._only_on = only_on
-        """For some jobs, the set of nodes to which the search is restricted; see QueueReservations."""
+        """For some jobs, by job id, the set of nodes to which the search is restricted; see
+        QueueReservations.
+        """
         self._state = state
         self._placer = placer
         self._runtime = runtime
@@ -83,10 +85,10 @@ class SlotSearch:
         (`--min-nodes`).
 
         This kind of job first waits for all its nodes. The slot begins at the end of this wait (the assembly
-        time) or later. The slot has as many nodes as can start the job at its time, but at most `most`.
-        Quotas set this limit. None means no limit.
+        time) or later. The slot has as many nodes as can start the job at its time, but at most `most`, the
+        greatest number of nodes that quotas allow. None means no limit.
 
-        Return None if the job does not accept fewer nodes, or never fits.
+        Return None if the job does not accept fewer nodes, requires topology domains, or never fits.
         """
         least = job.ask.least
         if least is None or shape.topology_required:
@@ -111,7 +113,7 @@ class SlotSearch:
         1. Nodes on which a job with this request would break an affinity term of the request, of a running
            job or of a job with a reservation.
         2. Nodes with a GPU model for which the tenants of the job have no quota left.
-        3. Nodes on which the job may not reserve its start (`_only_on`).
+        3. If the job has a set of nodes in `_only_on`: all nodes outside this set.
         4. Nodes outside the operator's reservation that the job names (`--reservation`).
         """
         nodes = self._state.nodes
@@ -195,11 +197,11 @@ class SlotSearch:
     def placement_in(self, slot: Slot, part: PerNodeRequest, old: BackfillReservation | None) -> Placement:
         """Return the placement of a job in a slot: the nodes of the slot, and GPUs on these nodes.
 
-        `old` is the job's present reservation, or None. If a new choice of GPUs would give the same placement
-        as `old`, return the placement of `old`, because a choice is slow.
+        `old` is the job's present reservation, or None. If a new choice of GPUs would give the same
+        placement, return the placement of `old`, because choosing GPUs is slow.
         """
-        # Choose the GPUs again if the job needs part of a GPU, or if several scheduler profiles share the
-        # table. In these cases the choice also depends on the GPUs that are free now.
+        # Do not use the old placement if the job needs part of a GPU, or if several scheduler profiles share
+        # the table: the choice of GPUs then also depends on the GPUs that are free now.
         lasting = not part.wants_gpus or (part.gpus and not self._table.shared)
         if old is not None and lasting and (old.rows, old.free) == (slot.rows, slot.free):
             return old.placement

@@ -78,7 +78,9 @@ class EasyReservation:
         self._needs = gpu_needs_of(part, columns)
         self._wanted = asked.ask.licences
         self._licences = {name: state.licences.free(name) for name, _ in self._wanted}
-        """The free count of each licence that the job needs, at `starts_at`."""
+        """The free count of each licence that the job needs. The search adds the licences of each job whose
+        end it has passed.
+        """
         self._affinity = self._expected_affinity(part)
         if self._affinity is not None:
             # `placer.ranking` leaves out nodes on which the job would break an affinity term now. Add the
@@ -89,7 +91,7 @@ class EasyReservation:
         self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}
 
     def _confine(self, asked: Job) -> None:
-        """Leave out the nodes that are outside the operator's reservation that the job names."""
+        """Leave out all nodes outside the operator's reservation that the job names (`--reservation`)."""
         reservations, nodes = self._state.reservations, self._state.nodes
         own = reservations.named_by(asked.spec, asked.user)
         inside = set() if own is None else set(reservations.rows(nodes, own))
@@ -182,8 +184,8 @@ class EasyReservation:
             at = max(moment, now)
             suited = self._usable() - self._barred_at(at)
             self.spare = self._count_spare(suited)
-            # The job does not fit on the resources that are free now. The start of the job can still be
-            # `now`, because running jobs past their time limits are expected to end at once.
+            # Try `now` only if a running job is past its time limit. Without such a job, the resources that
+            # are free now have already turned out to be too few. An overdue job is expected to end at once.
             if (at > now or overdue) and self.spare >= 0 and self.lends():
                 self._fitting = suited
                 self._drop_small_domains()
@@ -260,8 +262,8 @@ class EasyReservation:
     def _release(self, allocations: list[Allocation]) -> None:
         """Add the allocations of a running job to the free resources.
 
-        The method is used if the waiting job needs only CPU and memory. The method calls no other function,
-        because each new reservation calls the method for every running job.
+        Used if the waiting job needs only CPU and memory. The method calls no other function, for speed: each
+        new reservation calls it for every running job.
         """
         by_name, possible, fitting = self._state.nodes.by_name, self._possible, self._fitting
         cpu, memory, part = self._cpu, self._memory, self._shape.part

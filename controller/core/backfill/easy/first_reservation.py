@@ -1,5 +1,5 @@
 """The EASY reservation of the first waiting job of one scheduler profile. It is computed on first use and
-kept until the end of the cycle.
+kept until the next cycle that tries all lanes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class FirstReservation:
         """
 
     def clear(self) -> None:
-        """Drop the reservation, because the next cycle finds the first waiting job again."""
+        """Drop the reservation, because the first waiting job may be another one now. The next use computes
+        it again.
+        """
         self._easy, self._known, self._used = None, False, False
 
     def reservation(self, now: float) -> EasyReservation | None:
@@ -64,8 +66,8 @@ class FirstReservation:
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Let a query compute the EASY reservation within a `with` block. At the end of the block, restore
-        the earlier result, because a later cycle may compute the reservation for another time.
+        """Allow a query to compute the EASY reservation within a `with` block. Restore the earlier result at
+        the end of the block, because the next cycle must compute the reservation for its own time.
         """
         before = self._easy, self._known
         try:

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 
 def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
-    """Return the waiting jobs of the scheduler profile that get a reservation in this cycle, the first
-    waiting job first. The value is the set of nodes on which the job may reserve its start; None means all
-    nodes.
+    """Return the waiting jobs of the scheduler profile that get a reservation in this cycle, in queue order,
+    each with the only nodes on which it may get the reservation. None means all nodes.
 
     Algorithm
     1. The first waiting job gets a reservation on any nodes. A job gets no reservation if no time is known at
@@ -26,7 +25,7 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
        from starting. Also leave out scavengers (preemption/scavengers.py).
     3. Repeat step 2 with the nodes that none of these jobs can use. Stop when no nodes or no jobs are left.
 
-    Invariant: no further reservation (step 2) is on a node that an earlier job of the result can use. Cost:
+    Invariant: no further reservation (step 2) is on a node that a job before it in the result can use. Cost:
     O(nodes) if the first waiting job can use every node, otherwise O(lanes x log lanes) and one test of
     limits for each further reservation.
 

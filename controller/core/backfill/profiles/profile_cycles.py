@@ -32,8 +32,8 @@ class ProfileCycles:
     A profile is a scheduling policy for some of the jobs on some of the nodes. `run` does this:
 
     1. Record longer predictions for jobs that have run longer than predicted.
-    2. If nodes have changed, find the profiles that use the same nodes or licences. These profiles keep their
-       reservations in one table.
+    2. If nodes have changed, find the profiles that use the same nodes or licences. Such profiles keep their
+       reservations in one common table.
     3. Run one scheduling cycle of each profile.
     4. Repeat step 3 while a cycle makes other starts possible, but at most PASSES_MOST times. Other starts
        become possible when the cycle drops or moves a reservation in such a shared table, or when
@@ -85,8 +85,8 @@ class ProfileCycles:
 
     def guards_of(self, job: Job) -> PreemptionGuards:
         """Return the guards of a running job: the limits that protect it from preemption. The guards come
-        from the job's own scheduler profile and queue. The limits do not depend on the job that wants to
-        preempt the running job.
+        from the job's own scheduler profile and queue. The guards do not depend on the job that would preempt
+        the running job.
         """
         profile = self._profiles.get(job.profile)
         guards = self.guards if profile is None else profile.policy.guards

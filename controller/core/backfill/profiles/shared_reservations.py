@@ -72,7 +72,9 @@ class SharedReservations:
         return self.reservations.by_job.get(job)
 
     def can_reserve(self, job: Job, rows: RowSet | None, now: float) -> bool:
-        """Return whether the job has a reservation on nodes of `rows`, or could get one (None: all nodes)."""
+        """Return whether the job has, or could get, a reservation that uses only nodes in `rows`. None: all
+        nodes.
+        """
         return self.reservations.can_reserve(job, rows, now)
 
     def due(self, now: float) -> bool:
@@ -83,7 +85,7 @@ class SharedReservations:
         """Reserve the earliest start for each of `jobs`, in this order. Drop all other reservations of the
         scheduler profile.
 
-        The value of a job is the set of nodes on which the job may reserve its start; None means all nodes.
+        `jobs` contains, for each job, the only nodes on which it may get a reservation; None means all nodes.
         """
         reservations = self.reservations
         reservations.only_on.clear()
@@ -92,7 +94,8 @@ class SharedReservations:
             if rows is not None:
                 reservations.only_on[job] = rows
                 if reserved is not None and reserved.rows & ~rows:
-                    # Drop this reservation, because an earlier job can now use one of its nodes.
+                    # Drop this reservation, because a job ahead of this job in the queue can now use one of
+                    # its nodes.
                     reservations.forget(job)
         if jobs or reservations.by_job:
             reservations.update([(job, None) for job in jobs], now)
@@ -106,9 +109,9 @@ class SharedReservations:
     def find_before(
         self, job: Job, later: Iterable[int], barred: Bools | None, now: float
     ) -> Placement | None:
-        """Return the best placement of the job that delays no reservation. The reservations of the jobs in
-        `later` may be delayed. If a placement exists, drop the reservations of `later`, so that they are made
-        again.
+        """Return the best placement of the job that delays no reservation, except reservations of the jobs in
+        `later`. If there is one, drop these reservations, so that they are made again. Return None if there
+        is none, or if no job in `later` has a reservation.
         """
         later = [each for each in later if each in self.reservations.by_job]
         if not later:
@@ -125,9 +128,9 @@ class SharedReservations:
     def find_overruling(
         self, job: Job, overruled: Callable[[int], bool], barred: Bools | None, now: float
     ) -> Placement | None:
-        """Return the best placement of the job that delays no reservation of any scheduler profile.
-        Reservations of jobs for which `overruled` returns True may be delayed. If a placement exists, drop
-        the reservations that may be delayed.
+        """Return the best placement of the job that delays no reservation of any scheduler profile, except
+        reservations of jobs for which `overruled` returns True. If there is one, drop these reservations.
+        Return None if there is none, or if there are no such reservations.
         """
         found = [
             (queue, number)
@@ -164,7 +167,7 @@ class SharedReservations:
 
     def barred(self, job: Job, now: float) -> Bools | None:
         """Return which nodes (True by row number) the job may not use, because its start there now would
-        delay the reserved start of another job. Return None if there is no such node.
+        delay the reserved start of another job. Return None if no other job has a reservation.
         """
         shape = self._placer.shape(job.ask)
         if shape is None:

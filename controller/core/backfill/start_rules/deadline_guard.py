@@ -17,8 +17,8 @@ from controller.core.queue.queue import Queue
 from controller.core.state.state import State
 
 GUARDED_MOST = 16
-"""The number of waiting jobs with a deadline for which resources are reserved: the jobs with the earliest
-latest starts.
+"""Resources are reserved for at most this many waiting jobs with a deadline: the jobs whose latest starts
+come first.
 """
 MARGIN_S = 10.0
 """A job becomes urgent this many seconds before its latest start, because a start takes some time."""
@@ -50,10 +50,9 @@ class DeadlineGuard:
         self.reserved: list[EasyReservation] | None = None
         """The deadline reservations, the earliest latest start first. None until the cycle needs the
         reservations for the first time.
-
         """
         self._doubted: dict[int, bool] = {}
-        """For each job with a deadline, True if the job will probably miss its deadline."""
+        """For each job of step 1, by job id, True if the job will probably miss its deadline."""
 
     def urgent(self, now: float) -> list[int]:
         """Return the ids of the jobs whose latest start is at most MARGIN_S seconds away, sorted by latest
@@ -120,8 +119,8 @@ class DeadlineGuard:
             reserved.take_licences(job.ask.licences)
 
     def warnings(self, now: float) -> Iterator[DeadlineAtRisk]:
-        """Yield an event for each waiting job whose outlook has changed. The event says that the job will now
-        probably miss its deadline, or that it can now meet its deadline.
+        """Yield an event for each waiting job with a deadline whose outlook has changed. The event says that
+        the job will now probably miss its deadline, or that it can now meet its deadline.
         """
         if self._queue.by_latest_start:
             self._reservations(now)

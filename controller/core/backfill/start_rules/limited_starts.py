@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 
 def start_limit(cycle: Cycle, job: Job, now: float) -> StartLimit | QuotaReserved | None:
-    """Return why the job may not start; None if nothing prevents the start. Possible reasons: a quota or
-    fair-share limit, the start hours of the queue, a used-up budget of the project, and a quota that is
-    reserved for another job.
+    """Return the limit that keeps the job from starting (`StartLimits.over`), or the reservation of quota
+    that its start would delay (`QuotaReservations.delay_of`); None if there is neither.
     """
     if not cycle.state.limited:
         return None
@@ -41,7 +40,8 @@ def start_on_fewer(
     cycle: Cycle, lane: Lane, number: int, over: StartLimit | QuotaReserved, now: float, apply: Apply
 ) -> bool:
     """Start the first job of a lane, which may not start because of `over`, on fewer nodes if this is
-    allowed. Otherwise reserve the quota that the job needs. Return whether the next job of the lane is tried.
+    allowed. Otherwise reserve the quota that the job needs. Return whether the cycle tries the next job of
+    the lane.
 
     If the job would delay a reservation of quota (QuotaReserved), skip the lane without a start. Backfill
     later tries the shorter jobs of this lane.

@@ -29,8 +29,8 @@ KINDS = (CPU, MEMORY, GPU, RUNNING)
 is reserved, because its use falls as time passes and not when a job ends.
 """
 Limit = tuple[TenantKey, int, bool]
-"""(tenant, resource, shared) of a limit. The last value is True for the limit on what all projects together
-may use.
+"""(tenant, resource, shared) of a limit. `shared` is True for the limit on what all projects together may
+use; the tenant is then ("project", "").
 """
 
 
@@ -57,8 +57,8 @@ class QuotaReserved:
 
 @dataclass(slots=True)
 class QuotaReservation:
-    """The quota that is reserved for a waiting job: the id of the job, and the time from which the limit
-    allows the start of the job.
+    """The quota of one limit that is reserved for the waiting job `job`. From `starts_at` on, the limit
+    allows the start of this job.
 
     `spare` is the part of the quota that is still unused after the job has started.
     """
@@ -121,7 +121,9 @@ class QuotaReservations:
         self._version = self._state.quotas.version
 
     def reserve(self, job: Job, over: LimitExceeded, now: float) -> None:
-        """Reserve quota for a job that may not start because of the limit `over`."""
+        """Reserve quota for a job that may not start because of the limit `over`. Reserve nothing if this
+        limit already has a reservation, or if it is a limit on waiting jobs or on GPU time.
+        """
         limit = over.key if not over.lent else ("project", ""), over.kind, over.lent
         if over.kind in (QUEUED, GPU_TIME) or limit in self._by_limit:
             return

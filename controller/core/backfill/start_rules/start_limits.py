@@ -1,5 +1,5 @@
-"""Checks quotas, fair-share limits, the start hours of queues and the reservation of `--reservation` before a
-job starts.
+"""Checks the limits on the start of a job: quotas, fair-share limits, budgets, start hours of queues, GPUs
+kept for other queues, and the reservation that the job names (`--reservation`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from controller.core.state.state import State
 from wire.names import Reason
 
 Stop = TenantAtLimit | HoursClosed | BudgetSpent | GpusKept | ReservationClosed
-"""A limit that keeps a job from starting whatever amounts the job requests."""
+"""A limit other than a quota that can keep a job from starting."""
 StartLimit = LimitExceeded | Stop
 """A limit that can keep a job from starting."""
 
@@ -33,13 +33,12 @@ def _all_gpus(_duration: float, _now: float) -> dict[int, int]:
 
 
 class StartLimits:
-    """Checks the quotas, fair-share limits and start hours of queues of one scheduler profile before each
-    start.
+    """Checks the limits on starts in one scheduler profile before each start.
 
     The job's resources are added to the resources of running jobs and of jobs whose preemption victims are
-    still ending. A job over a limit can become allowed without any event in two cases: GPU time within a time
-    window falls as time passes, and queues start jobs only at some hours. `again_at` is the next time at
-    which a job may start for one of these reasons. If no limit is set (`State.limited` is False), callers
+    still ending. A limit can allow a job only because time passes. For example, GPU time within a time window
+    falls, the start hours of a queue begin, or a budget begins a new month. `again_at` is the next time at
+    which a limit may allow a job for such a reason. If no limit is set (`State.limited` is False), callers
     skip the check.
     """
 
@@ -52,9 +51,7 @@ class StartLimits:
         """
         self._kept_gpus = KeptGpus(state.quotas.rules.queues)
         self.again_at = NEVER
-        """The next time at which a job may start that is now over a limit on past usage, or outside the start
-        hours of its queue.
-        """
+        """The next time at which a limit may allow a job only because time passes."""
 
     def over(self, job: Job, now: float, nodes: int | None = None) -> StartLimit | None:
         """Return the hard limit that a start of the job now would exceed. Return None if there is none.
@@ -69,7 +66,8 @@ class StartLimits:
     def nodes_within(self, job: Job, now: float) -> int:
         """Return the greatest number of nodes on which hard limits let a job with `--min-nodes` start.
 
-        Return 0 if the limits do not let the job start on any number of nodes.
+        Return 0 if the limits do not let the job start on any number of nodes, or if the job has no
+        `--min-nodes`.
         """
         if self._stopped(job, now) is not None:
             return 0
@@ -84,9 +82,9 @@ class StartLimits:
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
     def _stopped(self, job: Job, now: float) -> Stop | None:
-        """Return the limit that keeps the job from starting: a reached fair-share limit, the reservation that
-        the job names, the start hours of its queue, or the used-up budget of its project. Return None if no
-        limit does.
+        """Return the limit other than a quota that keeps the job from starting: the reservation that the job
+        names, the start hours of its queue, the used-up budget of its project, GPUs kept for other queues, or
+        a reached fair-share limit. Return None if no such limit does.
         """
         state = self._state
         if job.claim and job.reason is Reason.MOVING:
@@ -144,8 +142,8 @@ class StartLimits:
         return self._state.quotas.over_hard(job.user, job.spec, need, now, self._claimed(None)) is None
 
     def claims(self, now: float) -> Claims:
-        """Return an empty set of claims. Claims are the amounts that waiting jobs will use of the limits when
-        they start.
+        """Return the claims of the nominated jobs. Claims are the amounts that waiting jobs will use of the
+        limits when they start. The caller adds the claims of other waiting jobs.
         """
         return Claims(self, now, self._claimed(None))
 

@@ -21,7 +21,7 @@ from wire.names import Reason
 
 class StartSearch:
     """Finds nodes on which a waiting job may start now, or the reason why the job may not start. The search
-    does not change the state.
+    does not change the state; only `find_overruling` drops backfill reservations.
 
     A job may not start on a node if one of these rules forbids the start. The rules are checked in this
     order.
@@ -69,8 +69,8 @@ class StartSearch:
         """Return a placement on fewer nodes than the job requests, or None.
 
         The placement has as many free nodes as quotas and fair-share limits allow. Return None if the job has
-        no `--min-nodes`, if its wait for all nodes (the assembly time) is not over, or if too few nodes are
-        free.
+        no `--min-nodes`, if its wait for all nodes (the assembly time) is not over, or if too few nodes or
+        licences are free.
         """
         if (
             job.ask.least is None
@@ -119,8 +119,8 @@ class StartSearch:
 
     def find_overruling(self, job: Job, barred: Bools | None, now: float) -> Placement | None:
         """Return the best placement of the job that delays no reservation, except reservations of jobs that
-        this job could preempt after these jobs have started. Drop the delayed reservations, so that they are
-        made again. Return None if no placement or no such reservation exists.
+        this job could preempt after their start. If there is one, drop these reservations, so that they are
+        made again. Return None if there is none, or if there are no such reservations.
 
         Example: a gang has reserved two idle nodes, and waits for a third one. A job with a higher priority,
         which may preempt the gang, starts on the idle nodes at once.
@@ -158,8 +158,8 @@ class StartSearch:
         """Return why a job may not start on the nodes that its preemption victims have left. Return an empty
         text if the job may start there.
 
-        The job may not start if an operator's reservation of a node begins before the job would end. When the
-        preemption was planned, the job would still have ended before this reservation.
+        The job may not start if its tenants have used up the quota of the GPU model of a node, or if a node
+        is reserved by an operator before the job would end. Both can happen after the preemption was planned.
         """
         rows, full = self._state.nodes.by_name, self._state.nodes_at_model_quota(job)
         above = [each.node for each in job.claim if full is not None and full[rows[each.node].row]]
