@@ -18,8 +18,8 @@ BUSY_BYTES = 256 * 1024
 
 
 class AgentExit(Exception):
-    """Raised to end the agent process. The connection to the controller is closed, the controller sent Leave,
-    or the resources of this host have changed.
+    """Raised to end the agent process, for example because the connection to the controller is closed, the
+    controller sent Leave, or the resources of this host have changed.
 
     Jobs continue to run. The controller starts another agent, which reports the new resources when it
     connects.

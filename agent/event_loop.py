@@ -62,8 +62,8 @@ class EventLoop:
     def run_once(self, sleep: bool = True) -> None:
         """Wait for the next event, then run all callbacks that are due. If `sleep` is False, do not wait.
 
-        A callback that another callback of the same iteration has removed or replaced is not run. Its
-        connection may be closed already.
+        If a callback removes or replaces another callback that is due, the other callback is not run, because
+        its descriptor may be closed already.
         """
         pause = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
         if not sleep:

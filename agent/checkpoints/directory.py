@@ -23,7 +23,9 @@ ANSWER_TIMEOUT_S = 30.0
 waiting for the file system.
 """
 MAX_PATH_BYTES = 1_000
-"""Longer paths are ignored, because they do not fit into the reserved space of a record."""
+"""The length of the longest path of a checkpoint, in bytes. Checkpoints with longer paths are ignored,
+because these paths do not fit into the reserved space of a record.
+"""
 _MOST_ENTRIES = 100_000
 _SLACK_S = 0.05
 """File times may be behind the clock by this many seconds, because the kernel uses a coarse clock for file
@@ -41,8 +43,8 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
     """Return the newest checkpoint of a job as (unix time, bytes, path); None if there is none.
 
     A checkpoint that changed after the unix time `trusted_until` may be incomplete and is ignored. If
-    `trusted_until` is None, all checkpoints count as complete. Older checkpoints above the number or size
-    that the job keeps are deleted.
+    `trusted_until` is None, all checkpoints count as complete. Older checkpoints are deleted if there are
+    more than the job keeps (`delete_surplus`).
     """
     text = _call_as_user(launch, lambda: _newest(launch, trusted_until))
     if not text:
@@ -52,11 +54,12 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
 
 
 def checkpoint_to_resume(launch: LaunchSpec, named: str) -> str:
-    """Return the path of the checkpoint from which a new attempt resumes; empty if there is none.
+    """Return the path of the checkpoint from which a new attempt resumes; empty if there is none. `named` is
+    the checkpoint that was reported to the controller last.
 
-    1. `named` is the checkpoint that was reported to the controller last. If `named` exists, return `named`.
-    2. Otherwise return the newest checkpoint: an attempt on a lost node may have written a later checkpoint
-       and deleted `named`.
+    1. If `named` exists, return `named`.
+    2. If `named` does not exist, return the newest checkpoint: an attempt on a lost node may have written a
+       later checkpoint and deleted `named`.
     3. If the file system does not answer, return `named` without a check.
     """
 
@@ -109,7 +112,7 @@ def _call_in_child(launch: LaunchSpec, function: Callable[[], str], sink: int) -
 
 def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
     """Return the newest complete checkpoint as a line `TIME BYTES PATH`; empty if there is none. Also delete
-    older checkpoints above the number or size that the job keeps.
+    older checkpoints if there are more than the job keeps (`delete_surplus`).
     """
     found = sorted(list_checkpoints(launch.checkpoint_dir), reverse=True)
     good = [each for each in found if trusted_until is None or each[0] < trusted_until - _SLACK_S]
@@ -118,8 +121,9 @@ def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
 
 
 def delete_surplus(launch: LaunchSpec, complete: list[FoundCheckpoint]) -> None:
-    """Delete checkpoints above the number (`checkpoint_keep`) or the total size (`checkpoint_mib`) that the
-    job keeps. `complete` has the complete checkpoints, the newest first. The newest one is always kept.
+    """Delete the oldest checkpoints until the others are at most `checkpoint_keep` checkpoints with at most
+    `checkpoint_mib` MiB together. 0 means no limit. `complete` has the complete checkpoints, the newest
+    first. The newest one is always kept.
     """
     total = 0
     for number, (_, size, path) in enumerate(complete):

@@ -20,10 +20,11 @@ _POLL_S = 1.0
 class CheckpointSaver:
     """Sends the checkpoint signal of a job, and runs its checkpoint command, without ending the job.
 
-    1. `save` sends the signal to the processes with a handler for it, and runs the command like a command of
-       `corral exec`. While the checkpoint command of an earlier request runs, no second one is started.
-    2. If the job has an interval, `watch` plans `save` for each interval. An agent that takes over a running
-       job begins a new interval.
+    1. `save` sends the signal to the processes that have a handler for it, and runs the command like a
+       command of `corral exec`. While the checkpoint command of an earlier request runs, no second one is
+       started.
+    2. If the job has a checkpoint interval, `watch` plans a call of `save` after each interval. An agent that
+       takes over a running job begins a new interval.
 
     The checkpoint that the job writes is found by the watcher of the checkpoint directory (watcher.py).
     """
@@ -45,8 +46,8 @@ class CheckpointSaver:
         self._planned: set[AttemptKey] = set()
 
     def watch(self, key: AttemptKey) -> None:
-        """Begin to save checkpoints of a running attempt at the interval of its job. Do nothing if the job
-        has no interval, or if this method was called for the attempt before.
+        """Plan checkpoints of a running attempt at the interval that its job sets. Do nothing if the job sets
+        no interval, or if this method was called for the attempt before.
         """
         order = self._order_of(key)
         if order is not None and order.checkpoint_every_s and key not in self._planned:
@@ -98,8 +99,8 @@ class CheckpointSaver:
 
 
 def _open_log(place: str) -> int:
-    """Return a descriptor to which the checkpoint command writes its output: the job's log, or /dev/null if
-    the log cannot be opened.
+    """Return a descriptor to which the checkpoint command writes its output: the stderr log of the job, or
+    the stdout log if the job has no stderr log. If neither can be opened, return a descriptor of /dev/null.
     """
     for name in ("stderr", "stdout"):
         try:

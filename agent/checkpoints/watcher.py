@@ -1,8 +1,9 @@
 """Watches the checkpoint directories of running jobs. A checkpoint is reported as soon as two scans find the
 checkpoint unchanged.
 
-1. Every `every_s` seconds, start a child process for each job that scans the job's directory. The child runs
-   as the job's user and without the agent's descriptors, so that a hanging file system blocks only the child.
+1. Every `every_s` seconds, start one child process for each job. The child scans the checkpoint directory of
+   the job. The child runs as the job's user and without the agent's descriptors, so that a hanging file
+   system blocks only the child.
 2. If two consecutive scans find a checkpoint unchanged, the checkpoint is complete: report the checkpoint
    once.
 """
@@ -126,7 +127,7 @@ def _scan(launch: LaunchSpec, reported: Optional[FoundCheckpoint], sink: int) ->
             at, size, path = found[0]
             os.write(sink, f"{at:.6f} {size} {path}".encode())
         if reported is not None:
-            # Allow a difference of a microsecond, because reports round the time of a checkpoint to
+            # Allow a difference of 10 microseconds, because reports round the time of a checkpoint to
             # microseconds.
             complete = [each for each in found if each[0] <= reported[0] + 1e-5]
             directory.delete_surplus(launch, complete)

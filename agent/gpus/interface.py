@@ -62,8 +62,9 @@ class GpuSource(Protocol):
         """
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
-        """Call `then` with an empty string when the GPUs have no processes and no used memory. If a GPU is
-        still in use after some time, call `then` with the reason.
+        """Call `then` with an empty string when the GPUs are clean: no process outside of jobs uses the GPUs,
+        and no memory of ended jobs is left. If a GPU is not clean after some time, call `then` with the
+        reason.
         """
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
@@ -112,7 +113,7 @@ class NoGpus:
 
 class ReportedReadings:
     """The last GPU readings that were sent to the controller. A new reading of a GPU is sent only if it
-    differs from the last sent reading by more than a small step (`_differs`), such as 256 MiB of used memory.
+    differs from the last sent reading by at least a small step (`_differs`), such as 256 MiB of used memory.
     """
 
     def __init__(self) -> None:
@@ -120,9 +121,9 @@ class ReportedReadings:
         self._processes: tuple[GpuProcess, ...] = ()
 
     def changed(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:
-        """Return the readings that differ by more than small steps from the last sent readings of the same
-        GPUs. The caller must send the returned readings, because this method stores them as the last sent
-        readings.
+        """Return the readings that differ from the last sent reading of the same GPU by at least a small step
+        (`_differs`). Return also the first reading of a GPU. The caller must send the returned readings,
+        because this method stores them as the last sent readings.
         """
         changed = tuple(each for each in samples if _differs(each, self._sent.get(each.uuid)))
         self._sent.update((each.uuid, each) for each in changed)

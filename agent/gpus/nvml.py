@@ -43,8 +43,8 @@ HANG_S = 3.0
 skips this GPU and has the same limit, so that several hanging GPUs are found within 10 s.
 """
 LINKS_ROUNDS = 5
-"""The agent exits after this many readings in a row with another number of active NVLinks than at the start
-of the agent.
+"""The agent exits if the number of active NVLinks differs from the number at the start of the agent in this
+many consecutive readings.
 """
 CLEAN_TIMEOUT_S = 5.0
 """The seconds within which the GPU memory of an ended job must become free."""
@@ -79,8 +79,8 @@ class NvmlGpus:
 
     Clean GPUs (`wait_until_clean`)
     1. Request a reading now. A GPU is clean if all processes on the GPU belong to jobs, and if its used
-       memory exceeds the memory that the driver itself needs by at most 512 MiB. While the GPU is allocated
-       to an attempt, its memory is not checked.
+       memory exceeds the memory that the driver itself needs by at most 512 MiB. The memory is not checked
+       while the GPU is allocated to an attempt or used by a process of a job.
     2. If a GPU is not clean, repeat the reading for 5 s, because the memory of an ended job may still be
        released. After that report the GPU as UNCLEAN; the launch fails.
 
@@ -101,8 +101,8 @@ class NvmlGpus:
         self._patience_s = patience_s
         self._hang_s = min(hang_s, patience_s)
         self._first_links: dict[tuple[str, int], int] = {}
-        """The number of NVLinks that were active at the first reading. The key is the UUID of the GPU and the
-        number of all its NVLinks.
+        """The number of NVLinks that were active at the first reading, by the UUID of the GPU and the number
+        of all its NVLinks.
         """
         self._changed_links_rounds = 0
         self._readings = ReportedReadings()
@@ -180,7 +180,8 @@ class NvmlGpus:
         self, round_lines: dict[str, dict[str, Any]], processes: tuple[GpuProcess, ...]
     ) -> None:
         """Check the launches that wait for clean GPUs. `round_lines` has the newest reading of each GPU, by
-        UUID. If the GPUs of a launch are clean, or if the launch has waited too long, call its callback.
+        UUID. If the GPUs of a launch are clean, or if the launch has waited too long, call `then` of the
+        launch.
         """
         held = held_milli(self._holders())
         for pending in self._pending_launches[:]:
@@ -232,8 +233,8 @@ class NvmlGpus:
         self._loop.call_later(after_s, partial(self._run_check, uuid, number))
 
     def _run_check(self, uuid: str, number: int) -> None:
-        """Read the GPU now for the check `number`; do nothing if a later check or reset has replaced this
-        check. If probes skip this GPU because the driver hung on the GPU, start a probe that reads the GPU.
+        """Read the GPU now for the check `number`; do nothing if a later check or reset of this GPU was
+        ordered. If probes skip this GPU because the driver hung on it, start a probe that reads the GPU.
         """
         if self._ordered.get(uuid) != number:
             return
@@ -399,9 +400,9 @@ class NvmlGpus:
             self._send(GpuProcesses(processes))
 
     def _check_links(self, samples: list[GpuSample]) -> None:
-        """End the agent if a GPU has another number of active NVLinks than at the start of the agent, in
-        several consecutive rounds of readings. A new agent must report the change, because NVLinks are
-        reported only in the hello, the first message of an agent.
+        """End the agent if the number of active NVLinks of a GPU differs from the number at the start of the
+        agent, in LINKS_ROUNDS consecutive rounds of readings. A new agent must report the change, because
+        NVLinks are reported only in the hello, the first message of an agent.
         """
         now = {(each.uuid, each.links): each.links_up for each in samples}
         self._first_links = begun = {**now, **self._first_links}

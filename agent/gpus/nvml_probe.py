@@ -1,9 +1,9 @@
 """The probe process. It reads the GPUs with NVML, so that a hanging driver blocks only this process.
 
-The probe writes JSON lines. The first line describes the GPUs. Every few seconds, and whenever a line arrives
-on stdin, the probe reads all GPUs: it writes one line with a reading for each GPU, and `{"done": true}` after
-the last GPU. If the driver hangs on a GPU, the line of this GPU is the first one that is missing. Xid events
-(GPU errors) are written when they occur.
+The probe writes JSON lines. The first line describes the GPUs, the second line has their UUIDs. Every few
+seconds, and whenever a line arrives on stdin, the probe reads all GPUs: it writes one line with a reading for
+each GPU, and `{"done": true}` after the last GPU. If the driver hangs on a GPU, the line of this GPU is the
+first one that is missing. Xid events (GPU errors) are written when they occur.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def write_readings(
     """Write readings until the agent closes the pipe. If NVML does not work, write a line with `error` and
     exit.
 
-    `again` is True for a probe that replaces an earlier one. Such a probe skips the GPUs in `skip`, and does
-    not write the line that describes the GPUs. If the driver hung during this description, the agent could
-    not find out which GPU hangs.
+    `again` is True for a probe that replaces an earlier one. Such a probe skips the GPUs in `skip`. It does
+    not write the line that describes the GPUs, because the agent could not find out on which GPU the driver
+    hangs while the probe collects this description.
     """
     _die_with_the_agent()
     try:

@@ -39,12 +39,12 @@ class GpuHolder:
     supervisor: Optional[int]
     gpus: tuple[GpuHold, ...]
     spool: str = ""
-    """The spool directory that the marks of the attempt's processes name. Empty if no marks are needed,
-    because all processes are descendants of the supervisor.
+    """The spool directory of the agent, which the marks of the attempt's processes contain. Empty if no marks
+    are needed, because all processes are descendants of the supervisor.
     """
     mark_key: str = field(default="", repr=False)
     simulated_load: float = 1.0
-    """The part of its simulated GPUs that the attempt loads, from 0 to 1."""
+    """The load that the attempt puts on its simulated GPUs, from 0 to 1."""
 
 
 ListHolders = Callable[[], list[GpuHolder]]
@@ -71,7 +71,7 @@ def simulated_load(env: Mapping[str, str]) -> float:
 
 
 def loaded_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
-    """Return the part of each simulated GPU that attempts load, in thousandths of the GPU, by UUID."""
+    """Return how much of each simulated GPU is under load by attempts, in thousandths of the GPU, by UUID."""
     found: dict[str, int] = {}
     for holder in holders:
         for hold in holder.gpus:
@@ -131,7 +131,7 @@ def _marked_holder(pid: int, uuid: str, holders: Iterable[GpuHolder]) -> Optiona
             if process.attempt(each.spool) == key and process.proves(each.mark_key, key):
                 return each
     except OSError:
-        pass  # The process has ended, so its user stays unknown.
+        pass  # The process has ended, so its attempt stays unknown.
     return None
 
 

@@ -181,7 +181,8 @@ class SimulatedGpus:
 
 def _processes(held: list[GpuHolder], used: Mapping[str, int]) -> tuple[GpuProcess, ...]:
     """Return the processes that NVML would list: one for each attempt in `held` on each of its GPUs. `used`
-    is the used memory of each GPU in MiB, by UUID. The used memory of a GPU is divided among its processes.
+    is the used memory of each GPU in MiB, by UUID. Each process gets the part of the used memory that
+    corresponds to the attempt's part of the GPU.
     """
     return tuple(
         GpuProcess(

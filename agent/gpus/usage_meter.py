@@ -127,14 +127,14 @@ class UsageMeter:
         seconds: float,
     ) -> None:
         """Add one reading to `sums`, the usage of one attempt. The reading counts for `seconds` seconds.
-        `process_mib` has the GPU memory of processes in MiB, by GPU and job; the job is None for processes
-        that no job started.
+        `process_mib` is a dict from (UUID of the GPU, job) to the GPU memory of the job's processes in MiB.
+        The job is None for processes that no job started.
 
         1. For a whole GPU, count the used memory of the GPU, without the memory of processes that no job
            started.
         2. For a part of a GPU, count the memory of the job's processes.
-        3. If the driver does not report the memory of processes, count used memory in proportion to the
-           attempt's part of the GPU.
+        3. For a part of a GPU whose driver does not report the memory of the job's processes, count the used
+           memory of the GPU in proportion to this part.
         """
         memory = 0.0
         for hold in holder.gpus:

@@ -83,8 +83,8 @@ def _receive(new: str, path: str, size: int) -> None:
 
 
 def _delete_old(folder: str, wanted: str) -> None:
-    """Delete old versions of the zipapp and uploads that were not completed. The version `wanted` and the
-    newest KEPT versions stay.
+    """Delete old versions of the zipapp, and uploads that began more than an hour ago and were not completed.
+    The version `wanted` and the newest KEPT versions stay.
     """
     found = []
     for entry in os.scandir(folder):

@@ -17,7 +17,7 @@ _NAME = "cluster"
 
 def other_cluster(root: Path, cluster: str) -> str:
     """Return a description of the cluster to which the spool belongs, if this is another cluster than
-    `cluster`. Otherwise return an empty string.
+    `cluster`. Return an empty string if the spool belongs to `cluster` or to no cluster.
     """
     try:
         owner = (root / _NAME).read_text(encoding="utf-8", errors="replace").strip()
@@ -32,7 +32,7 @@ def other_cluster(root: Path, cluster: str) -> str:
 def write_owner(root: Path, cluster: str) -> None:
     with suppress(FileNotFoundError):
         if (root / _NAME).read_text(encoding="utf-8", errors="replace").strip() == cluster:
-            # Write the file only if its content changes, so that the agent can also start on a full disk.
+            # Do not write the same content again, so that the agent can also start on a full disk.
             return
     new = root / f".{_NAME}"
     new.write_text(f"{cluster}\n", encoding="utf-8")

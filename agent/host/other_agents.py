@@ -13,12 +13,12 @@ from typing import Iterator
 
 _AGENT = re.compile(rb"(.*)/agents/(?:agent-[0-9a-f]{20}\.pyz|[0-9a-f]{64}/corral-agent)")
 MOST_SPOOLS = 100
-"""The most spools below one home directory that are checked."""
+"""The most spools below one agent directory, such as ~/.corral, that are checked."""
 
 
 def describe_other_agents(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:
-    """Return a description of each other agent. An agent that uses `own_spool` is left out, because the new
-    agent will replace this agent.
+    """Return a description of each other agent. An agent that uses `own_spool` is left out, because the agent
+    that is to be installed with this spool will replace it.
     """
     descriptions = []
     try:

@@ -251,7 +251,8 @@ def _containers(policy: JobPolicy, find_gpus: Callable[[], GpuSource]) -> Prefli
 
 def _shared(marker: str) -> PreflightCheck:
     """Check that a directory is shared with the controller. The controller has written the file `marker` into
-    the directory. If this host does not have the file, the check fails.
+    the directory. If this host does not have the file, the verdict is NOTE, because jobs that do not use the
+    directory can run.
     """
     folder = os.path.dirname(marker)
     try:

@@ -42,8 +42,8 @@ These tasks do not count for MAX_SESSIONS.
 """
 CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 _KILLED_CHECKS = 20
-"""After a command was killed, its session checks this many times whether the job has ended. If the job has
-ended, the client gets the end of the job as the reason.
+"""The number of checks whether the job of a killed command has ended, before the client gets the signal that
+killed the command. If the job has ended, the client gets the end of the job as the reason.
 """
 
 
@@ -89,16 +89,17 @@ class Session:
 
 
 class ExecSessions:
-    """The sessions of this node. A session is one running command of `corral exec`.
+    """The sessions of this node. A session is one running command of `corral exec`, or a task that srun has
+    started from another node.
 
     1. `open` starts the command with the job's user, environment and cgroups. A failure is sent as the
        answer.
     2. Read output and send the output while the session has credit (the number of bytes that may be sent).
        `acknowledge` adds credit.
-    3. End a session when its command has exited and its output is read, when its job has ended, when the
-       client closes it, or when the agent exits. Then kill the command and its descendants.
-    4. When a job has ended, find the processes that its sessions have left by their marks (process_marks.py),
-       and kill these processes.
+    3. End a session when its command has exited and its output is read. When the job has ended, the client
+       closes the session or the agent exits, kill the command and its descendants, and end the session.
+    4. When a job has ended, kill the processes that its sessions have left. The agent finds these processes
+       by their marks (process_marks.py).
 
     The argument `prepare` returns the launch spec of a command, or raises CannotExec.
     """
@@ -377,8 +378,8 @@ def spawn_in_job(
     launch: LaunchSpec, terminal: str, stdin: int, stdout: int, stderr: int, extra: int = -1
 ) -> subprocess.Popen[bytes]:
     """Start a command with the user, environment and cgroups of a running job. `terminal` is not empty if
-    `stdin` is a terminal. The command also inherits the descriptor `extra`. Raise OSError if the process
-    cannot be created.
+    `stdin` is a terminal. If `extra` is not -1, the command also inherits this descriptor. Raise OSError if
+    the process cannot be created.
     """
     source, sink = os.pipe()
     try:

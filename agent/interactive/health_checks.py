@@ -61,8 +61,9 @@ class _Watch:
     probe: Optional[_Probe] = None
 
     def judge(self, ok: bool, now: float) -> bool:
-        """Count the result of a check; `ok` is True if the check has passed. Return whether the health of the
-        attempt has changed and must be reported.
+        """Count the result of a check; `ok` is True if the check has passed. Before the first report,
+        failures in the first `start_s` seconds do not count. Return whether the health of the attempt has
+        changed and must be reported.
         """
         if ok:
             self.failures = 0
@@ -109,7 +110,7 @@ class HealthChecks:
 
     def watch(self, key: AttemptKey) -> None:
         """Begin to check a running attempt. Do nothing if its job has no health check, if this node is not
-        the job's first node, or if the attempt is already checked.
+        the job's first node, or if the checks of the attempt have already begun.
         """
         order = self._order_of(key)
         if key in self._watched or order is None or order.health is None or order.rank:
@@ -173,7 +174,9 @@ class HealthChecks:
             self._await_exit(key, probe)
 
     def _await_exit(self, key: AttemptKey, probe: _Probe) -> None:
-        """Count the result of a check when its process, which has closed its output, has exited."""
+        """Count the result of a check as soon as its process has exited. The process has already closed its
+        output.
+        """
         watch = self._watched.get(key)
         if watch is None or watch.probe is not probe:
             return

@@ -105,8 +105,8 @@ class LogSearch:
             os.close(search.descriptor)
 
     def read_blocks(self) -> None:
-        """Read one block for each search. Send the answer of a search that has found a match, has reached the
-        end of its log, or has read MOST_BYTES.
+        """Read one block for each search. Send the answer of a search that has found a match, has no more of
+        its log to read, or has read MOST_BYTES.
         """
         for search in list(self._searches.values()):
             try:
