@@ -15,10 +15,11 @@ from wire.gpudescription import GpuGroup, parse_simulated
 from wire.job.spec import JobSpec
 
 CORE = 1000
-"""Thousandths of a CPU core that one processor of a log counts as."""
+"""In a simulation, one processor of a job log is this many thousandths of a CPU core."""
 WIDEST = 10_000_000
-"""The most CPU, in thousandths of a core, that a job may request on one node. In a pool (one large node with
-all processors) above this size, each processor counts as less than a core."""
+"""The most CPU, in thousandths of a core, that a job may request on one node. If a pool (one large node with
+all processors) would have more than this, each processor counts as less than a core.
+"""
 BOUNDLESS_MIB = 1 << 40
 GPU_MEMORY_MIB = 81_920
 ISLAND = 8
@@ -31,7 +32,7 @@ _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 class Cluster:
     """The virtual nodes of a simulation, by name.
 
-    Some job logs count in processors. A processor of the log is `core_milli` thousandths of a CPU core.
+    For job logs that count in processors: one processor of the log is `core_milli` thousandths of a CPU core.
     """
 
     nodes: Mapping[str, NodeFacts]
@@ -54,7 +55,7 @@ class Cluster:
 
     @property
     def cpu_milli(self) -> int:
-        """Return the CPU of the cluster, in thousandths of a core."""
+        """Return the CPU capacity of the cluster, in thousandths of a core."""
         return sum(facts.cpu_milli for facts in self.nodes.values())
 
     def spec(self, size: int, estimate_s: float) -> JobSpec:

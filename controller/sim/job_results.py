@@ -21,7 +21,7 @@ from controller.core.model.events.queued import JobQueued
 from wire.names import JobState, Reason
 
 TAU_S = 10.0
-"""Seconds. The bounded slowdown treats shorter jobs as if they ran this long."""
+"""Seconds. In the bounded slowdown, a job that ran for less than this counts as if it had run this long."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class SimulatedJob:
     attempts: int = 0
     requeues: int = 0
     lost_gpu_s: float = 0.0
-    """GPU-seconds of attempts that ended without saving their work."""
+    """GPU-seconds of work that the job lost, because attempts were stopped before they had saved it."""
     moves: int = 0
     """Number of times that rebalancing moved the job to other nodes."""
     allocations: tuple[Allocation, ...] = ()
@@ -154,8 +154,8 @@ def mean(values: Iterable[float]) -> float:
 
 
 def quantile(values: Iterable[float], part: float) -> float:
-    """Return a quantile of the values by the nearest-rank method. `part` 0.5 gives the median, `part` 1 the
-    maximum.
+    """Return a quantile of the values by the nearest-rank method. With `part` 0.5 it is the median, with
+    `part` 1 the maximum.
 
     The result is 0 if there are no values.
     """

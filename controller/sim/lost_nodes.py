@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from controller.sim.simulation import Simulation
 
 SILENCE = 0
-"""The rank of the callbacks that tell the engine about a silent node: the same as that of agents' reports."""
+"""The rank of the callbacks that tell the engine about a silent node. It equals the rank of agents' reports
+(REPORT).
+"""
 
 
 class LostNodes:
@@ -55,8 +57,8 @@ class LostNodes:
             simulation.schedule(now + silent_s, SILENCE, partial(self._tell_silence, name, now))
 
     def _tell_silence(self, name: str, lost_at: float, now: float) -> None:
-        # Do nothing if the node has connected again, even if it was lost again, since the callback was
-        # scheduled.
+        # Tell the engine only if the node has had no connection since `lost_at`. If it was connected in
+        # between, this callback is obsolete.
         if self.lost_at.get(name) == lost_at and name in self._simulation.engine.state.nodes.by_name:
             self._simulation.tell(inputs.NodeSilent(name, now - lost_at))
 

@@ -27,8 +27,9 @@ class Figures:
     """Mean time from submit to end."""
     max_flow_s: float
     utilisation: float
-    """Allocated GPU-seconds divided by all GPU-seconds from the first submit to the last end. If the
-    cluster has no GPUs or no job held one, CPU-seconds are used."""
+    """GPU-seconds of the jobs' last attempts, divided by the GPU-seconds of the cluster from the first submit
+    to the last end. If the cluster has no GPUs or no job requested one, CPU-seconds are used.
+    """
     fragmentation: float
     """Fraction of the capacity (in GPU-seconds, as for `utilisation`) that was idle while at least one job
     waited. These resources were too few or too scattered for the waiting jobs, or were reserved."""
@@ -38,12 +39,13 @@ class Figures:
     """Jain's fairness index of the users' mean bounded slowdowns. It is 1 if all n users have the same
     slowdown. The more the slowdowns differ, the nearer it is to 1/n."""
     preemptions: int
-    """Number of attempts that ended early because another job needed their resources or their node was
-    lost."""
+    """Number of times that a job was queued again after an attempt, for example because another job needed
+    its resources or because its node was lost.
+    """
     gpu_hours_lost: float
-    """GPU-hours of attempts that ended without saving their work."""
+    """GPU-hours of work that was lost, because attempts were stopped before they had saved it."""
     moves: int = 0
-    """Number of moves by rebalancing: the job was preempted and continued on other nodes."""
+    """Number of moves by rebalancing. In a move, a job is preempted and continues on other nodes."""
 
 
 def figures_of(
@@ -88,9 +90,10 @@ def span(records: Sequence[SimulatedJob]) -> tuple[float, float]:
 
 
 def capacity_time(capacity: float, more: Iterable[tuple[float, float]], first: float, last: float) -> float:
-    """Return the capacity multiplied by the seconds from `first` to `last`.
+    """Return the capacity, such as a number of GPUs, multiplied by the seconds from `first` to `last`.
 
-    `more` has the changes of the capacity, each as (time, added capacity).
+    `capacity` is the capacity at the time `first`. `more` has its later changes, each as (time, added
+    capacity).
 
     Example: 8 GPUs from 0 s to 100 s, and 8 more from 75 s on, are 1,000 GPU-seconds.
     """

@@ -1,4 +1,6 @@
-"""Runs simulations and replays (tasks) in parallel processes, at most one per CPU core at a time."""
+"""Runs simulations and replays (tasks) in parallel processes, at most as many at a time as there are CPU
+cores.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int], None]
 Work = Callable[[Task, Progress], Result]
-"""The function that runs a task. It must be a module-level function, because the child process imports it by
-name. To report its progress, it calls its second argument."""
+"""A function that runs a task. It must be a module-level function, because the child process imports it by
+name. Its second argument is a function, which it calls with a number to report its progress.
+"""
 
 # Start processes with spawn, because a forked child would inherit the open files of this process, and locks
 # that its threads hold.
@@ -48,7 +51,8 @@ def run_in_processes(
     Each task reports its progress as a number, such as the number of ended jobs. `progress` is called with
     the sum of these numbers.
 
-    1. Start one process per core, or per task if there are fewer tasks than cores. Send each process a task.
+    1. Start `cores` processes (by default as many as the machine has cores), but not more than there are
+       tasks. Send each process one task.
     2. Receive messages from the processes: a number is progress, `_Done` contains the result, and a string is
        an error.
     3. When a process has sent its result, start a process for the next task.

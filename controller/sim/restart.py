@@ -10,8 +10,8 @@ from controller.core.state.state import State
 
 
 def restarted(old: State, pipeline: Pipeline) -> tuple[Engine, tuple[str, ...]]:
-    """Return a new engine, and the names of the nodes that were connected. The new engine gets the jobs,
-    nodes and notes (other stored state) of the state `old`, as if a controller read them from its store.
+    """Return a new engine, and the names of the nodes that are connected in the state `old`. The new engine
+    gets the jobs, nodes and notes (other stored state) of `old`, as if a controller read them from its store.
 
     The new engine has no plans and backfill reservations, as after a real restart. The caller must pass it
     the input ControllerStarted with the names of the nodes.

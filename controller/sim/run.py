@@ -38,8 +38,9 @@ Progress = Callable[[int], None]
 _OFTEN = 500
 _ALL = 1_000_000
 SHORTEST_STEP_S, LONGEST_STEP_S, STEPS = 1.0, 1_800.0, 500
-"""The causes of idle GPUs are sampled at STEPS equally distant times, but at least SHORTEST_STEP_S and at
-most LONGEST_STEP_S seconds apart."""
+"""The causes of idle GPUs are sampled at STEPS times between the first and the last submit. Two samples are
+at least SHORTEST_STEP_S and at most LONGEST_STEP_S seconds apart.
+"""
 PREDICTED = "+predicted"
 """Suffix of the name of a policy in which backfill uses predicted run times instead of time limits."""
 _ORDERS = {"sjf": "shortest"}
@@ -56,7 +57,7 @@ _ORDERS_OF_LITERATURE = {order for order, _ in _POLICIES.values()}
 
 
 class SameSecond(enum.StrEnum):
-    """The order of events within one second."""
+    """The order of events with the same time."""
 
     HOUSE = "house"
     """Jobs end, then jobs arrive, then one scheduling cycle follows."""
@@ -99,7 +100,8 @@ def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config
         name = _ORDERS.get(order, order)
         changes["order"] = Plugin(name=name)
         if name in _ORDERS_OF_LITERATURE:
-            # In the literature, a gang does not come before earlier jobs after a long wait.
+            # Do not let a gang that has waited for long overtake earlier jobs, because the policies in the
+            # literature have no such rule.
             changes["gang_after_s"] = 0.0
     if backfill:
         # Let backfill consider all waiting jobs, as EASY and conservative backfill do in the literature.
@@ -143,8 +145,8 @@ def name_of(config: Config) -> str:
     """Return the name of the built-in policy, such as `easy-sjbf`, that has the same effect as this
     configuration if all jobs have the same priority, and no gang waits longer than `gang_after_s`.
 
-    If no built-in policy has the same effect, return the names of the configuration's order and kind of
-    backfill.
+    If no built-in policy has the same effect, return the names of the order and of the kind of backfill, such
+    as `fair+easy`. Return `profiles` if there are scheduler profiles.
     """
     if config.profiles:
         return "profiles"
@@ -167,10 +169,12 @@ class RunTask:
     """The commands that a simulated operator gives while the jobs run."""
     keep_records: bool = False
     """True if the result must contain a SimulatedJob for each job. These objects take several times the
-    memory of `rows`."""
+    memory of `RunResult.rows`.
+    """
     count_gpu_hours: bool = False
-    """True if the result must contain the reports on fairness and idle GPU-hours. To count GPU-hours costs
-    CPU time at each event."""
+    """True if the result must contain the reports on fairness and idle GPU-hours. Counting GPU-hours costs
+    CPU time at each input of the engine.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +202,20 @@ class RunResult:
     figures: Figures
     rows: list[JobTimes]
     refused: dict[str, int]
-    """Number of jobs that the engine rejected, by error message."""
+    """Number of jobs whose submit the engine refused, by error message."""
     cpu_s: float
     records: list[SimulatedJob]
-    """The SimulatedJob of every job, if the task has `keep_records`."""
+    """The SimulatedJob of every job; empty if `keep_records` of the task is False."""
     accounted: AccountedReports | None = None
-    """The reports on fairness and idle GPU-hours, if the task has `count_gpu_hours`. None if the cluster has
-    no GPUs."""
+    """The reports on fairness and idle GPU-hours; None if `count_gpu_hours` of the task is False, or if the
+    cluster has no GPUs.
+    """
     never_started: int = 0
     """Number of jobs that ended without a start, such as cancelled jobs."""
     story: tuple[StoryOutcome, ...] = ()
     """The outcome of each line of the story (the commands of a simulated operator)."""
     capacity_changes: tuple[CapacityChange, ...] = ()
-    """The changes of the capacity, with their times, because the story added or removed nodes."""
+    """The changes of the capacity by nodes that the story added or removed, each with its time."""
     added_nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
     """The nodes that the story added."""
 
@@ -299,8 +304,9 @@ def _row(job: SimulatedJob) -> JobTimes:
 
 
 def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulation, SimulatedJobs, StoryRun]:
-    """Simulate the job log of the task until no event is left. Return the simulation and the results of all
-    jobs."""
+    """Simulate the job log of the task until no event is left. Return the simulation, the results of all
+    jobs, and the story with the outcomes of its commands.
+    """
     pipeline = build_pipeline(task.policy.config)
     records = SimulatedJobs()
     simulation = _simulation(task, pipeline, records)
@@ -345,6 +351,7 @@ def run_policies(
 ) -> list[RunResult]:
     """Simulate several policies, each in its own process. The results are in the order of the tasks.
 
-    `progress` is called with the number of jobs that have ended in all runs. Raise RunFailed if a run fails.
+    `progress` is called with the number of ended jobs, added up over all runs. Raise RunFailed if a run
+    fails.
     """
     return run_in_processes(run, {task.policy.name: task for task in tasks}, progress, cores)

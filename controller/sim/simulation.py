@@ -40,9 +40,9 @@ class Simulation:
     Algorithm of a step
     1. Set `now` to the time of the earliest scheduled callback or of the next timer of the engine, whichever
        is earlier.
-    2. Run every callback with this time, ordered by rank and then by the order of scheduling. Each cycles one
-       input to the engine. The virtual agents carry out the engine's orders at once, and schedule a callback
-       for each report that is due later.
+    2. Run every callback with this time, ordered by rank and then by the order of scheduling. Each callback
+       passes one input to the engine. The virtual agents carry out the engine's orders at once, and schedule
+       a callback for each report that is due later.
     3. Run a scheduling cycle (`run_pass`).
 
     Invariant: the state changes only through Engine.handle, as on a real cluster. Cost: O(log n) per
@@ -66,13 +66,15 @@ class Simulation:
         self.now = 0.0
         self.agents = VirtualAgents(lambda key: self._planned_run(key[0]), self._started_at)
         self.planned_runs: dict[int, PlannedRun] = {}
-        """For each job, the run time and exit code of its next attempt."""
+        """For each job id: the run time, exit code and checkpoint interval of the next attempt."""
         self.lost_nodes = LostNodes(self)
         self.refused: list[tuple[TraceJob, Refusal]] = []
         self.trace_jobs: dict[int, TraceJob] = {}
-        """The job of the workload for each job id."""
+        """For each job id: the job of the log."""
         self._first_ids: dict[int, int] = {}
-        """The id of each submitted job (of the first element of an array), by the job's number in the log."""
+        """For each number of a submitted job in the log: the id of the job, or of the first element of the
+        array.
+        """
         self._observe = observe
         self._heap: list[tuple[float, int, int, Callback]] = []
         self._sequence = 0
@@ -106,7 +108,7 @@ class Simulation:
 
     def _rebalance(self, now: float) -> None:
         self.tell(inputs.Rebalance(AUTO))
-        # Stop rebalancing when no other callback is left. Otherwise rebalancing would keep the simulation
+        # Stop rebalancing when no other callback is left, because rebalancing would keep the simulation
         # running forever.
         if self._heap:
             self.schedule(now + self._rules.interval_s, REBALANCE, self._rebalance)
@@ -147,8 +149,8 @@ class Simulation:
     def _started_at(self, key: Key, now: float) -> float:
         """Return the time from which the run time of the attempt is counted.
 
-        A gang member that joins a running elastic job gets the start of the first member. So all members end
-        together.
+        For a gang member that joins a running elastic job, this is the start of the first member, so that all
+        members end together.
         """
         work = self.trace_jobs.get(key[0])
         if work is None or not work.spec.gang.elastic:
@@ -168,8 +170,8 @@ class Simulation:
             for event in decision.events:
                 self._observe(event)
         for effect in decision.effects:
-            # Read the effect directly. The message to a real agent is not built, because virtual agents do
-            # not need it.
+            # Use the effect itself, and do not build the message to an agent, because virtual agents need no
+            # messages.
             if isinstance(effect, StartAttempt):
                 self._start((effect.job.id, effect.attempt), tuple(effect.members), effect.time_limit_s)
             elif isinstance(effect, SendToNodes):
@@ -216,8 +218,9 @@ class Simulation:
         self.schedule(self.now + planned.checkpoint_every_s, REPORT, save)
 
     def _schedule_end(self, _key: Key, seconds: float, ending: Callback) -> None:
-        """Schedule the end of an attempt's processes. The callback does nothing if the processes were stopped
-        earlier."""
+        """Call `ending` in `seconds` seconds to end an attempt's processes. `ending` does nothing if the
+        processes have been stopped before.
+        """
         self.schedule(self.now + seconds, REPORT, ending)
 
     def _report(self, key: Key, reports: AttemptReports) -> None:
@@ -260,11 +263,13 @@ class Simulation:
             self.lost_nodes.connect(name, facts[name])
 
     def _goes_on(self) -> bool:
-        """Return whether a step is left that may change a job.
+        """Return whether the simulation continues.
 
-        With a recurring reservation, or with quotas that change with the hour ([hours.NAME]), the timers of
-        the engine never end. If only timers are left, the simulation ends when no job is left, or after many
-        steps with timers alone: QUIET_STEPS plus the changes of the hours in one week.
+        The simulation continues while a callback is scheduled or a timer of the engine is left. With a
+        recurring reservation, or with quotas that change with the hour ([hours.NAME]), timers are always
+        left. In this case, the simulation ends after QUIET_STEPS plus `changes_per_week` successive steps
+        without a callback. Without a recurring reservation, it also ends when neither a callback nor a job is
+        left.
         """
         if self._heap:
             self._quiet_steps = 0

@@ -18,7 +18,8 @@ AttemptReports = dict[str, AttemptStatus]
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
     """The plan of an attempt: its run time in seconds, its exit code, and the seconds between two checkpoints
-    (None if there are no checkpoints)."""
+    that it writes while it runs (None: it writes none).
+    """
 
     runtime_s: float
     code: int = 0
@@ -39,8 +40,8 @@ class VirtualAgents:
     """The agents of all nodes. One object simulates all agents, because all members of a gang behave in the
     same way.
 
-    `planned_run` returns the run time and exit code of an attempt, `started_at` the time at which its run
-    time began.
+    `planned_run` returns the plan of an attempt. `started_at` returns the time from which its run time is
+    counted.
     """
 
     def __init__(
@@ -83,7 +84,8 @@ class VirtualAgents:
 
     def save(self, key: Key, nodes: Iterable[str], now: float) -> AttemptReports:
         """Write a checkpoint of the attempt if it still runs on all of these nodes. Return the agents'
-        reports, or no reports if the attempt has ended on one of the nodes."""
+        reports. If the attempt has ended on one of the nodes, write nothing, and return no reports.
+        """
         known = self._attempts.get(key, {})
         running = {node: old for node in nodes if (old := known.get(node)) and old.ended_at is None}
         if len(running) < len(list(nodes)):
@@ -108,7 +110,9 @@ class VirtualAgents:
         return reports
 
     def _over(self, key: Key, started_at: float, now: float) -> AttemptStatus:
-        """Return the report about a process that exited or reached its time limit."""
+        """Return the report about an attempt that exited at the time `now`, or was ended at its time
+        limit.
+        """
         planned = self._planned_run(key)
         # Compare `now` with start + run time, the time for which the end was scheduled. Because of rounding,
         # `now - started_at` could be less than the run time.
@@ -117,7 +121,7 @@ class VirtualAgents:
         return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")
 
     def on_node(self, name: str) -> tuple[AttemptStatus, ...]:
-        """Return the status of each attempt that the agent of this node has."""
+        """Return the status of each attempt that the agent of this node knows."""
         return tuple(known[name] for known in self._attempts.values() if name in known)
 
     def crash(self, name: str, now: float) -> list[AttemptStatus]:

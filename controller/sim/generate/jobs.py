@@ -11,14 +11,16 @@ from controller.sim.generate.random_numbers import RandomStream, WeightedChoice
 from controller.sim.generate.users import LONGEST_LIMIT, SIZES, JobTemplate, User, draw_users
 
 MAX_JOBS = 1_000_000
-"""The most jobs that a workload may have. A request for more is refused as a mistake."""
+"""The greatest number of jobs of a workload. A request for more is refused, because it is probably a mistake.
+"""
 
 SAMPLE = 10_000
 """After this number of jobs, the generator estimates whether the workload would exceed MAX_JOBS."""
 
 MISSES = 1_000
-"""The generator stops after this many sessions (series of jobs of one user) in a row in which every job would
-exceed the requested load."""
+"""The generator stops if, in this many successive sessions (series of jobs of one user), every job would
+exceed the requested load.
+"""
 
 CODES = WeightedChoice([(1, 60.0), (137, 14.0), (139, 8.0), (2, 8.0), (134, 5.0), (255, 5.0)])
 """Exit codes of failing programs, and how often each occurs relative to the others."""
@@ -30,8 +32,9 @@ class TooMany(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """The capacity that generated jobs may use: the number of nodes with GPUs, and the smallest numbers of
-    GPUs and cores and amount of memory of such a node."""
+    """The capacity that generated jobs may use: the number of nodes with GPUs, and, per node, the GPUs, cores
+    and memory that each of these nodes has at least.
+    """
 
     nodes: int
     gpus: int
@@ -47,16 +50,15 @@ class NodeCapacity:
         return next((n for n in range(2, self.nodes + 1) if gpus % n == 0 and gpus / n <= self.gpus), None)
 
     def sizes(self) -> list[float]:
-        """Return the numbers of GPUs that generated jobs may request. The nodes must be able to hold such a
-        job, and it may use at most half of all GPUs.
+        """Return the numbers of GPUs that generated jobs may request. A job must fit on the nodes, and may
+        use at most half of all GPUs.
         """
         most = max(1.0, self.nodes * self.gpus / 2)
         return [size for size, _ in SIZES if size <= most and self.spread(size) is not None]
 
 
 def capacity_of(cluster: Cluster) -> NodeCapacity:
-    """Return the number of nodes with GPUs, and the smallest amounts of GPUs, cores and memory of such a
-    node."""
+    """Return the capacity that generated jobs may use on this cluster."""
     nodes = [facts for facts in cluster.nodes.values() if facts.gpus]
     return NodeCapacity(
         len(nodes),
@@ -101,7 +103,7 @@ class GeneratedJob:
 
     @property
     def gpu_s(self) -> float:
-        """Return the GPU-seconds of the job until its end or until its time limit `estimate`."""
+        """Return the GPU-seconds that the job uses until it ends or reaches its time limit `estimate`."""
         return self.gpus * min(self.duration, self.estimate)
 
 
@@ -167,10 +169,11 @@ def _counted(request: WorkloadRequest, jobs: int) -> Iterator[Session]:
 
 
 def _loaded(request: WorkloadRequest, gpu_s: float) -> Iterator[Session]:
-    """Yield sessions (the jobs that a user submits in a row). All jobs together use `gpu_s` GPU-seconds, if
-    possible with an error of at most 0.5 %.
+    """Yield sessions (the jobs that a user submits in a row). All yielded jobs together use at most `gpu_s`
+    GPU-seconds, and, if possible, at least 99.5 % of them.
 
-    A job above the total is left out, because one long job on many GPUs could use far more than the total.
+    A job with which the sum would exceed `gpu_s` is left out, because one long job on many GPUs could use far
+    more than `gpu_s`.
     """
     rest, jobs, misses = gpu_s, 0, 0
     for session in _sessions(request):

@@ -17,7 +17,8 @@ T = TypeVar("T")
 class RandomStream:
     """A sequence of random numbers. Each purpose, such as users or jobs, has a separate sequence.
 
-    If the program draws more numbers for one purpose, the numbers of the other purposes thus stay the same.
+    Therefore, if a change of the program draws more numbers for one purpose, the numbers for the other
+    purposes stay the same.
     """
 
     def __init__(self, *seed: object) -> None:

@@ -38,7 +38,7 @@ NAME_ENDINGS = ("", "-v2", "-v3", "-large", "-small", "-ablation", "-lr", "-debu
 
 @dataclass(frozen=True, slots=True)
 class JobTemplate:
-    """A kind of job that a user submits repeatedly under the same name."""
+    """A kind of job that a user submits many times under the same name."""
 
     name: str
     gpus: float
@@ -65,7 +65,8 @@ class User:
 
 
 def draw_users(seed: int, count: int, sizes: Sequence[float], models: Sequence[str]) -> WeightedChoice[User]:
-    """Return a random choice among `count` generated users, the most active first.
+    """Generate `count` users, and return an object that chooses one of them at random. The first user submits
+    most often (Zipf's law).
 
     With the same seed and a larger `count`, the first users are the same.
     """

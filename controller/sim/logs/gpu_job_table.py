@@ -1,11 +1,13 @@
 """Reads tables of GPU jobs: CSV with column names, or one JSON object per line.
 
-The columns submit and duration (in seconds) are required, all others are optional. Three groups of columns
-describe the request of the job (JobSpec):
+The columns submit and duration (in seconds) are required, all others are optional. Besides the columns user,
+code, job and checkpoint_every, three groups of columns set fields of the JobSpec:
 
-1. Columns whose names are not options of corral submit, such as cpu or saves (`_OF_SPEC`).
-2. Columns that are times: begin and deadline (`_MOMENTS`).
-3. Columns whose names are options of corral submit, such as gpus-per-node (`OptionColumns`).
+1. Columns that this module converts itself, such as gpus, memory and saves (`_OF_SPEC`).
+2. The columns begin and deadline, which are times: seconds, as in the column submit, or such as +2h
+   (`_MOMENTS`).
+3. All other options of corral submit, such as gpus-per-node, each with the name of the option
+   (`OptionColumns`).
 
 docs/simulator.md describes every column.
 """
@@ -30,7 +32,7 @@ from wire.names import PRIORITIES
 from wire.text import printable
 
 SEPARATOR = "|"
-"""The character between the values of a cell, in columns that may have several values."""
+"""The character that separates the values in a cell with several values."""
 _NUMBER = re.compile(r"\d{1,15}(\.\d{0,15})?(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
 
 
@@ -134,11 +136,13 @@ class OptionColumns:
     after_all: tuple[str, ...] = ()
     """The columns that are valid only together with a dependency, such as after_timeout."""
     read: Callable[[Mapping[str, str]], dict[str, Any]] = lambda _cells: {}
-    """A function that returns the JobSpec fields for the cells of one row. The function raises ValueError
-    with the name of an invalid column.
+    """A function that returns the JobSpec fields, by name, for the cells of one row. If a cell is invalid,
+    the function raises ValueError with the name of its column.
     """
     column_of: Callable[[str], str] = lambda field: field
-    """A function that returns the column of a JobSpec field; empty for a field without a column."""
+    """A function that returns the name of the column that sets a JobSpec field; empty if no column sets the
+    field.
+    """
 
 
 NO_OPTION_COLUMNS = OptionColumns()
@@ -148,8 +152,8 @@ class GpuJobTable:
     """Reads the jobs of a table.
 
     1. Read the rows one by one. Each row becomes a job without dependencies.
-    2. After all rows, read each row with dependencies again. A dependency may name jobs by number or by name.
-       A name stands for all jobs with this name that were submitted earlier.
+    2. After the last row, convert each row with dependencies again, now with its dependencies. A dependency
+       names jobs by number or by name. A name stands for all jobs with this name that were submitted earlier.
     """
 
     def __init__(self, file: LogFile, options: OptionColumns = NO_OPTION_COLUMNS) -> None:
@@ -160,7 +164,9 @@ class GpuJobTable:
         self._specs: dict[tuple[str, ...], JobSpec] = {}
         self._count = 0
         self._dependent: list[tuple[int, int, Mapping[str, str]]] = []
-        """The index in the list of jobs, the line and the cells of each job with dependencies."""
+        """For each job with dependencies: its index in the list of jobs, its line number in the file, and its
+        cells.
+        """
 
     def jobs(self, form: LogFormat) -> list[TraceJob]:
         """Read the whole file, and return its jobs in the order of the lines."""
@@ -237,8 +243,8 @@ class GpuJobTable:
         return heading
 
     def _read(self, line: int, row: Mapping[str, str], index: int) -> Iterator[TraceJob]:
-        """Yield the job of a row without its dependencies; nothing if the row is invalid and skipped. `index`
-        is the index of the job in the list of jobs.
+        """Yield the job of a row, without its dependencies. Yield nothing if the row is invalid and is
+        skipped. `index` is the index that the job gets in the list of jobs.
         """
         self._count += 1
         cells = {name: text for name in self._columns if (text := row.get(name, "").strip())}
@@ -254,8 +260,8 @@ class GpuJobTable:
             self._dependent.append((index, line, cells))
 
     def _read_dependencies(self, jobs: list[TraceJob | None]) -> None:
-        """Replace each job with dependencies in the list `jobs` by the same job with its dependencies, or by
-        None if a dependency is invalid and the row is skipped.
+        """Add the dependencies to the jobs in the list `jobs`. If a dependency is invalid and the row is
+        skipped, replace the job by None.
         """
         order = sorted((each.submit_s, index, each) for index, each in enumerate(jobs) if each is not None)
         place = {each.number: position for position, (_, _, each) in enumerate(order)}
@@ -327,11 +333,11 @@ class GpuJobTable:
 def _numbers(
     column: str, text: str, job: int, place: Mapping[int, int], named: Mapping[str, list[int]]
 ) -> str:
-    """Return the text of a dependency of the job `job` with each job name replaced by the numbers of the
-    jobs.
+    """Return the cell `text` of a dependency column with each job name replaced by the numbers of the jobs
+    with this name. `job` is the number of the job that has the dependency.
 
-    `place` maps job numbers to positions in submit order, and `named` maps job names to job numbers. Raise
-    ValueError for a job that is unknown or not submitted before `job`.
+    `place` maps each job number to the index of the job in submit order, and `named` maps each job name to
+    job numbers. Raise ValueError for a job that is unknown or not submitted before `job`.
     """
     found: list[str] = []
     for each in (part.strip() for part in text.replace(SEPARATOR, ",").split(",")):

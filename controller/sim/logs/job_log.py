@@ -17,7 +17,8 @@ from controller.sim.trace_job import TraceJob
 class JobLog:
     """The jobs of a job log, and the invalid lines of the log, which were skipped.
 
-    An SWF log has `lines`, whose jobs request processors. A log in another format has a `table` of jobs.
+    The jobs of an SWF log, which request processors, are in `lines`. The jobs of a log in another format are
+    in `table`.
     """
 
     name: str
@@ -25,15 +26,18 @@ class JobLog:
     lines: list[SwfLine] = field(default_factory=list)
     table: list[TraceJob] = field(default_factory=list)
     processors: int | None = None
-    """The number of processors of the original machine; None if the log does not state this number."""
+    """The number of processors of the machine on which the log was recorded; None if the log does not state
+    it.
+    """
     bad: list[tuple[int, str]] = field(default_factory=list)
     """The line number and the error of each invalid line that was skipped."""
     unread: list[str] = field(default_factory=list)
     """A message for each unknown column."""
 
     def work(self, cluster: Cluster, reading: SwfOptions) -> tuple[list[TraceJob], Counter[str]]:
-        """Return the jobs to simulate, in submit order, and the number of jobs of an SWF log that were left
-        out, by reason."""
+        """Return the jobs to simulate, in submit order, and, for an SWF log, how many jobs were left out for
+        each reason.
+        """
         if self.table and cluster.core_milli != CORE:
             message = "a pool of this size is only for SWF logs; other logs request parts of a core"
             raise LogRefused(self.name, message, "Describe the cluster with --nodes and --cpus.")
@@ -53,7 +57,7 @@ class JobLog:
 def read_log(path: Path, *, skip_bad: bool = False, options: OptionColumns = NO_OPTION_COLUMNS) -> JobLog:
     """Read the whole log. An invalid line raises LogRefused, or is skipped if `skip_bad` is True.
 
-    `options` are the columns of a table that have the names of options of corral submit.
+    `options` describes the columns of a table that are named like options of corral submit.
     """
     with LogFile(path, skip_bad=skip_bad) as file:
         log = JobLog(file.name, file.form, bad=file.bad)

@@ -5,9 +5,9 @@ The fields of a job
 - estimate: field 9, or field 4 if field 9 is unknown
 - size: field 8, or field 5 if field 8 is unknown
 
-A job is left out and counted if its submit time, run time or size is unknown. Jobs that ran for 0 s (see
-ZeroRuns) or need too large for the machine are also left out and counted. The fields for status,
-queue, memory and think time are not used.
+A job is left out and counted if its submit time, run time or size is unknown, or if it requests more
+processors than the machine has. A job that ran for 0 s is left out if ZeroRuns is DROP. The filter SC15
+leaves out further jobs. The fields for status, queue, memory and think time are not used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _WHOLE = (0, 4, 7, 11)
 
 
 class ZeroRuns(enum.StrEnum):
-    """The treatment of jobs with a run time of 0 seconds, most of which were cancelled or very short."""
+    """What happens to jobs with a run time of 0 seconds. Most of these jobs were cancelled or ran very
+    briefly.
+    """
 
     DROP = "drop"
     KEEP = "keep"
@@ -39,18 +41,21 @@ class ZeroRuns(enum.StrEnum):
 
 
 class SwfFilter(enum.StrEnum):
-    """Filters of jobs: the jobs of a log that are left out before the simulation."""
+    """The rules by which jobs of a log are left out before the simulation."""
 
     HOUSE = "house"
     SC15 = "sc15"
-    """The filter that was used for the tables of a paper at SC'15. This filter leaves out jobs that ran
-    longer than their estimate, had no allocation, or were submitted at time 0."""
+    """The filter that was used for the tables of a paper at SC'15. It leaves out jobs that ran for 0 s or
+    longer than their estimate, had no allocated processors, were too large for the machine, or were submitted
+    at time 0.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class SwfOptions:
-    """The options for reading an SWF log: the treatment of jobs of 0 seconds, and the filter that leaves out
-    jobs."""
+    """The options for reading an SWF log: what happens to jobs that ran for 0 seconds, and which filter
+    leaves out jobs.
+    """
 
     zero_runs: ZeroRuns = ZeroRuns.DROP
     filter: SwfFilter = SwfFilter.HOUSE

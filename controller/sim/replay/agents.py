@@ -1,8 +1,9 @@
-"""Virtual agents of a replay. They send the reports in the journal, or predicted reports for an attempt that
-differs from the recorded past.
+"""Virtual agents of a replay. They repeat the reports in the journal. For an attempt that differs from the
+journal, they send predicted reports.
 
-If an attempt is placed on the recorded nodes at the recorded time, its agents send exactly the recorded
-reports. Any other attempt runs for as long as the recorded job ran, independent of its nodes and its start.
+If an attempt is placed on the nodes and at the time that the journal says, its agents repeat the reports in
+the journal. Any other attempt runs for as long as the job ran in the journal, independent of its nodes and
+its start.
 """
 
 from __future__ import annotations
@@ -69,20 +70,23 @@ class RecordedAgents:
         self._other: dict[Key, AttemptStatus] = {}
         """All other attempts that an agent runs, with their last reported status."""
         self._orders: dict[Key, Start] = {}
-        """Start orders of attempts that run as recorded. An order is needed if its attempt later deviates."""
+        """Start orders of attempts that run as recorded. `predict` needs the order if the attempt later
+        differs from the journal.
+        """
         self._ended_attempts: dict[int, set[int]] = {}
-        """For each job, the numbers of the attempts that ended without a stop order. If n attempts have ended
-        so, the next attempt runs as long as recorded run n of the job (counted from 0), or as the last
-        recorded run."""
+        """For each job, the numbers of the attempts that ended without a stop order. If there are n such
+        attempts, the next attempt runs as long as run n of the job in the journal (counted from 0). If the
+        journal has fewer runs, the next attempt runs as long as the last run there.
+        """
         self._runs: dict[tuple[int, int], RecordedRun] = {}
+        """The predicted run of every attempt that differs from the journal, by job id and attempt number."""
         self._limits: dict[Key, float] = {}
         """The time limits of attempts, in seconds."""
-        """The run of every attempt that deviates from the journal."""
 
     # --- methods that repeat the recorded inputs of agents and operators ---
 
     def configured(self, event: ConfigApplied) -> Input:
-        """Return the engine's input that repeats a recorded change of the configuration.
+        """Return an input for the engine that repeats a change of the configuration in the journal.
 
         If the replay keeps its own scheduling policy, the input contains no policy (pipeline) and leaves the
         policy unchanged.
@@ -98,14 +102,14 @@ class RecordedAgents:
         """Return the seconds for which the node had been without a connection when the node was marked down
         at the time `at`.
 
-        The controller checks silent nodes only at intervals, so half an interval is added.
+        Add half of STEP_S, because the controller checks nodes only every STEP_S seconds.
         """
         aways = self._history.aways[node]
         return at - aways[bisect_right(aways, at) - 1] + STEP_S / 2
 
     def hello(self, event: NodeJoined) -> Input | None:
-        """Return the engine's input for a node that connected: the first message of its agent, with the
-        status of each attempt on the node in this replay.
+        """Return the input for the engine when a node has connected: the hello (first message) of its agent,
+        with the status of each attempt that is on the node in this replay.
         """
         node = self.state.nodes.get(event.node)
         if node is not None and node.boot_id != event.boot_id:
@@ -117,8 +121,8 @@ class RecordedAgents:
         return inputs.AgentSaidHello(event.node, hello)
 
     def ready(self, event: MemberReady) -> Input | None:
-        """Return the engine's input for the recorded report that a gang member is ready; None if the attempt
-        differs from the recorded one.
+        """Return the input for the engine that repeats the report "gang member is ready"; None if the attempt
+        differs from the journal.
         """
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
@@ -127,8 +131,8 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def started(self, event: AttemptStarted | MembersStarted) -> Input | None:
-        """Return the engine's input for the recorded report that processes have started; None if the attempt
-        differs from the recorded one.
+        """Return the input for the engine that repeats the report that processes have started; None if the
+        attempt differs from the journal.
         """
         statuses = {}
         for node, pid in event.pids.items():
@@ -139,8 +143,8 @@ class RecordedAgents:
         return _input_of(event, statuses)
 
     def saved(self, event: CheckpointSaved) -> Input | None:
-        """Return the engine's input for the recorded report of a saved checkpoint; None if the attempt
-        differs from the recorded one.
+        """Return the input for the engine that repeats the report of a saved checkpoint; None if the attempt
+        differs from the journal.
         """
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
@@ -157,8 +161,8 @@ class RecordedAgents:
             self._as_recorded[key] = replace(self._as_recorded[key], steps=event.steps)
 
     def exited(self, event: AttemptExited | MembersExited) -> Input | None:
-        """Return the engine's input for the recorded report that processes have ended; None if the attempt
-        differs from the recorded one.
+        """Return the input for the engine that repeats the report that processes have ended; None if the
+        attempt differs from the journal.
         """
         statuses = {}
         for node, how in event.exits.items():
@@ -182,8 +186,8 @@ class RecordedAgents:
     # --- methods that carry out decisions of the engine ---
 
     def place(self, placed: JobPlaced) -> None:
-        """If the attempt is placed on the recorded nodes at the recorded time, mark the attempt for recorded
-        reports.
+        """If the attempt is placed on the nodes and at the time that the journal says, note that its reports
+        are repeated from the journal.
         """
         if placed == self._history.placed.get((placed.job, placed.attempt)):
             for allocation in placed.allocations:
@@ -213,8 +217,9 @@ class RecordedAgents:
             self._clock.after(self._run_of(key).launch_s, partial(self._begin, key, order))
 
     def predict(self, job: Job) -> None:
-        """Schedule predicted reports for the job's current attempt, because from now on the attempt differs
-        from the recorded one."""
+        """Replace the recorded reports of the job's current attempt by predicted reports, because the attempt
+        now differs from the journal.
+        """
         for key in [key for key in self._as_recorded if key[0] == job.id]:
             status = self._other[key] = self._as_recorded.pop(key)
             order, run, now = self._orders[key], self._run_of(key), self._clock.now
@@ -292,8 +297,8 @@ class RecordedAgents:
 
 
 def _input_of(event: _OfMembers, statuses: dict[str, AttemptStatus]) -> Input | None:
-    """Return one input of the engine for reports that agents of a gang sent at the same time; None if there
-    are no reports.
+    """Return one input for the engine with all reports (`statuses`, by node) of an event; None if there are
+    no reports.
     """
     if not statuses:
         return None

@@ -1,8 +1,8 @@
 """Reconstructs the inputs (commands, reports, timers) and scheduling cycles of a controller from its journal.
 
-The inputs and the cycles are the steps of a replay. Each arrival of an input and each cycle with an effect
-becomes a step, wherever the journal shows one. A cycle without an effect writes no journal entry, so
-`_with_quiet_cycles` adds a step for such a cycle after the last of several inputs in quick succession.
+The inputs and the cycles are the steps of a replay. A journal entry that proves that an input arrived or that
+a cycle ran becomes a step. A cycle that changed nothing has no journal entry, so `_with_quiet_cycles` adds a
+step for such a cycle after the last of several inputs in quick succession.
 
 Invariant: under the recorded configuration, the replay repeats the recorded placements exactly. Exceptions
 are conservative and aggressive backfill, which keep reservations from earlier cycles. Such a reservation may
@@ -33,19 +33,22 @@ from wire.agent.reports import NodeFacts
 BURST_S = 0.05
 """Inputs that are at most this many seconds apart may have been handled in one batch, before one cycle."""
 SOON_S = 1.0
-"""A recorded scheduling cycle at most this many seconds after an input counts as the cycle that followed the
-input.
+"""If the journal shows a scheduling cycle less than this many seconds after an input, this cycle counts as
+the cycle that followed the input.
 """
 
 
 class Mark(enum.Enum):
-    """The kinds of replay steps that are not inputs: a scheduling cycle, a restart, an order to stop."""
+    """The kinds of replay steps that are not inputs: a scheduling cycle, a restart of the controller, and an
+    order to stop an attempt.
+    """
 
     CYCLE = "cycle"
     RESTART = "restart"
     STOP = "stop"
-    """The engine ordered the end of an attempt. Under another configuration the engine may not give this
-    order."""
+    """The engine ordered the end of an attempt. Under another configuration, the engine possibly does not
+    give this order.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class History:
     """Job id and time of every stop order."""
     records: SimulatedJobs = field(default_factory=SimulatedJobs)
     aways: dict[str, list[float]] = field(default_factory=dict)
-    """Times at which each node stopped reporting."""
+    """For each node, the times at which it lost its connection."""
     names: dict[int, str] = field(default_factory=dict)
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     """The last reported hardware of every node that ever connected."""
@@ -81,7 +84,9 @@ class History:
     """Times of recorded scheduling cycles, earliest first."""
 
     def cycle_comes(self, at: float) -> bool:
-        """Return whether the journal shows a scheduling cycle within SOON_S seconds after this time."""
+        """Return whether the journal shows a scheduling cycle at the time `at` or less than SOON_S seconds
+        later.
+        """
         place = bisect_left(self.cycles, at)
         return place < len(self.cycles) and self.cycles[place] - at < SOON_S
 
@@ -110,7 +115,7 @@ class _Reader:
         self._moment.clear()
         shown = [self._read(event) for event in moment]
         if not any(shown):
-            # No input caused any of these entries, so a scheduling cycle that a timer caused has made them.
+            # No input caused any of these entries, so they come from a scheduling cycle that a timer started.
             shown[0] = Mark.CYCLE
         before: type[Any] | Mark | None = None
         for event, what in zip(moment, shown, strict=True):
@@ -123,8 +128,9 @@ class _Reader:
                 self.steps.append(HistoryStep(at, Mark.STOP, event))
 
     def _read(self, event: Event) -> type[Any] | Mark | None:
-        """Read one journal entry. Return the kind of step that caused the entry, or None if an earlier step
-        caused it."""
+        """Read one journal entry. Return the kind of step whose first entry this is. Return None if the entry
+        is a further consequence of an earlier step.
+        """
         shown = _mark_of(event) or input_of(event, self)
         history = self.history
         history.records.observe(event)
@@ -171,11 +177,12 @@ def _mark_of(event: Event) -> Mark | None:
 def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
     """Yield the steps, and an additional step for each scheduling cycle that changed nothing.
 
-    The controller runs a cycle after every batch of inputs. If the journal has no cycle within SOON_S seconds
-    after an input, the cycle had no effect. A step for this cycle is added. If several inputs follow each
-    other within SOON_S seconds, only one step is added, after the last input. Otherwise a job that was
-    submitted and then held in one batch could start in between. Under another configuration, a job may
-    therefore start up to SOON_S seconds too late.
+    The controller runs a cycle after every batch of inputs. If the journal has no cycle less than SOON_S
+    seconds after an input, the cycle changed nothing, and a step is added for it. For a burst of inputs (at
+    most BURST_S seconds between two inputs, about SOON_S seconds in all), only one step is added, after the
+    last input. With a step after each input, a job that was submitted and held in the same batch could start
+    in between. Because of this rule, a job may start up to SOON_S seconds too late under another
+    configuration.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):

@@ -1,9 +1,9 @@
 """Defines for each kind of input of the engine (command, report or timer) which event in the journal proves
 the arrival of the input, and how a replay makes the input again.
 
-An event proves an input if only this kind of input causes the event. All other events are consequences of an
-earlier input with the same time, or, without such an input, of a scheduling cycle. The table WAYS has a row
-for each kind of input.
+An event proves the arrival of an input if only this kind of input causes the event. All other events are
+consequences of an input with the same time. If there is no input with the same time, they are consequences of
+a scheduling cycle. The table WAYS has a row for each kind of input.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class JournalPosition(Protocol):
     entry, and the other entries with the same time."""
 
     def waits(self, job: int) -> bool:
-        """Return whether the job is queued and was not placed."""
+        """Return whether the job is queued and not placed."""
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
         """Return whether the journal has an event of this kind about the job at the time `at`."""
@@ -134,8 +134,8 @@ class InputTrace:
     True.
 
     The function `recreate` makes the input from the event, or returns None if the replay cannot repeat the
-    input. Without such a function, the fields of the input get the values of the event's fields with the same
-    names.
+    input. If `recreate` is None, each field of the input gets the value of the event's field with the same
+    name.
     """
 
     event: type[Any]
@@ -157,8 +157,8 @@ def _cancelled_waiting(event: JobEnded, past: JournalPosition) -> bool:
 
 
 def _preempted_by_user(event: StopRequested, past: JournalPosition) -> bool:
-    """Return whether a user preempted the job. False if the engine stopped the job for another job, a move or
-    a hold.
+    """Return whether a command of a user preempted the job. Return False if the job was preempted for another
+    job, for a move, or because it was held.
     """
     led = (PreemptionPlanned, MovePlanned, JobHeld)
     return event.reason is Reason.PREEMPTED and not any(
@@ -199,7 +199,7 @@ def _known(event: JobQueued | JobEdited) -> Mapping[str, JobState]:
     depends.
 
     The controller read these states from its store, and the journal does not contain these states. With the
-    returned states, the engine decides about each dependency as in the past.
+    returned states, the engine decides about each dependency as in the journal.
     """
     decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
     return {
@@ -224,7 +224,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     ),
     inputs.SubmitWorkload: (InputTrace(WorkloadSubmitted),),
     inputs.RetryWorkload: (InputTrace(WorkloadRetried),),
-    # Skip the cancel of a workload, because the end of each job shows an input Cancel.
+    # Do not repeat the cancel of a workload, because the end of each of its jobs proves an input Cancel.
     inputs.CancelWorkload: (),
     inputs.Cancel: (
         InputTrace(StopRequested, shows=lambda event, _: event.reason is Reason.USER),
@@ -265,7 +265,8 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.MarkNode: (InputTrace(NodeMarked),),
     inputs.NoteStart: (InputTrace(StartEstimated, shows=lambda event, _: event.kind != PROMISE),),
     inputs.NoteLongWait: (InputTrace(WaitAlarmed),),
-    # A warning before the drain of a node follows from the input Drain.
+    # Warnings for other reasons are left out, because a warning before a drain is a consequence of the input
+    # Drain.
     inputs.WarnOfLimit: (
         InputTrace(
             EndWarned,

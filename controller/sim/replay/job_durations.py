@@ -47,12 +47,13 @@ class RecordedRun:
 
 
 class RunRecorder:
-    """Collects from the events of one job the run times of its attempts, as far as the attempts were not
-    stopped.
+    """Collects from the events of one job the run times of its attempts, without attempts that were stopped
+    or lost.
 
-    An attempt that was lost or stopped shows only the least run time of the job. If such an attempt saved a
-    checkpoint, the saved run time is added to the run time of the next attempt. If every attempt was lost or
-    stopped, the job is assumed to end at its last event.
+    An attempt that was lost or stopped shows only that the job needs at least this run time. If such an
+    attempt saved a checkpoint, the saved run time is added to the run time of the next attempt. If every
+    attempt was lost or stopped, the run time of the last attempt is used; an attempt that still runs is
+    assumed to end with the journal.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class RunRecorder:
         self._stop: StopRequested | None = None
         self._first_failure: AttemptExited | Exit | None = None
         self._saved_s = 0.0
-        """Seconds of work that stopped attempts have saved in checkpoints for the next attempt."""
+        """Seconds of run time that stopped attempts have saved in checkpoints."""
 
     def note(self, event: JobEvent) -> None:
         note = self._NOTES.get(type(event))
@@ -111,7 +112,9 @@ class RunRecorder:
     }
 
     def _last_run(self) -> RecordedRun | None:
-        """Return the run of the attempt that has just ended; None for a stopped or lost attempt."""
+        """Return the run of the attempt that has just ended. The run is endless if a user cancelled the
+        attempt. Return None if the attempt was lost, or was stopped for another reason.
+        """
         last = self._first_failure
         if self.placed_at is None or last is None or self._exited_at is None or last.why.startswith(LOST):
             return None

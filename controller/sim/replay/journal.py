@@ -86,7 +86,9 @@ def _event(entry: JournalEntry, where: str) -> Event:
 
 
 def url_of(word: str) -> str:
-    """Return the database URL of a journal that the user names by a state directory, a file or a URL."""
+    """Return the database URL of a journal. `word` is what the user typed: a state directory, a database file
+    or a URL.
+    """
     if "://" in word:
         return word
     path = Path(word)
@@ -124,8 +126,8 @@ def _reach(url: str) -> tuple[Engine, str]:
 def _open(path: Path) -> sqlite3.Connection:
     """Open the SQLite database of a journal read-only.
 
-    Open a database without a write-ahead log as immutable. Otherwise SQLite would create a log of the current
-    user, and the controller might then fail to open the database.
+    A database without a write-ahead log is opened as immutable. Without this option, SQLite would create a
+    log that belongs to the current user, and the controller might then fail to open the database.
     """
     log = Path(f"{path}-wal")
     mode = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"

@@ -84,7 +84,9 @@ class WaitChange:
 
     @property
     def gain_s(self) -> float:
-        """Return the seconds by which the job starts earlier in the replay than in the recorded past."""
+        """Return the seconds by which the job starts earlier in the replay than in the recorded past;
+        negative if it starts later.
+        """
         return self.waited_s - self.would_wait_s
 
 

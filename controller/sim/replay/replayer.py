@@ -33,8 +33,9 @@ class Replay:
     """A scheduling engine that gets every recorded input at its recorded time.
 
     `observe` is called with every event of the replay. `policies` is a function that builds a pipeline (all
-    scheduling settings) from a configuration text in the journal. With this function, the replay repeats
-    recorded changes of the configuration. Without it, the replay uses `pipeline` until its end.
+    scheduling settings) from a configuration text in the journal. With `policies`, the replay repeats the
+    changes of the configuration in the journal. If `policies` is None, the replay uses `pipeline` until its
+    end.
     """
 
     def __init__(
@@ -128,8 +129,9 @@ class Replay:
             self._agents.predict(job)
 
     def _count_silence(self, event: NodeWentAway) -> None:
-        """Schedule the inputs NodeSilent for a node that has lost its connection. If the node does not
-        connect again, these inputs mark the node as down, and later its jobs as lost."""
+        """Schedule the inputs NodeSilent for a node that has lost its connection. The inputs mark the node as
+        down, and later its jobs as lost. If the node connects again first, the inputs are not sent.
+        """
         state, losses = self.engine.state, self._pipeline.losses
         for silent_s in silence_limits(state, state.nodes.by_name[event.node], losses):
             self._clock.after(silent_s + 2 * STEP_S, partial(self._check_silence, event))

@@ -47,19 +47,21 @@ class JobGroup:
     name: str
     records: Sequence[SimulatedJob]
     used_s: float
-    """Use in GPU-seconds, or in processor-seconds if the unit of the run is processors."""
+    """GPU-seconds that the jobs used, or processor-seconds if the report counts processors."""
     waits: Percentiles
     slowdown: Percentiles
 
 
 def by_user(run: ReportRun) -> list[JobGroup]:
-    """Group the started jobs by user, the user with the largest use first."""
+    """Group the started jobs by user. The user with the most used GPU or processor time comes first."""
     found = _groups(run, {record.job: record.user for record in run.started})
     return sorted(found, key=lambda group: (-group.used_s, group.name))
 
 
 def limit_groups(groups: Sequence[JobGroup], most: int) -> list[JobGroup]:
-    """Return at most `most` groups. If there are more, combine the last groups into one group."""
+    """Return at most `most` groups. If there are more, keep the first `most` - 1, and combine all others into
+    one group.
+    """
     if len(groups) <= most:
         return [*groups]
     rest = [record for group in groups[most - 1 :] for record in group.records]
@@ -79,7 +81,7 @@ def by_size(run: ReportRun) -> list[JobGroup]:
 
 def rank(size: float) -> int:
     """Return the number of the size class for a job with `size` GPUs or processors: -2 for size 0, -1 for a
-    size below 1, else the binary logarithm of the size, rounded up.
+    size between 0 and 1. For a size of 1 or more it is the binary logarithm of the size, rounded up.
     """
     if size <= 0:
         return -2

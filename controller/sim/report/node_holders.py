@@ -15,7 +15,7 @@ from controller.sim.report.page_elements import details, of_several, section, ta
 from controller.sim.report.run import ReportRun, TimeSpan
 
 LISTED, NODES = 15, 300
-"""Number of rows in the table of waits and in the table of nodes."""
+"""The greatest number of rows in the table of waits, and in the table of nodes."""
 
 
 def gantt_section(runs: Sequence[ReportRun], charts: Sequence[Gantt]) -> Markup:

@@ -28,8 +28,8 @@ PARTS = frozenset({"utilisation", "fragmentation", "fairness"})
 
 HIGHER = frozenset({"utilisation", "fairness"})
 NEITHER = frozenset({"jobs", "cpu_s"})
-"""Figures that do not say which run is better. For all figures that are neither in this set nor in PARTS, a
-lower value is better.
+"""Figures that do not say which run is better. For the figures in HIGHER, a higher value is better; for all
+others, a lower value.
 """
 
 

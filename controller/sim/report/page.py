@@ -23,7 +23,9 @@ from controller.sim.report.sentences import about_one, about_several
 from wire import VERSION
 
 SCRIPTS = ("base", "curves", "bars", "canvas", "gantt")
-"""Files of the script, in the order of their joining."""
+"""The JavaScript files of the report, without the ending .js. Their texts are joined in this order into one
+script.
+"""
 
 
 def render(runs: Sequence[ReportRun]) -> str:

@@ -8,7 +8,7 @@ from controller.sim.report.markup import Markup, el, joined
 from controller.sim.report.run import ReportRun
 
 PALETTE = 6
-"""Number of runs that have different colours in a chart."""
+"""Number of different colours for runs in a chart. Further runs get the same colours again."""
 
 
 def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
@@ -35,8 +35,8 @@ def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 
 def of_several(runs: Sequence[ReportRun], cell: str) -> list[str]:
-    """Return `[cell]` if the report has several runs, otherwise an empty list. The cell names a run, which a
-    report on one run does not need.
+    """Return `[cell]` if the report has several runs, and an empty list if it has one. The cell belongs to a
+    column that names the run, which a report on one run does not have.
     """
     return [cell] if len(runs) > 1 else []
 

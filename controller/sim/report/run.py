@@ -23,7 +23,7 @@ class ReportRun:
     - `records` contains all jobs, also jobs without a start or an end.
     - `figures` contains the figures that `corral sim run` prints, such as the mean wait, by name.
     - `source` names the log of the jobs.
-    - `left_out` contains the number of jobs of the log that were not simulated, by reason.
+    - `left_out` says, by reason, how many jobs of the log were not simulated.
 
     The report counts resources in units. A unit is a GPU, or a processor if the cluster has no GPUs or no job
     requested one.
@@ -88,7 +88,7 @@ class ReportRun:
 
     @cached_property
     def end_s(self) -> float:
-        """Return the time of the last event of a job."""
+        """Return the time of the last submit, start or end of a job."""
         moments = (
             moment
             for record in self.records
@@ -110,7 +110,8 @@ class ReportRun:
             (each.at_s, each.gpus if self.by_gpu else each.cpu_milli / self.cluster.core_milli)
             for each in self.capacity_changes
         ]
-        # Subtract the nodes that were added later, because `capacity` includes them.
+        # Begin with the capacity without the nodes that were added during the run, because `capacity`
+        # includes these nodes.
         added = sum(amount for _, amount in changes if amount > 0)
         possible = capacity_time(self.capacity - added, changes, self.begin_s, self.end_s)
         return self.used_s / possible if possible else 0.0
@@ -135,8 +136,8 @@ class TimeSpan:
 
 
 def span_of(runs: Sequence[ReportRun]) -> TimeSpan:
-    """Return the time from the first submit to the last end in any of the runs. A time longer than a day
-    begins at the midnight before the first submit.
+    """Return the time from the first submit to the last end in any of the runs. If this is more than two
+    days, begin at the midnight before the first submit.
     """
     begin = min((run.begin_s for run in runs if run.records), default=0.0)
     end = max((run.end_s for run in runs if run.records), default=0.0)

@@ -28,7 +28,7 @@ from wire.text import duration
 
 TILES = ("utilisation", "mean_wait_s", "p95_wait_s", "avebsld", "makespan_s")
 USERS, LISTED = 12, 300
-"""Number of users in the chart, and in its table."""
+"""The greatest number of users in the chart of waits, and in its table."""
 
 
 def tiles(run: ReportRun) -> Markup:
@@ -89,8 +89,9 @@ def story_section(runs: Sequence[ReportRun]) -> Markup | None:
 
 
 def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, dict[str, Any]]:
-    """Return the sections on utilisation and queue length over time, and the values that the script shows at
-    the position of the mouse."""
+    """Return the sections on utilisation and queue length over time. Also return the data of their curves, by
+    chart name: the script of the report shows the values at the position of the mouse.
+    """
     unit, capacity = runs[0].unit, max(run.capacity for run in runs)
     bins = BINS if len(runs) == 1 else FEW
     levels, waiting = [busy(run) for run in runs], [queued(run) for run in runs]
@@ -143,8 +144,9 @@ def _reading(curves: Sequence[Curve], times: float, unit: str) -> list[dict[str,
 
 
 def _cores(run: ReportRun, span: TimeSpan) -> Curve | None:
-    """Return the curve of used processors for a report that counts GPUs. Return None if the report counts
-    processors, because the main curve of the chart then shows the used processors."""
+    """Return the curve of the used fraction of all processors for a report that counts GPUs. Return None if
+    the report counts processors, because the main curve of the chart then shows this fraction.
+    """
     if not run.by_gpu:
         return None
     whole = run.cluster.cpu_milli / run.cluster.core_milli

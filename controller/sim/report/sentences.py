@@ -14,7 +14,7 @@ from wire.names import JobState
 from wire.text import duration
 
 ENOUGH = 20
-"""The summary mentions only groups with at least this many jobs."""
+"""The summary mentions only the job sizes of which there are at least this many jobs."""
 
 
 def cluster_text(run: ReportRun) -> str:

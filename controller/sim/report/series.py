@@ -14,8 +14,9 @@ from controller.sim.report.run import ReportRun, TimeSpan
 Floats = npt.NDArray[np.float64]
 
 BINS, FEW = 480, 160
-"""Number of bins (points) of a single curve, and of each of several curves. Several curves have fewer bins,
-so that they can be distinguished."""
+"""Number of bins (points) of a curve: the first if it is the only curve of the chart, the second if there are
+several. With fewer bins, several curves are easier to distinguish.
+"""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Steps:
 
     moments: Floats
     levels: Floats
-    """The level from the time with the same index until the next time."""
+    """`levels[i]` is the level from the time `moments[i]` until `moments[i + 1]`."""
 
     def means(self, span: TimeSpan, bins: int = BINS) -> Floats:
         """Return the exact average level in each of `bins` equal parts of the time span."""

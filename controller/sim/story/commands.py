@@ -23,14 +23,15 @@ from wire.cluster.reservation import ReservationSpec
 from wire.text import counted
 
 ADMIN = "admin"
-"""The user that gives all commands of a story. Everything is allowed to this user."""
+"""The user that gives all commands of a story. This user may do everything."""
 _SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one command of a story: a text about the effect, and the engine's message for each
-    refusal."""
+    """The result of one command of a story: a text about what was done, and the engine's message for each
+    refused input.
+    """
 
     done: str = ""
     refused: tuple[str, ...] = ()
@@ -67,8 +68,8 @@ class MakeReservation:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """The nodes of a command: the nodes in `names`, and the nodes that have all `labels` at the time of the
-    command.
+    """The nodes to which a command applies: the nodes in `names`, and, unless `labels` is empty, the nodes
+    that have all `labels` when the command is carried out.
     """
 
     names: tuple[str, ...] = ()
@@ -91,7 +92,7 @@ class OnNodes:
     choice: NodeChoice
     kind: Callable[..., NodeCommand]
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the command, such as the reason of a drain."""
+    """Further fields of the input `kind`, by name, such as the reason of a drain."""
 
     def carry_out(self, simulation: Simulation) -> Result:
         return _on_each(
@@ -164,8 +165,8 @@ class OnJobs:
             if not jobs:
                 refused.append(f"{word} selects no job that waits or runs")
             for job in jobs:
-                # Skip a job that has ended. The cancel of another job in the list may have cancelled this job
-                # too, because this job depended on the other job.
+                # Skip a job that has ended, because the cancel of a job also cancels the jobs that depend on
+                # it, and these jobs may be in the list.
                 if not job.state.terminal:
                     told = _refusals(simulation, make(job))
                     refused += told
@@ -205,7 +206,7 @@ class ApplyConfig:
 
     config: Config
     nodes: Mapping[str, NodeFacts] | None
-    """The nodes of the file; None if the simulated nodes come from another source."""
+    """The nodes in the new scheduler.toml; None if the simulated nodes do not come from a scheduler.toml."""
 
     def carry_out(self, simulation: Simulation) -> Result:
         pipeline = build_pipeline(self.config)
@@ -240,7 +241,9 @@ def _refusals(simulation: Simulation, given: Input) -> list[str]:
 
 
 def _on_each(simulation: Simulation, names: Sequence[str], act: Callable[[str], list[str]]) -> Result:
-    """Call `act` for each node. Return the nodes for which `act` returned no refusals, and all refusals."""
+    """Call `act` for each node; it returns the messages of refusals. The result names the nodes without a
+    refusal, and has all refusals.
+    """
     by_name = simulation.engine.state.nodes.by_name
     done, refused, jobs = [], [], set()
     for name in names:

@@ -35,11 +35,13 @@ class StoryOutcome:
     words: str
     done: str
     refused: tuple[str, ...]
-    """The engine's message for each refusal."""
+    """The engine's message for each refused input of the command."""
 
     @property
     def text(self) -> str:
-        """Return the outcome as text, such as "gpu01, gpu02, 3 jobs there"."""
+        """Return the outcome as text, such as "gpu01, gpu02, 3 jobs there; refused: there is no node gpu03 at
+        this time".
+        """
         count = len(self.refused)
         more = f" ({count - 1} more)" if count > 1 else ""
         refused = [f"refused: {self.refused[0]}{more}"] if count else []
@@ -49,14 +51,15 @@ class StoryOutcome:
 class StoryRun:
     """Carries out the steps of a story at their times in a simulation.
 
-    A step runs after the ends of jobs and the submits of the same time, and before the scheduling cycle.
+    At the same time, jobs end and jobs are submitted first, then the step is carried out, and then a
+    scheduling cycle runs.
     """
 
     def __init__(self, simulation: Simulation, steps: Sequence[StoryStep]) -> None:
         self._simulation = simulation
         self.outcomes: list[StoryOutcome] = []
         self.capacity: list[CapacityChange] = []
-        """The changes of the cluster's capacity, because nodes were added or removed."""
+        """The changes of the cluster's capacity by nodes that the story added or removed."""
         self.added: dict[str, NodeFacts] = {}
         """The nodes that the story has added."""
         for step in steps:

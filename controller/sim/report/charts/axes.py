@@ -43,8 +43,8 @@ class Scale:
 
 
 def bend_waits(seconds: float) -> float:
-    """Return the position of a wait on the axis of waits. The axis is logarithmic above about ten seconds,
-    and also has a place for the wait 0.
+    """Return the position of a wait on the axis of waits, before it is scaled to coordinates. The axis is
+    logarithmic above about ten seconds. The wait 0 has the position 0.
     """
     return math.log10(1 + seconds / 10)
 
@@ -58,8 +58,8 @@ def time_ticks(span: TimeSpan, most: int = 10) -> list[Tick]:
 
 
 def since(seconds: float) -> str:
-    """Return the time since the beginning of the report's time span as text, such as 2 d, 2 d 06:00, 06:00 or
-    00:05:30.
+    """Return a time as text, such as 2 d, 2 d 06:00, 06:00 or 00:05:30. `seconds` counts from the beginning
+    of the report's time span.
     """
     days, rest = divmod(round(seconds), round(DAY_S))
     if days and not rest:
@@ -71,14 +71,14 @@ def since(seconds: float) -> str:
 
 
 def moment_text(seconds: float, span: TimeSpan) -> str:
-    """Return the time since the beginning of the report's time span as text, without seconds if the span is
-    longer than a day.
+    """Return a time as text, rounded to minutes if the report's time span is longer than a day. `seconds`
+    counts from the beginning of the time span.
     """
     return since(round(seconds / 60) * 60 if span.length_s > DAY_S else seconds)
 
 
 def wait_ticks(most: float) -> list[Tick]:
-    """Return ticks of a logarithmic axis at round waits, up to the longest wait."""
+    """Return ticks of the axis of waits at round waits, up to the longest wait `most`."""
     return [(wait, "0" if not wait else _round(wait)) for wait in WAITS if wait <= most]
 
 
@@ -150,6 +150,7 @@ def ruled_y(ticks: Sequence[Tick], y: Scale, left: float, right: float) -> Marku
 
 
 def _anchor(place: float, x: Scale) -> str:
-    """Return the SVG attribute text-anchor for the label below a tick, so that labels at the right edge stay
-    inside the chart."""
+    """Return the SVG attribute text-anchor for the label below a tick. `place` is the coordinate of the tick.
+    Labels at the right edge are right-aligned, so that they stay inside the chart.
+    """
     return "end" if place > x.end - 18 else "middle"

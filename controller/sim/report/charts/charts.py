@@ -32,8 +32,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve of a chart. `place` is the index of the curve's simulation run in the report. This index
-    decides the colour and the pattern of dashes of the curve.
+    """One curve of a chart. `place` is the number of the simulation run in the report, from 0. It decides the
+    colour and the dashes of the curve.
     """
 
     label: str
@@ -99,8 +99,9 @@ def _curve(curve: Curve, x: Scale, y: Scale, *, filled: bool) -> Markup:
 
 
 def _step_path(curve: Curve, x: Scale, y: Scale) -> str:
-    """Return the SVG path of a curve of steps. Each step is one value, the average over an equal part of the
-    time axis."""
+    """Return the SVG path of a curve of steps. Each value is the height of one step, and all steps are
+    equally wide.
+    """
     edges = np.linspace(x.begin, x.end, len(curve.values) + 1)
     parts = [f"M{edges[0]:.1f} {y(float(curve.values[0])):.1f}"]
     last = ""
@@ -115,14 +116,16 @@ def _step_path(curve: Curve, x: Scale, y: Scale) -> str:
 
 @dataclass(frozen=True)
 class SpreadRow:
-    """One row of a chart: the percentiles of a group of jobs in each run that has such jobs."""
+    """One row of a chart: a group of jobs, and the percentiles of its waits in each run that has jobs of the
+    group.
+    """
 
     name: str
     spreads: Sequence[tuple[str, int, Percentiles]]
 
 
 def spreads(title: str, description: str, rows: Sequence[SpreadRow]) -> Markup:
-    """Draw a chart with one row per group of jobs.
+    """Draw the percentiles of waits in a chart with one row per group of jobs.
 
     A thin line goes from the 5th to the 95th percentile, a thick line from the 25th to the 75th. A dot shows
     the median.
@@ -172,8 +175,9 @@ def _spread(name: str, run: int, found: Percentiles, x: Scale, y: float, height:
 
 
 def shares(title: str, description: str, curves: Sequence[Curve], *, waits: bool) -> Markup:
-    """Draw the cumulative distribution of a value, such as the wait: for each value, the fraction of jobs
-    that have at most this value. A run with a higher curve is better.
+    """Draw the cumulative distribution of the waits of jobs (`waits` True) or of their slowdowns: for each
+    wait or slowdown on the horizontal axis, the fraction of jobs with at most this much. The higher curve is
+    better.
     """
     height = 230.0
     most = max((float(curve.values.max(initial=0.0)) for curve in curves), default=0.0)

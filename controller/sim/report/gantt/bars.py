@@ -15,14 +15,16 @@ from wire.agent.reports import NodeFacts
 from wire.names import WHOLE_GPU
 
 TALLEST = 64
-"""Largest height of a track (a row of the chart), in lines of text. A node without GPUs has one line per core
-up to this height."""
+"""Largest height of a track (a row of the chart), in lines of text. A track for the cores of a node has one
+line per core, up to this height.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A row of the Gantt chart for one GPU, or for all cores of a node without GPUs. `height` counts text
-    lines."""
+    """A row of the Gantt chart: one GPU, or, in a report that counts processors, all cores of a node.
+    `height` is in lines of text.
+    """
 
     key: str
     """The UUID of the GPU, or the name of the node."""
@@ -37,7 +39,8 @@ class Track:
 class Bar:
     """A bar of the Gantt chart: one job on `count` neighbouring tracks from number `first` on.
 
-    If the job holds only a part of one track, `low` and `high` are the limits of this part, from 0 to 1.
+    If the job holds only a part of one track, the bar covers the track from the fraction `low` to the
+    fraction `high` of its height.
     """
 
     record: SimulatedJob
@@ -53,8 +56,9 @@ class Bar:
 
 
 def tracks_of(run: ReportRun) -> list[Track]:
-    """Return the tracks (rows) of the Gantt chart from top to bottom. If the cluster has GPUs, nodes without
-    GPUs have no track."""
+    """Return the tracks (rows) of the Gantt chart from top to bottom. If the report counts GPUs, nodes
+    without GPUs have no track.
+    """
     return [track for name, node in run.cluster.nodes.items() for track in _tracks(run, name, node)]
 
 
@@ -67,7 +71,7 @@ def _tracks(run: ReportRun, name: str, node: NodeFacts) -> Iterator[Track]:
 
 
 def bars_of(run: ReportRun) -> list[Bar]:
-    """Return the bars of all jobs, ordered by the start of the jobs."""
+    """Return the bars of all jobs that started, in the order of their starts."""
     tracks = tracks_of(run)
     places = {track.key: place for place, track in enumerate(tracks)}
     strips: dict[int, _Strip] = {}
@@ -89,8 +93,8 @@ def bars_of(run: ReportRun) -> list[Bar]:
 
 
 def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
-    """Return the tracks (rows) of the job on one node: the id of each track, and the thousandths of a GPU or
-    core that the job holds there.
+    """Return the tracks (rows) that the job holds on one node: the `key` of each track, and how many
+    thousandths of a GPU or core the job holds there.
     """
     if run.by_gpu:
         return [(hold.uuid, hold.milli) for hold in part.gpus]
@@ -125,8 +129,9 @@ class _Strip:
         self.free = [(0, self.units)]
 
     def take(self, job: int, units: int, begin_s: float, run_s: float) -> list[tuple[int, int]]:
-        """Assign the lowest free units of the track to a job until its end. Return one or more ranges (low,
-        high), where `high` is not included."""
+        """Assign the lowest free units of the track to a job for `run_s` seconds. Return the assigned ranges
+        of units, each as (low, high) without `high`.
+        """
         while self.held and self.held[0][0] <= begin_s:
             self.free = _merged(self.free + heappop(self.held)[2])
         pieces: list[tuple[int, int]] = []

@@ -14,7 +14,7 @@ from controller.sim.report.run import ReportRun, TimeSpan
 from wire.text import printable
 
 MOST = 120_000
-"""The most bars in one report. So many bars take about 4 MB."""
+"""The greatest number of bars in one report. This many bars take about 4 MB in the file."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Gantt:
     bars: int
     left_out: int
     left_out_part: float
-    """The total time of the bars that were left out, as a fraction of the total time of all bars."""
+    """The GPU time (or processor time) of the bars that were left out, as a fraction of that of all bars."""
 
 
 def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
