@@ -65,8 +65,9 @@ class SinkView:
 
 @dataclass(frozen=True)
 class RuleView:
-    """A rule: the notices that a sink gets. `to` has the recipients. If `to` is empty, the sink sends all
-    messages to the one address in its settings."""
+    """A rule: the notices that a sink gets. `to` has the recipients. If `to` is empty, notices about a job go
+    to the user of the job, and all others to the address in the settings of the sink.
+    """
 
     name: str
     when: tuple[str, ...]
@@ -114,8 +115,8 @@ class NotifySettingsView:
 
 @dataclass(frozen=True)
 class MessageView:
-    """A message in the outbox. The message waits for its time, waits for another try after a failure, or is a
-    dead letter (`dead`).
+    """A message in the outbox. It waits until the time `due` for its first delivery or for another try after
+    a failure, or it is a dead letter (`dead`).
     """
 
     id: str
@@ -144,7 +145,9 @@ class OutboxView:
 @dataclass(frozen=True)
 class SinkTest:
     """A request to send a test message to a sink. `to` is the recipient. If `to` is empty, the message goes
-    to the address in the settings of the sink, or to the user that sends the request."""
+    to the user that sends the request, or, if the sink has no address of this user, to the address in the
+    settings of the sink.
+    """
 
     sink: str
     to: str = ""
@@ -163,8 +166,8 @@ class SinkTestAnswer:
 
 @dataclass(frozen=True)
 class RetryRequest:
-    """A request to deliver messages of the outbox again now. With `all`, these are all messages that were
-    given up or wait after a failure.
+    """A request to deliver messages of the outbox again now: the messages with these ids, or, with `all`, all
+    dead letters and all messages that wait after a failure.
     """
 
     ids: tuple[str, ...] = ()

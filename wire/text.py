@@ -55,5 +55,7 @@ def decimal(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a percentage without decimals: 80 %, 0 %. Return a value below 1 as `decimal` does: 0.4 %."""
+    """Return a percentage without decimals: 80 %, 0 %. A value between 0 and 1 is shown as by `decimal`: 0.4
+    %.
+    """
     return f"{decimal(value) if 0 < value < 1 else f'{value:.0f}'} %"

@@ -120,8 +120,8 @@ ControllerFrame = Union[
     TaskAway,
 ]
 Frame = Union[AgentFrame, ControllerFrame, StepHello]
-"""Only srun sends StepHello, on the socket of the agent. srun and the agent also send each other some of the
-other messages on this socket.
+"""Only srun sends StepHello, on the socket of the agent of its node. On this socket, srun and the agent also
+send each other the messages about steps and tasks, such as StepCall and RunTask.
 """
 
 _SHORT_NAMES = {"GpuReport": "gpus", "LogChunk": "log"}

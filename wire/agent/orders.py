@@ -139,8 +139,9 @@ class SignalTo(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Signal:
-    """Send a signal to processes of an attempt. With `step`, only the tasks of the step with this number get
-    the signal. If a user cancels the step with the signal, `by` is this user; otherwise `by` is empty.
+    """Send a signal to the processes of an attempt that `to` selects. With `step`, only the tasks of the step
+    with this number get the signal. If the signal cancels the step, `by` is the user that cancels it;
+    otherwise `by` is empty.
     """
 
     job: int
@@ -221,8 +222,8 @@ class StopReading:
 
 @dataclass(frozen=True)
 class CheckGpu:
-    """Check a faulty GPU in `after_s` seconds and answer with GpuChecked. A later CheckGpu for the same GPU
-    cancels this check.
+    """Check a faulty GPU in `after_s` seconds and answer with GpuChecked. A second CheckGpu for the same GPU
+    replaces the first.
     """
 
     uuid: str

@@ -61,7 +61,7 @@ class NumaFacts:
 @dataclass(frozen=True)
 class NodeFacts:
     """The resources of a host. If the resources change, the agent reports the new resources only in its next
-    Hello, the first message of a connection. `storage_mib` is local disk for scratch.
+    Hello, the first message of a connection. `storage_mib` is the local disk space for scratch, in MiB.
     """
 
     cpu_milli: int
@@ -75,7 +75,7 @@ class NodeFacts:
     cuda: str = ""
     numa: tuple[NumaFacts, ...] = ()
     handling: Mapping[str, str] = field(default_factory=dict)
-    """How the host runs jobs, by topic: for each topic, such as the limits of jobs, one text for users."""
+    """How the host runs jobs: a dict from a topic, such as the limits of jobs, to a text for users."""
     runtime: str = ""
     """The name and version of the host's container runtime; empty if the host has none."""
     image_gpus: str = ""
@@ -216,8 +216,8 @@ class GpuSample:
 
 @dataclass(frozen=True)
 class AttemptUse:
-    """The usage of a running attempt on this node, from the attempt's start until now: GPUs, and CPU and
-    memory. None means that there is no measurement.
+    """The usage of a running attempt on this node, from the attempt's start until now: `use` has the GPUs,
+    and `host` has CPU and memory. None means that there is no measurement.
     """
 
     job: int
@@ -228,9 +228,9 @@ class AttemptUse:
 
 @dataclass(frozen=True)
 class GpuReport:
-    """GPU readings, and the usage of attempts. `samples` has the new readings of the GPUs whose values have
-    changed by more than small steps (such as 256 MiB of memory) since their last reading was sent. `uses` has
-    the usage of all running attempts, or is empty.
+    """GPU readings, or the usage of attempts; one of both is empty. `samples` has the new readings of the
+    GPUs whose values have changed by more than small steps (such as 256 MiB of memory) since their last
+    reading was sent. `uses` has the usage of all running attempts.
     """
 
     samples: tuple[GpuSample, ...]

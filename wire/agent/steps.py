@@ -32,7 +32,7 @@ class StepHello:
 
 
 VERSION = 1
-"""The value that this srun sends as `version` in StepHello."""
+"""The `version` that the srun of this release of Corral sends in StepHello."""
 
 
 @dataclass(frozen=True)

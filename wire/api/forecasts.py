@@ -36,13 +36,13 @@ class Easing:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The reason why a job waits, and its latest start, if every job uses its whole time limit.
+    """The reason why a job waits, and the forecast of its start.
 
-    `starts_at` is the latest start. None: the latest start is unknown, and `unknown` has the reason. If every
-    job runs as long as predicted, this job starts at `likely_at` and runs for `predicted_s` seconds. Each
-    change in `easings` would start the job now. First come changes of one field of the job, then resumes of
-    nodes or GPUs, then preemptions, then changes of several fields. If `makes_room` is True, the running jobs
-    in `victims` are preempted for this job.
+    `starts_at` is the latest start: the start if every job uses its whole time limit. If it is None,
+    `unknown` has the reason. If every job runs as long as predicted, this job starts at `likely_at` and runs
+    for `predicted_s` seconds. Each change in `easings` would start the job now. First come changes of one
+    field of the job, then resumes of nodes or GPUs, then preemptions, then changes of several fields. If
+    `makes_room` is True, the running jobs in `victims` are preempted for this job.
     """
 
     job: JobView
@@ -55,8 +55,8 @@ class Explanation:
     likely_at: Optional[float] = None
     predicted_s: Optional[float] = None
     between: Optional[tuple[float, float]] = None
-    """The time span in which the job is likely to start. Its width follows from the errors of earlier
-    forecasts, so that 8 of 10 jobs start within their spans.
+    """The time span in which the job is likely to start, as (begin, end). Its width follows from the errors
+    of earlier forecasts, so that 8 of 10 jobs start within their spans.
     """
     complete: bool = True
     """False if the time allowed for the forecast ended before the forecast was complete; see
@@ -75,8 +75,9 @@ class Explanation:
     other jobs.
     """
     last: str = ""
-    """The last reason for which the job will wait before its start; empty if the job waits for the same
-    reason now.
+    """The reason for which the job will wait just before its forecast start, such as resources after a quota.
+    It is computed only if the job waits now for a quota, a share, the hours of its queue or kept GPUs. Empty
+    if unknown.
     """
     no_preemption: str = ""
     """The reason why no running job can be preempted for this job now."""
@@ -84,7 +85,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class JobEdit:
-    """New values for fields of a job's JobSpec, by field name, in the form of JobChange."""
+    """New values for fields of a job's JobSpec: `changes` is as in JobChange."""
 
     job: int
     changes: Mapping[str, Any]
@@ -151,7 +152,9 @@ class WhatIf:
     config: Optional[ConfigFile] = None
     marks: tuple[MarkEdit, ...] = ()
     drain_by: Optional[float] = None
-    """The time by which the nodes in `drain` are to be empty. None: the nodes get no new jobs from now on."""
+    """The time by which the nodes in `drain` are to be empty. None means a drain without a time: the nodes
+    get no new jobs.
+    """
 
 
 @dataclass(frozen=True)
@@ -180,9 +183,9 @@ class WhatIfAnswer:
     and each change in `easings` would start this job at once.
 
     `shifts` lists at most 200 new jobs, then at most 200 jobs with the largest delays, then at most 200 jobs
-    whose start becomes earlier by the longest times. `later` and `sooner` count all delayed and all earlier
-    jobs. A change of less than a minute, or of less than 5 % of the wait, is not listed; `trifles` counts
-    such jobs. `later_h` is the sum of all delays in hours. `sooner_h` is the sum of the hours by which jobs
+    with the largest gains (earlier starts). `later` and `sooner` count all jobs with a delay and all jobs
+    with a gain. A job with a change of less than a minute, or of less than 5 % of its wait, counts only in
+    `trifles`. `later_h` is the sum of all delays in hours. `sooner_h` is the sum of the hours by which jobs
     start earlier. Jobs whose start is unknown are left out of these sums.
     """
 

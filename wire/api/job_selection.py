@@ -1,4 +1,6 @@
-"""Parses the words with which users select jobs: 7, 7_3, 7_[0-9], 1-3, user:ada, name:sweep-*, last, all."""
+"""Parses job selections, the words with which users select jobs: 7, 7_3, 7_[0-9], 1-3, user:ada,
+name:sweep-*, last, all.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ Selection = Union[JobLabel, ArrayElements, JobRange, AllJobs, JobsOf, NewestJob]
 
 
 class InvalidSelection(ValueError):
-    """Raised if the word does not select jobs. `hint` shows valid words."""
+    """Raised for a word that is not a job selection. `hint` shows valid job selections."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -86,7 +88,9 @@ class InvalidSelection(ValueError):
 
 
 def parse_selection(word: str) -> Selection:
-    """Return which jobs a word selects. Raise InvalidSelection for any other word."""
+    """Return the job selection that a user wrote as `word`. Raise InvalidSelection if `word` is not a job
+    selection.
+    """
     if word == ALL:
         return AllJobs()
     if word == LAST:

@@ -20,7 +20,7 @@ from wire.names import JobState, Reason
 @dataclass(frozen=True)
 class SubmitRequest:
     """A job to submit. If the same user repeats a request with the same `key`, no second job is submitted,
-    and the answer has the first one.
+    and the answer names the job of the first request.
     """
 
     spec: JobSpec
@@ -101,8 +101,9 @@ class LogMatch:
 
 @dataclass(frozen=True)
 class StepRequest:
-    """The body of a request to record a step of a running job: a new step has the number -1, and an ended
-    step has the number from the answer to the earlier request.
+    """The body of a request to record that a step of a running job has begun or ended. A step that has begun
+    has the number -1. A step that has ended has the number that StepRecorded, the answer for its begin,
+    contained.
     """
 
     step: Step
@@ -237,8 +238,8 @@ class JobView:
     use: Optional[GpuUse] = None
     """GPU usage of the last attempt, up to now for a running attempt; None if there are no measurements."""
     idle_since: Optional[float] = None
-    """The time since which the job's GPUs are idle. None if the GPUs are busy, or are idle for a shorter time
-    than counts as idle.
+    """The time since which the job's GPUs are idle. None if the GPUs have load, or have had no load for less
+    than `idle_after_s` of [gpus] or of the job's queue.
     """
     kept_until: Optional[float] = None
     """The time until which idle GPUs are no reason to end the job. `corral job keep` sets this time; None if
@@ -266,8 +267,7 @@ class JobView:
     """The workload to which the job belongs. None if the job belongs to no workload."""
     task: str = ""
     waits_long: bool = False
-    """True for a waiting job that has waited much longer than usual. `[scheduler] wait_alarm` sets the
-    limit."""
+    """True for a waiting job that has waited more than `[scheduler] wait_alarm` times the usual wait."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ class JobGroup:
     place: Optional[int] = None
     """The place of the first waiting job of this workload or array; see `QueuePlace`."""
     starts_at: Optional[float] = None
-    """The expected start of this job; see `QueuePlace`."""
+    """The expected start of the first waiting job of this workload or array; see `QueuePlace`."""
 
 
 @dataclass(frozen=True)
@@ -322,10 +322,10 @@ class QueuePlace:
 class JobsOrder:
     """An order for one or many jobs. `action` is cancel, hold, release, preempt, requeue or set.
 
-    `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, user:ada, last or all. `mine` leaves out jobs of other
-    users. Without `jobs`, `mine` selects all jobs of the requesting user. The action `set` uses `changes` and
-    `extend_s`, which are as in JobChange. With `stay_held` a preempted job is also held. With `only_tell`
-    nothing is changed, and the answer shows which jobs the order would change.
+    `jobs` has job selections such as 7, 7_3, 7_[0-9], 1-3, user:ada, last or all. `mine` leaves out jobs of
+    other users. Without `jobs`, `mine` selects all jobs of the requesting user. The action `set` uses
+    `changes` and `extend_s`, which are as in JobChange. With `stay_held` a preempted job is also held. With
+    `only_tell` nothing is changed, and the answer shows which jobs the order would change.
     """
 
     action: str
@@ -339,7 +339,7 @@ class JobsOrder:
 
 @dataclass(frozen=True)
 class JobRefused:
-    """A job for which the order was refused, or a word that matches no job, with the reason."""
+    """A job for which the order was refused, or a job selection that matches no job, with the reason."""
 
     job: str
     problem: Problem
@@ -374,7 +374,7 @@ class KeepRequest:
 
 @dataclass(frozen=True)
 class Preempted:
-    """One preemption of a job: its cause, and the GPU-hours of work that were lost."""
+    """One preemption of a job: its cause, and the GPU-hours of work that the job lost."""
 
     at: float
     attempt: int
@@ -401,8 +401,8 @@ class Moved:
     for_job: Optional[int] = None
     node: str = ""
     done_at: Optional[float] = None
-    """The time at which the job started on the new nodes. If `done_at` and `undone` are both empty, the move
-    is under way.
+    """The time at which the job started on the new nodes; None before. The move is under way while `done_at`
+    is None and `undone`, the reason why the move failed, is empty.
     """
     undone: str = ""
 

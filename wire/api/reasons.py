@@ -78,7 +78,7 @@ class NodeScore:
 @dataclass(frozen=True)
 class Why:
     """The reasons why a job waits: the main reason as a sentence, the number of nodes that each filter
-    rejected, and the position of the job in the queue.
+    rejected, and the job's `position` in the queue, from 1; None for a job that is not in the queue.
     """
 
     reason: Reason

@@ -68,8 +68,9 @@ class Limits:
     """Limits on GPUs by model. The name of a model matches GPUs as in the request of a job."""
 
     def over(self, below: Limits) -> Limits:
-        """Return a copy in which unset limits have the values of `below`. `gpus` and `gpus_percent` count as
-        one limit: if one of both is set, neither is taken from `below`.
+        """Return a copy in which unset limits have the values of `below`, a more general quota. `gpus` and
+        `gpus_percent` count as one limit: if this object sets one of the two, neither is taken from `below`.
+        GPU models without a limit have the limits of `below`.
         """
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
         if (self.gpus, self.gpus_percent) == (None, None):

@@ -138,8 +138,8 @@ class Answer:
         return b"".join(parts)
 
     def read_some(self) -> bytes:
-        """Wait for a part of the body, and return this part. Return an empty text after the end of the body.
-        Raise InvalidAnswer if the connection ends before the body.
+        """Wait until a part of the body has arrived, and return this part; empty after the end of the body.
+        Raise InvalidAnswer if the connection ends before the body is complete.
         """
         if self._chunked and not self._ended and self._left == 0:
             self._begin_chunk()

@@ -85,9 +85,10 @@ class Transport:
         question: bool,
         more_s: float = 0.0,
     ) -> bytes:
-        """Send the request and return the body of the answer. If the connection is lost, wait and send the
-        request again. `pauses` has the seconds to wait before each repetition. After the last repetition,
-        raise Unreachable.
+        """Send the request and return the body of the answer. If the connection is lost before the answer,
+        wait and send the request again. `pauses` has the seconds to wait before each repetition. Raise
+        Unreachable if the connection is lost after the last repetition, if no connection could be opened, or
+        if the answer does not arrive within the time limit.
 
         `question` is True for a request that changes nothing on the controller. `more_s` is added to the time
         limit for the answer.

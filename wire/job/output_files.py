@@ -58,12 +58,14 @@ def expand_patterns(text: str, values: Mapping[str, str]) -> str:
 
 
 def is_per_task(text: str) -> bool:
-    """Return whether each task of a job step writes to another file (`%t`)."""
+    """Return whether each task of a job step writes to a file of its own, because the path has the pattern
+    `%t`.
+    """
     return any(match[2] == "t" for match in _PATTERN.finditer(text))
 
 
 def is_per_node(text: str) -> bool:
-    """Return whether each node of a job writes to another file, because the path has a pattern for the node
-    (`%N` or `%n`).
+    """Return whether each node of a job writes to a file of its own, because the path has the pattern `%N` or
+    `%n`.
     """
     return any(match[2] in ("N", "n") for match in _PATTERN.finditer(text))

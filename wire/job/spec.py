@@ -349,7 +349,9 @@ def gpus_text(gpus: float) -> str:
 
 
 def _if_set(names: str, check: Callable[[JobSpec], Problems]) -> _SeldomCheck:
-    """Return the named fields, a function that reads the fields, their default values, and the check."""
+    """Return an entry of _SELDOM_CHECKS: the fields in `names`, a function that reads these fields of a
+    JobSpec, their default values, and the check.
+    """
     fields = names.split()
     values = attrgetter(*fields)
     return frozenset(fields), values, values(_DEFAULTS), check

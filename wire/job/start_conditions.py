@@ -20,7 +20,7 @@ MAX_RESTARTS = 1_000
 HEALTHY_RUN_S = 600.0
 HEALTHY_RUN_DELAYS = 10
 """An attempt is healthy if it ran for at least HEALTHY_RUN_S seconds, and for at least HEALTHY_RUN_DELAYS
-times the restart delay before it. After a healthy attempt, the restart delay is `delay_s` again.
+times the delay before its start. After a healthy attempt, the restart delay is `delay_s` again.
 """
 MAX_CODES = 64
 MAX_AFTER = 1_000
@@ -34,8 +34,8 @@ class RestartWhen(str, enum.Enum):
 
     NEVER = "never"
     ON_HARDWARE = "on-hardware"
-    """Restart the job only after a hardware failure: a GPU was lost or failed, and the program of the job did
-    not fail.
+    """Restart the job only after an attempt that ended because a GPU failed, and not after a failure of its
+    program.
     """
     ON_FAILURE = "on-failure"
     ALWAYS = "always"
@@ -58,8 +58,9 @@ class Restart:
 
     The first wait is `delay_s` seconds. Each further wait is twice as long, up to `delay_most_s`. After an
     attempt that ran long enough to count as healthy (`healthy_run_s`), the wait is `delay_s` again; the
-    number of restarts is not reset. If `codes` is set, only these exit codes (128 + n for signal n) cause a
-    restart. The loss of a node always causes a restart.
+    number of restarts is not reset. If `codes` is set, a program that fails causes a restart only with one of
+    these exit codes (128 + n for signal n). After the loss of a node, `on_node_lost` of JobSpec and `limit`
+    decide, and not `when` and `codes`.
     """
 
     when: RestartWhen = RestartWhen.ON_HARDWARE
@@ -86,7 +87,9 @@ DEFAULT_RESTART = Restart()
 
 
 class Until(str, enum.Enum):
-    """The state that a job, or all jobs of an array, must have reached before a dependent job may start."""
+    """The condition of a dependency: the state that a job, or all jobs of an array, must have reached before
+    the dependent job may start, or DATA: a path must exist.
+    """
 
     STARTED = "started"
     OK = "ok"

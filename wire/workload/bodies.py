@@ -13,8 +13,8 @@ from wire.workload.spec import OnFailure, WorkloadSpec
 
 @dataclass(frozen=True)
 class WorkloadRequest:
-    """A workload to submit. If the same user repeats a request with the same `key`, nothing more is
-    submitted, and the answer has the first workload.
+    """A workload to submit. If the same user repeats a request with the same `key`, no second workload is
+    submitted, and the answer has the workload of the first request.
     """
 
     spec: WorkloadSpec

@@ -27,8 +27,8 @@ class ProjectView:
     default_for: tuple[str, ...] = ()
     organisation: str = ""
     share: Optional[float] = None
-    """The part of the cluster to which the project is entitled while all declared projects have waiting jobs,
-    from 0 to 1. None for a project that is not declared, and if the order of jobs ignores weights.
+    """The fraction of the cluster, from 0 to 1, to which the project is entitled while all declared projects
+    have waiting jobs. None for a project that is not declared, and if the order of jobs ignores weights.
     """
     factor: float = 1.0
     """The fair-share factor, as in ShareView."""

@@ -33,8 +33,8 @@ class QuotaView:
     """For a queue, phrases that describe its policy in scheduler.toml, as in QueueView."""
     budget: str = ""
     gpu_hours_planned: float = 0.0
-    """The further GPU-hours that running jobs will use if each runs until its time limit. They count towards
-    the limit on GPU-hours. A job without a time limit counts as running for the whole time window of the
+    """The GPU-hours that running jobs will still use if each runs until its time limit. They count towards
+    the limit on GPU-hours. A job without a time limit counts as if it ran for the whole time window of this
     limit.
     """
 

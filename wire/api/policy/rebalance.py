@@ -27,8 +27,8 @@ class MoveView:
 @dataclass(frozen=True)
 class SpreadView:
     """The fragmentation of the free GPUs of the cluster. `free_gpus` is the number of GPUs that no job uses.
-    `whole_gpus` is the number of GPUs on nodes where no GPU is used. `fragmentation`, from 0 to 1, is the
-    part of the free GPU capacity that is on nodes with at least one used GPU.
+    `whole_gpus` is the number of GPUs on nodes where no GPU is used. `fragmentation` is the fraction (0 to 1)
+    of the free GPU capacity that is on nodes with at least one used GPU.
     """
 
     free_gpus: int
@@ -55,12 +55,12 @@ class ProposalView:
     for_job: Optional[int] = None
     label: str = ""
     name: str = ""
-    """The id, the label and the name of the waiting job that can start because of the move are in `for_job`,
-    `label` and `name`.
+    """`for_job`, `label` and `name` are the id, the label and the name of the waiting job that can start
+    because of the moves; empty if the moves have another purpose.
     """
     place: tuple[Held, ...] = ()
     node: str = ""
-    """The node from which jobs are moved to other nodes."""
+    """The node that the moves empty, fully or in part; empty if the moves have another purpose."""
     rest: int = 0
     """The number of jobs that stay on the node `node`."""
     earlier_s: Optional[float] = None
@@ -68,8 +68,8 @@ class ProposalView:
     unknown.
     """
     gap: Optional[tuple[float, float]] = None
-    """The difference between the load of the node with the highest load and the load of the node with the
-    lowest load, as (before the moves, after the moves).
+    """The load of the node with the highest load minus the load of the node with the lowest load, as (before
+    the moves, after the moves).
     """
 
 

@@ -9,7 +9,9 @@ from wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class PassView:
-    """The latest scheduling cycle: its begin, its duration, and the number of placed jobs."""
+    """The latest scheduling cycle: the time of its begin, its duration, and the number of jobs that it
+    placed.
+    """
 
     at: float
     seconds: float

@@ -49,8 +49,8 @@ class ShareView:
     Empty if there is no such entry.
     """
     until: Optional[float] = None
-    """The latest time at which jobs under the hard limit `stopped` may start again; None if this time is
-    unknown.
+    """The latest time at which the usage of the entry `stopped` will be below its hard limit, so that jobs
+    may start again; None if this time is unknown.
     """
 
 

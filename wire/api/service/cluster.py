@@ -26,7 +26,7 @@ class ClusterView:
     cpu_used_milli: int
     started_at: float
     wait_alarms: int = 0
-    """The number of waiting jobs that have waited longer than usual. `[scheduler] wait_alarm` sets the limit.
+    """The number of waiting jobs that have waited more than `[scheduler] wait_alarm` times the usual wait.
 
     """
 
@@ -85,13 +85,13 @@ class PulseSample:
     """The median wait in seconds of the jobs that started in the last hour; None if no job started."""
     wait_p90_s: Optional[float] = None
     fragmentation: float = 0.0
-    """The part (0 to 1) of the free GPU capacity that is on nodes with at least one used GPU."""
+    """The fraction (0 to 1) of the free GPU capacity that is on nodes with at least one used GPU."""
 
 
 @dataclass(frozen=True)
 class PulseView:
-    """The samples that the controller has kept, oldest first. Samples are missing for times in which the
-    controller did not run, or could not write its store.
+    """The samples that the controller has kept, oldest first. No samples are taken while the controller
+    cannot write its store.
     """
 
     samples: tuple[PulseSample, ...]
@@ -106,11 +106,11 @@ class PulseView:
 
 @dataclass(frozen=True)
 class GpuLoadView:
-    """The loads (utilisation in percent) of GPUs over the last 10 minutes, in parts of `step_s` seconds,
-    oldest first. A load is the mean over its part, and None if no reading is known.
+    """The loads (utilisation in percent) of GPUs over the last 10 minutes, oldest first. Each load is the
+    mean over `step_s` seconds, and None if there is no reading from this time.
 
-    `nodes` has the loads of each GPU, by the name of the node and the UUID of the GPU. `jobs` has the mean
-    over the GPUs of a job, by the id of the job; the loads before the start of the last attempt are None.
+    `nodes` is a dict from node name to a dict from GPU UUID to the loads of this GPU. `jobs` is a dict from
+    job id to the mean loads of the job's GPUs; the loads before the start of the last attempt are None.
     """
 
     nodes: Mapping[str, Mapping[str, tuple[Optional[int], ...]]]

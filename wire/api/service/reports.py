@@ -13,8 +13,9 @@ class UsageView:
     percentile of GPU utilisation in percent; None if not measured. `peak_mib` is GPU memory.
 
     `cpu_hours` are the CPU-hours that jobs used, and `cpu_hours_held` the CPU-hours that jobs had allocated.
-    `memory_gib_hours` is allocated memory, `memory_peak_mib` the highest memory of a job on one node. `money`
-    is the cost at the present prices; None if scheduler.toml has no prices.
+    `memory_gib_hours` is the allocated memory times the run time, and `memory_peak_mib` is the highest
+    measured memory of a job on one node. `money` is the cost at the present prices; None if scheduler.toml
+    has no prices.
     """
 
     name: str
@@ -49,9 +50,9 @@ class BudgetView:
     """The usage of a project in one calendar month, compared with its budget. `gpu_hours_limit` and
     `money_limit` include the amount that was carried over from the last month; None means no limit.
 
-    `percent` is the used part of the budget in percent. When the budget is used up, `then` decides about the
-    waiting jobs of the project. `then` = alert: jobs start as before. low: jobs start after all other jobs.
-    stop: no job starts. The month ends at `ends_at`.
+    `percent` is the percentage of the budget that is used. `then` says what happens to the waiting jobs of
+    the project when the budget is used up. With `alert` they start as before, with `low` they start after all
+    other jobs, and with `stop` they do not start. The month ends at `ends_at`.
     """
 
     project: str
@@ -78,8 +79,8 @@ class RunEstimate:
     """The errors of the predicted run times of one user's jobs. All times are means in seconds.
 
     `bias_s` is above 0 if jobs run longer than predicted. `error_s` is the mean absolute error. `outlived` is
-    the fraction of jobs that ran longer than predicted. `limit_error_s` is the mean absolute error that a
-    prediction equal to the time limit would have, over the jobs with a time limit.
+    the fraction of jobs that ran longer than predicted. `limit_error_s` is for comparison: the mean absolute
+    error if the time limit were the prediction, over the jobs with a time limit.
     """
 
     user: str
@@ -167,9 +168,10 @@ class FairnessRow:
     """The GPU-hours that one project or user used, and the GPU-hours to which the project or user was
     entitled. The entitlement is the max-min fair part of the cluster, computed from weights and demands.
 
-    All amounts are GPU-hours. `points` is `got` minus `entitled`, in percent of the capacity. Waits are
-    seconds from the time when a job may start to its first start; `wait_max_s` also counts jobs that still
-    wait. `scavenged` is the usage of jobs with the priority SCAVENGER; no other field includes these jobs.
+    `got` (used), `entitled`, `demanded` and `scavenged` are GPU-hours. `points` is `got` minus `entitled`, in
+    percent of the capacity. Waits are seconds from the time when a job may start to its first start;
+    `wait_max_s` also counts jobs that still wait. `scavenged` is the usage of jobs with the priority
+    SCAVENGER; no other field includes these jobs.
     """
 
     name: str
@@ -208,7 +210,7 @@ class FairnessReport:
 
 @dataclass(frozen=True)
 class GpuHoursByCause:
-    """Idle or lost GPU-hours with one cause. `percent` is their part of all GPU-hours of the cluster.
+    """Idle or lost GPU-hours with one cause. `percent` is their percentage of all GPU-hours of the cluster.
 
     `avoidable` is True for lost work, and for idle GPU-hours in which a waiting job could have run without a
     delay for another job.
@@ -335,7 +337,7 @@ class SlaRow:
     """The number of jobs that started for the first time while the queue had a wait target."""
     in_target: int
     met_percent: Optional[float]
-    """The part of the started jobs that met the wait target, in percent; None without started jobs."""
+    """The percentage of the started jobs that met the wait target; None if no job started."""
     wait_p50_s: Optional[float]
     wait_p95_s: Optional[float]
     waiting_longer: int

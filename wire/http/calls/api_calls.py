@@ -15,8 +15,8 @@ Query = list[tuple[str, Any]]
 ONCE: tuple[float, ...] = ()
 AGAIN = (0.0,)
 KEYED = (0.0, 0.2, 1.0, 2.0)
-"""The seconds before each repetition of a request whose connection was lost: ONCE for changes, AGAIN for
-questions, and KEYED for requests that have the same effect if they are repeated.
+"""The repetitions of a request whose connection was lost, each as the seconds to wait before it. ONCE is for
+changes, AGAIN for questions, and KEYED for changes that take effect only once if they are repeated.
 """
 
 

@@ -135,7 +135,7 @@ class ServiceCalls(ApiCalls):
 
     def month(self, month: str = "", by: str = "project", only: Mapping[str, str] = {}) -> MonthReport:
         """Return the usage of one month by project, user or queue. `only` restricts the report to one
-        project, one user or one queue.
+        project, user or queue, for example {"project": "vision"}.
         """
         return self._get(MonthReport, "/v1/reports/month", [("month", month), ("by", by), *only.items()])
 
