@@ -34,7 +34,9 @@ from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
 
 AmountLimit = tuple[int, int]
-"""(index of the resource in an Amount, limit). An Amount is a list with one number for each resource."""
+"""(index of a resource in an Amount, limit on this resource). An Amount is a list with one number for each
+resource.
+"""
 
 
 @dataclass(frozen=True, slots=True)

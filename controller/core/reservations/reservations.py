@@ -1,7 +1,8 @@
-"""Advance reservations of nodes: the times at which a reservation keeps other jobs off its nodes, and the
-nodes on which the jobs run that name the reservation (`--reservation`).
+"""Advance reservations of nodes. A reservation keeps other jobs off its nodes during its time. Jobs that name
+the reservation (`--reservation`) run only on its nodes.
 
-`Reservations.version` increases when a reservation is added, begins, ends or is removed.
+`Reservations.version` increases when a reservation is added, begins, ends or is removed, and with each change
+of a timed drain.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from wire.names import Reason
 from wire.text import duration, printable
 
 DRAIN_PREFIX = "drain/"
-"""The prefix of the names of timed drains in the list of reservations. Names of operators' reservations have
-no slash.
+"""The prefix of the names of timed drains in the list of reservations, such as drain/gpu01. Names of
+operators' reservations have no slash.
 """
 AHEAD = 8
 """The number of occurrences of a recurring reservation whose ends are tried as start times of jobs."""
@@ -43,9 +44,7 @@ class Reservation:
     by: str
     began: bool = False
     drain: bool = False
-    """True: this is the reservation of a timed drain, which begins at `starts_at`. False: an operator made
-    this reservation.
-    """
+    """True for the reservation of a timed drain, False for a reservation of an operator."""
 
     @property
     def title(self) -> str:
@@ -82,12 +81,12 @@ class Reservation:
         yield from (end + every * turn for turn in range(AHEAD))
 
     def overlaps(self, at: float, until: float) -> bool:
-        """Return whether the reservation is active at any time between `at` and `until`."""
+        """Return whether an occurrence of the reservation lies at least in part between `at` and `until`."""
         return self.clear_from(at, until - at) > at
 
     def next_start(self, now: float) -> float | None:
-        """Return the start of the occurrence after the one that begins at `starts_at`. Skip occurrences that
-        have ended by `now`. Return None if the reservation does not recur.
+        """Return the start of the next occurrence after the one that begins at `starts_at`. Skip occurrences
+        that have ended by `now`. Return None if the reservation does not recur.
         """
         every = self.spec.every_s
         if every is None:
@@ -106,7 +105,7 @@ class Reservation:
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
-            # The start of the job is unknown: for example, the job waits for the end of a job without a time
+            # The job starts at an unknown time: for example, it waits for the end of a job without a time
             # limit.
             return at
         if every is None:
@@ -124,26 +123,28 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class ReservationClosed:
-    """The reason why a job with `--reservation` may not start: its reservation does not exist, is not active,
+    """The reason why a job with `--reservation` may not start: the reservation does not exist, is not active,
     or does not admit the job.
     """
 
     sentence: str
     reason: ClassVar[Reason] = Reason.RESERVATION
     only_this_job: ClassVar[bool] = False
-    """False: all jobs of a lane have the same user, project and reservation."""
+    """False, because the reason applies to all jobs of the lane: they have the same user, project and
+    reservation.
+    """
 
     def __str__(self) -> str:
         return self.sentence
 
 
 class Reservations:
-    """All active and future reservations, and the timed drains. In a timed drain, a node must be empty at a
-    given time (`Node.timed_drain`).
+    """All active and future reservations of operators, and the timed drains.
 
-    From this time on, the timed drain bars its node, like a maintenance reservation without an end. So all
-    code that plans starts around reservations also plans around timed drains. `by_name` contains only the
-    operators' reservations. Iteration also yields the timed drains.
+    A timed drain is kept like a maintenance reservation without an end that begins at
+    `Node.timed_drain.empty_by`, the time at which the node must be empty. So all code that plans starts
+    around reservations also plans around timed drains. `by_name` contains only the operators' reservations.
+    Iteration also yields the timed drains.
     """
 
     def __init__(self) -> None:
@@ -162,8 +163,8 @@ class Reservations:
         yield from self.drains.values()
 
     def follow_drain(self, node: Node) -> None:
-        """Add, change or remove the reservation for the timed drain of a node. The start of this reservation
-        is the time of `Node.timed_drain`.
+        """Add, change or remove the reservation of the timed drain of a node, so that it agrees with
+        `Node.timed_drain`.
         """
         name, drain = f"{DRAIN_PREFIX}{node.name}", node.timed_drain
         if drain is not None:
@@ -209,15 +210,17 @@ class Reservations:
         self.version += 1
 
     def excluding(self, user: str, project: str) -> list[Reservation]:
-        """Return the reservations whose nodes a job of this user and project must not use."""
+        """Return the reservations and timed drains whose nodes a job of this user and project must
+        not use.
+        """
         if not self:
             return []
         return [each for each in self if not each.admits(user, project)]
 
     def barred_rows(self, nodes: Nodes, user: str, project: str, at: float, length: float) -> Bools | None:
-        """Return which nodes (True by row number) a job of this user and project cannot use. The nodes are
-        reserved for others at some time in the `length` seconds from `at` on. Return None if there is no such
-        node.
+        """Return which nodes (True by row number) a job of this user and project must not use between `at`
+        and `at` plus `length` seconds, because they are reserved for others at some time in between. Return
+        None if it may use all nodes.
         """
         found: Bools | None = None
         for each in self:
@@ -228,8 +231,8 @@ class Reservations:
         return found
 
     def named_by(self, spec: JobSpec, user: str) -> Reservation | None:
-        """Return the reservation that the job names, if the reservation exists and admits the job; otherwise
-        None.
+        """Return the reservation that the job names. Return None if the job names none, or if the reservation
+        does not exist or does not admit the job.
         """
         named = self.by_name.get(spec.reservation)
         return named if named is not None and named.admits(user, spec.project) else None
@@ -252,9 +255,9 @@ class Reservations:
         return None
 
     def rows_outside(self, nodes: Nodes, spec: JobSpec, user: str) -> Bools | None:
-        """Return which nodes (True by row number) are outside the reservation that the job names. Return all
-        nodes if this reservation is not active or does not admit the job. Return None if the job names no
-        reservation.
+        """Return which nodes (True by row number) are not in the reservation that the job names. If the
+        reservation is not active or does not admit the job, all nodes are True. Return None if the job names
+        no reservation.
         """
         if not spec.reservation:
             return None
@@ -264,8 +267,8 @@ class Reservations:
         return outside
 
     def rows(self, nodes: Nodes, reservation: Reservation) -> list[int]:
-        """Return the nodes of the reservation, as rows of the node table. The result is cached until nodes
-        are added or removed.
+        """Return the row numbers of the nodes of the reservation. The result is cached until nodes are added
+        or removed.
         """
         name = reservation.spec.name
         known = self._rows.get(name)

@@ -10,11 +10,11 @@ from wire.names import JobState, Reason
 
 
 class HealthHandler:
-    """Handles the results of health checks. An agent reports a result only when the result differs from the
-    last report.
+    """Handles the results of health checks. An agent reports a result only if it differs from the last
+    reported result.
 
-    An unhealthy job is stopped, unless the action of its health check is NOTIFY. The action or the job's
-    restart policy then decides if the job runs again (lifecycle/requeue_policy.py).
+    An unhealthy job is stopped, unless the action of its health check is NOTIFY. After the stop, the action
+    and the job's restart policy decide if the job runs again (lifecycle/requeue_policy.py).
     """
 
     def __init__(self, context: Context) -> None:

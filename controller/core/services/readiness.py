@@ -22,37 +22,39 @@ def is_ready(state: State, service: Service, job: Job, now: float) -> bool:
 
 
 def is_silent(state: State, job: Job) -> bool:
-    """Return whether a node of the running replica has lost its connection to the controller. It is then
+    """Return whether at least one node of the running replica has no connection to the controller. It is then
     unknown whether the replica still works.
     """
     return not all(state.nodes.by_name[member.allocation.node].up for member in job.running)
 
 
 def ready_at(service: Service, job: Job) -> float:
-    """Return the time at which a replica without health checks is ready; NEVER for other replicas."""
+    """Return the time at which a running replica without health checks becomes ready; NEVER for any other
+    replica.
+    """
     if job.state is not JobState.RUNNING or job.started_at is None or job.spec.health is not None:
         return NEVER
     return job.started_at + service.ready_after_s
 
 
 def must_leave(state: State, job: Job, now: float) -> bool:
-    """Return whether the running replica must leave its nodes. The replica must leave if one of its nodes is
-    drained, or reserved for other users now or within MOVE_BEFORE_S seconds.
+    """Return whether the running replica must leave its nodes: one of them is drained, or is reserved for
+    others (also by a timed drain) now or within MOVE_BEFORE_S seconds.
     """
     drained = any(state.nodes.by_name[member.allocation.node].drained for member in job.running)
     return drained or any(at <= now for at in _leave_times(state, job))
 
 
 def leaves_at(state: State, job: Job, now: float) -> float:
-    """Return the next time at which the replica must leave a node because of a reservation for other users;
-    NEVER if there is no such reservation.
+    """Return the next time at which the replica must leave a node because of a reservation for others or a
+    timed drain; NEVER if there is none.
     """
     return min((at for at in _leave_times(state, job) if at > now), default=NEVER)
 
 
 def _leave_times(state: State, job: Job) -> Iterator[float]:
-    """Yield the times at which the replica must leave its nodes because of reservations for other users. Each
-    time is MOVE_BEFORE_S seconds before a reservation starts.
+    """Yield the times at which the replica must leave its nodes because of reservations for others and timed
+    drains. Each time is MOVE_BEFORE_S seconds before the start of such a reservation.
     """
     nodes = {member.allocation.node for member in job.running} if state.reservations else set()
     for each in state.reservations:

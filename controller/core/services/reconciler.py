@@ -1,4 +1,4 @@
-"""Queues and ends jobs, so that each service has the replicas of scheduler.toml."""
+"""Queues and ends jobs, so that each service has its wanted number of replicas with its present settings."""
 
 from __future__ import annotations
 
@@ -42,23 +42,25 @@ _OF_RESERVATIONS = (ReservationMade, ReservationEnded, ReservationCancelled)
 
 @dataclass(slots=True)
 class _Round:
-    """One comparison (round) of a service's replicas with scheduler.toml."""
+    """One round for one service: the comparison of its replicas with its settings."""
 
     service: Service
     revision: str
     now: float
     holders: dict[int, list[Job]] = field(default_factory=dict)
-    """For each replica number, its jobs that are not being ended, the lowest job id first."""
+    """The jobs of each replica number, the lowest job id first. Jobs that the service or a user is ending are
+    left out.
+    """
     ready: int = 0
-    """The number of replica numbers that have a ready job."""
+    """How many replica numbers have a ready job."""
 
 
 class ServiceReconciler:
     """Keeps the wanted number of replicas of each service running, with the settings of scheduler.toml.
 
-    A replica is an ordinary job. The restart policy in the spec of a replica restarts the replica after a
-    failure. The resources of the replica are kept for the restart (lifecycle/kept_room.py). So the algorithm
-    below only queues and ends whole jobs.
+    A replica is an ordinary job. After a failure, the restart policy in its spec restarts the replica, and
+    its resources are kept for the restart (lifecycle/kept_room.py). So the algorithm below only queues and
+    ends whole jobs.
 
     Algorithm of a round, for one service
     1. End the replicas whose number is not wanted. If a service was removed from scheduler.toml, none of its
@@ -66,19 +68,18 @@ class ServiceReconciler:
     2. If two jobs have the same replica number, the later job replaces the earlier job. End the earlier job
        when the later job is ready. End the later job if it still waits and is no longer needed, for example
        because the drained node of the earlier job is open again.
-    3. A replica on a drained node, or on a node that will soon be reserved for other users, gets a
-       replacement with the same number. Step 2 of a later round ends the replica when its replacement is
-       ready.
-    4. A replica with another revision is ended, and its successor gets its resources. The revision changes
-       with the settings and with each ordered restart. Meanwhile at most `max_unavailable` replicas may be
-       unready. If `max_unavailable` is 0, the replica gets a replacement as in step 3. Replicas on nodes that
-       do not report stay unchanged.
+    3. If a replica runs on a drained node, or on a node that will soon be reserved for others, queue a second
+       job with the same number. Step 2 of a later round ends the first job when the second job is ready.
+    4. A service has a revision, which changes with its settings and with each ordered restart. End a replica
+       of an older revision, and queue a job that gets its resources. Restart only so many replicas at a time
+       that at most `max_unavailable` replicas are not ready. If `max_unavailable` is 0, queue a second job as
+       in step 3. Leave replicas on disconnected nodes unchanged.
     5. Queue a job for each wanted number without a job.
 
     Invariant: a replica number has at most two jobs that are not being ended. A round is a function of the
     state. So a crash between two steps neither loses a replica nor queues a replica twice. Cost: O(replicas
-    of the service) for a round. A round of a service runs only after an event about its replicas, their nodes
-    or its settings, or when a replica becomes ready.
+    of the service) for a round. A round runs only after an event about the service's replicas, their nodes or
+    its settings, when a replica becomes ready, or when a replica must leave a node.
 
     Example: a service has 3 replicas and max_unavailable = 1, and its command changes. Replica 0 is ended and
     its successor starts on the same GPUs. When the successor is ready, the same happens to replicas 1 and 2.
@@ -94,29 +95,25 @@ class ServiceReconciler:
         self.active = bool(self._services or self._state.replicas)
         """True if scheduler.toml has a service, or if a replica of a removed service still exists."""
         self._due: dict[str, float] = {}
-        """For each service that needs a round (check of its replicas) without an event: the time of this
-        round.
-        """
+        """The time of the next round of each service, if a round is needed without an event; NEVER if not."""
         self.refusals: dict[str, Refusal] = {}
-        """For each service whose last replica could not be queued: the refusal. Each scheduling cycle tries
-        again.
+        """The refusal of each service for which a job could not be queued in its last round. The next `run`
+        tries again.
         """
         self._changed = dict.fromkeys((*self._services, *self._state.replicas), NEVER)
-        """The services with an event since their last round (check of replicas), each with the time of the
-        event. At the beginning, it contains all services with the time NEVER. An earlier time is not needed,
-        because a scheduling cycle follows each new configuration and runs these rounds.
+        """The services with an event since their last round, each with the time of its last event. At the
+        beginning, all services are in this dictionary with the time NEVER: their first round needs no time,
+        because each new configuration is followed by a scheduling cycle, which runs these rounds.
         """
 
     @property
     def next_at(self) -> float:
-        """The time of the next round (check of replicas); NEVER if no service needs a round before the next
-        event.
-        """
+        """The time of the next round; NEVER if no round is needed before the next event."""
         return min(min(self._due.values(), default=NEVER), min(self._changed.values(), default=NEVER))
 
     def on_event(self, event: Event) -> None:
-        """Mark each service whose replicas, nodes or settings the event changes. The next `run` then checks
-        these services.
+        """Mark the services that the event concerns, because it is about their replicas, nodes or settings.
+        The next `run` runs a round for these services.
         """
         if isinstance(event, JobEvent):
             self._plan(self._state.jobs[event.job], event.at)
@@ -133,8 +130,8 @@ class ServiceReconciler:
             self._changed[job.replica.service] = at
 
     def run(self, now: float) -> None:
-        """Run a round (the algorithm of the class docstring) for each service that needs one. A service needs
-        a round after an event about the service, when its next round is due, or after a refused submit.
+        """Run a round (see the class docstring) for each service that needs one: after an event about the
+        service, when its next round is due, or if its last round could not queue a job.
         """
         due = {name for name, at in self._due.items() if at <= now}
         for name in sorted({*self._changed, *due, *self.refusals}):
@@ -144,8 +141,8 @@ class ServiceReconciler:
         self._changed.clear()
 
     def restart(self, given: inputs.RestartService, now: float) -> Reply | None:
-        """Order a rolling restart of all replicas of a service. Return a refusal if the service does not
-        exist.
+        """Order a restart of all replicas of a service, a few at a time. Return a refusal if the service does
+        not exist, None otherwise.
         """
         if given.service not in self._services:
             return _unknown(given.service)
@@ -154,7 +151,8 @@ class ServiceReconciler:
 
     def scale(self, given: inputs.ScaleService, now: float) -> Reply | None:
         """Set the number of replicas of a service. If `given.replicas` is None, the number in scheduler.toml
-        applies again.
+        applies again. Return a refusal if the service does not exist or the number is invalid, None
+        otherwise.
         """
         service = self._services.get(given.service)
         if service is None:
@@ -187,8 +185,8 @@ class ServiceReconciler:
         self._due[name] = min((at for at in waits if at > now), default=NEVER)
 
     def _end_surplus(self, current: _Round, jobs: list[Job], wanted: int) -> None:
-        """End the replicas whose number is not below `wanted`. Put the jobs of all other replicas into
-        `current.holders`, by replica number.
+        """End the replicas whose number is not below `wanted`. Put the jobs of the wanted numbers into
+        `current.holders`, and count the ready replicas.
         """
         for job in jobs:
             assert job.replica is not None
@@ -202,9 +200,11 @@ class ServiceReconciler:
         )
 
     def _replace(self, current: _Round, number: int, holders: list[Job]) -> list[Job]:
-        """End the old job of a replica number when its successor is ready. Queue a successor for a job that
-        must leave its nodes. `holders` are the jobs with this number, oldest first. If the remaining job has
-        outdated settings, return a list with this job; otherwise return an empty list.
+        """Carry out steps 2 and 3 of the algorithm for one replica number. `holders` are the jobs with this
+        number, the lowest job id first.
+
+        Return a list with the remaining job if it has outdated settings and need not leave its nodes. Return
+        an empty list in all other cases.
         """
         state, now = self._state, current.now
         if len(holders) > 1:
@@ -226,8 +226,8 @@ class ServiceReconciler:
         return [job] if job.replica.revision != current.revision else []
 
     def _may_cancel(self, current: _Round, old: Job, new: Job) -> bool:
-        """Return whether the waiting successor `new` of the replica `old` is no longer needed. The result is
-        True in two cases: the settings of the service have changed since `new` was queued, or `old` has the
+        """Return whether the waiting job `new`, which is to replace the job `old`, is no longer needed. True
+        in two cases: the settings of the service have changed since `new` was queued, or `old` has the
         present settings and may stay on its nodes.
         """
         assert old.replica is not None
@@ -263,8 +263,8 @@ class ServiceReconciler:
     ) -> None:
         """Queue a job for a replica number.
 
-        The job `before` is ended, and its resources are kept for the new job. The job `replaces` keeps
-        running until the new job is ready.
+        The job `before` is ended, if it has not ended yet, and its resources are kept for the new job. The
+        job `replaces` runs until the new job is ready.
         """
         service, now = current.service, current.now
         replica = Replica(service.name, number, current.revision, None if replaces is None else replaces.id)

@@ -1,10 +1,10 @@
 """The database rows of jobs and nodes. After a restart, the controller loads its state from these rows, and
 so need not read the whole journal.
 
-A row contains columns for the fields by which the store searches, and a JSON body for all other fields.
+A row has columns for the fields by which the store searches, and a JSON body for all other fields.
 `JobFields` and `NodeFields` list the fields that have the same name in the JSON body and in Job or Node.
-These fields are copied by name, so a new field needs only one line in `JobFields` or `NodeFields`. A new
-field also needs a default, because older rows lack the field.
+These fields are copied by name, so a new field needs only one line in `JobFields` or `NodeFields`, with a
+default, because older rows lack the field.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState, Reason
 
 REMOVED = "removed"
-"""The state in the row of a removed node. A new node with the same name overwrites the row."""
+"""The `state` column of a removed node. A new node with the same name overwrites the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,31 +95,33 @@ class JobRecord(JobFields):
 
     members: tuple[Member, ...] = ()
     wait: Wait | None = None
-    """The closed gates of the job (reasons to wait) and the effects of its wait. None: no gate was ever
-    closed and the wait had no effect.
+    """The closed gates of the job (reasons to wait), and other results of its wait. None: all fields of Wait
+    have their defaults.
     """
     preemption: PreemptionRecord | None = None
     """The nomination and preemptions; None: all fields of PreemptionRecord have their defaults."""
     profile: str = ""
-    """The scheduler profile that placed the job. It is empty before the placement, because the profile then
+    """The scheduler profile that placed the job. Empty for a job that was never placed, because its profile
     follows from the configuration.
     """
     operator_hold: str = ""
     """The operator that holds the job. The row has this field only if an operator holds the job."""
     replica: Replica | None = None
-    """The number of the job in its service. Only the row of a service's job has this field."""
+    """The job's service and its replica number. Only the row of a replica has this field."""
     workload: int | None = None
     task: str = ""
-    """The workload of the job and its task there. Only the row of a job in a workload has these fields."""
+    """`workload` is the id of the job's workload, and `task` the name of its task. Only the row of a job in a
+    workload has these fields.
+    """
     short: ShortLimit | None = None
     limit_raised: bool = False
-    """`short` is a time limit of the attempt that is shorter than that of the job; None if there is none.
+    """`short` is the time limit of the attempt if it is shorter than that of the job; None if not.
     `limit_raised` is True if the time limit of the attempt was extended after its start.
     """
     warned_end: float | None = None
     outlived: bool = False
-    """`warned_end` is the end of the time limit of which the owner was warned last; None without a warning.
-    `outlived` is True if the attempt has run longer than plans expected.
+    """`warned_end` is the end of the time limit about which the owner was last warned; None without a
+    warning. `outlived` is True if the attempt has run longer than plans expected.
     """
     last: LastAttempt | None = None
     """The end of the previous attempt. Only the row of a job that was queued again has this field."""
@@ -127,8 +129,8 @@ class JobRecord(JobFields):
     """The result of the health checks. Only the row of a running job with a result has this field."""
     kept_until: float | None = None
     kept_why: str = ""
-    """The time before which the attempt is not ended because of idle GPUs, and the reason. Only the row of a
-    job that a user keeps (`corral job keep`) has these fields.
+    """`kept_until`: until this time, the attempt is not ended because of idle GPUs. `kept_why` is the reason.
+    Only the row of a job that a user keeps (`corral job keep`) has these fields.
     """
 
 
@@ -184,7 +186,9 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
 
 
 def _member_record(member: Member) -> dict[str, Any]:
-    """Return a member for the job's row. Empty fields that older versions do not know are left out."""
+    """Return a gang member as JSON data for the row of its job. Empty fields that older versions do not know
+    are left out.
+    """
     record: dict[str, Any] = _encode_member(member)
     for name in ("memory_mib", "failure", "steps"):
         if not record[name]:
@@ -279,7 +283,7 @@ class RowDecoder:
 
 
 def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
-    """Return the job that a database row describes. The row must have a spec."""
+    """Return the job that a database row describes. The row must contain a spec."""
     decoder = decoder or RowDecoder()
     spec, record = decoder.spec(row), decoder.record(row)
     preemption = record.preemption or NO_PREEMPTION
@@ -371,7 +375,7 @@ def restore_state(
 
 
 def insert_jobs(state: State, jobs: Iterable[Job]) -> None:
-    """Add jobs to a state that already has its nodes. Also update all counters and indexes for these jobs."""
+    """Add jobs to a state that already has its nodes, and update all counters and indexes for these jobs."""
     for node in state.nodes.by_name.values():
         state.reservations.follow_drain(node)
     ended = []
@@ -412,7 +416,8 @@ def _restore_claims(state: State) -> None:
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
     for node in state.nodes.by_name.values():
-        # Use `by_name` here. `nodes.rows` would build the node table, which is not needed yet.
+        # Iterate over `by_name` and not over `nodes.rows`, which would build the node table before it is
+        # needed.
         node.leaving.update(departing_jobs(state, node))
 
 

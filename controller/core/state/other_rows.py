@@ -5,11 +5,11 @@ A note is one row (kind, name, JSON body). Each kind of note has one entry in `N
 change such notes, a function that makes a note, and a function that loads all such notes.
 
 How the changed notes are found
-1. For each event of a batch, `changed_notes` finds the notes that the event changes (`of_event`).
+1. For each event of a batch, `changed_notes` calls `of_event`, which yields the notes that the event changes.
 2. Some notes change as a side effect of events. For example, the end of a job changes the known run times.
    The objects for tenants, estimates and off-queue usage each keep a set of the notes that changed in this
    way. `changed_notes` also reads these sets (`listed`).
-3. `clear_note_changes` empties these sets. Call this after the notes were put into the batch of the commit.
+3. `clear_note_changes` empties these sets. Call it after the notes were put into the batch of the commit.
 """
 
 from __future__ import annotations

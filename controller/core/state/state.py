@@ -92,7 +92,7 @@ class State:
         self.gang_after_s: float | None = None
         """`[scheduler] gang_after_s`: gangs that have waited longer come first; None: never."""
         self.longest_runs = PredictionConfig(quantile=1.0)
-        """The rule for the run time that `assumed_span` returns for jobs without a time limit."""
+        """The rule that predicts the longest run time of jobs without a time limit, for `assumed_span`."""
         self.releases: list[tuple[float, int]] = []
         """(expected end, job) of each placed or nominated job, sorted by the expected end, the soonest first.
         """
@@ -101,9 +101,8 @@ class State:
         self.claims: dict[int, None] = {}
         """The nominated jobs (jobs for which resources are kept), in the order of their nominations."""
         self.shortenable: set[int] = set()
-        """Waiting jobs with a least time limit (`--time-min`). Jobs that have started or ended since they
-        were added may still be included.
-
+        """Waiting jobs with a least time limit (`--time-min`). Jobs that have since started or ended may
+        still be included.
         """
         self.elastic: dict[int, None] = {}
         """Running elastic jobs, which may grow when no job waits."""
@@ -126,7 +125,9 @@ class State:
         self.quotas = Quotas(self.accounts, self.nodes.gpu_counts)
         self.budgets = Budgets(self.models_of_node)
         self.limited = bool(self.shares.hard)
-        """True if any quota exists, any share has a hard limit, or a job with `--reservation` has waited."""
+        """True if any quota exists, any budget can delay jobs, any share has a hard limit, or a job with
+        `--reservation` has waited.
+        """
         self.confined = False
         """True if a job with `--reservation` has waited since the start of the controller."""
         self.offqueue = OffQueueUsage()
@@ -176,13 +177,13 @@ class State:
         order, moving = queue.order, queue.moving
         group = () if moving is None else moving.group(job, self.tenant(job))
         if self.limited:
-            # While limits exist, put jobs of different users, projects or queues into different lanes. A lane
-            # is a list of waiting jobs with the same request. The scheduler can then skip the whole lane of a
-            # tenant that is at a limit.
+            # While limits exist, put jobs of different users, projects or queues into different lanes, so
+            # that the scheduler can skip the whole lane of a tenant that is at a limit. A lane is a list of
+            # waiting jobs with equal requests.
             group = (*group, job.user, job.spec.project, job.spec.queue, job.spec.reservation)
         if self.scavengers_last:
-            # Do not apply kept GPUs and operators' reservations to scavengers, because other jobs may stop
-            # scavengers at any time.
+            # Put scavengers into lanes of their own, because kept GPUs and operators' reservations do not
+            # apply to them: other jobs may stop scavengers at any time.
             group = (*group, job.granted_priority <= PRIORITIES["SCAVENGER"])
         rank = (*self.queue_tier(job), *order.rank(job), job.id)
         waits_since = ALWAYS if job.preemptions else job.ready_at
@@ -198,8 +199,8 @@ class State:
             job.profile = profile_of(self.profiles, job.spec, job.user) if self.profiles else ""
 
     def queue_tier(self, job: Job) -> tuple[float, ...]:
-        """Return the first part of the job's sort key, which depends on the priority of the job's queue. The
-        result is empty if no queue has a priority.
+        """Return the first part of the job's sort key: whether the job is a scavenger, if scavengers come
+        last, and the priority of its queue, if queues have priorities.
         """
         if self.scavengers_last:
             last = (float(job.granted_priority <= PRIORITIES["SCAVENGER"]),)
@@ -213,8 +214,8 @@ class State:
         return (float(-rule.priority),) if rule is not None else (0.0,)
 
     def over_soft_quota(self, job: Job, now: float) -> LimitExceeded | None:
-        """Return the first limit that the job would exceed if the job started now. Only soft limits, and hard
-        limits that borrowed quota raises, are checked. Return None if the job would exceed no limit.
+        """Return the first soft limit that the job would exceed if it started now, or the hard limit above
+        which it would borrow quota. Return None if there is neither.
         """
         part, nodes = job.ask.part, job.ask.nodes or 1
         gpu_milli = gpu_needs_of(part, self.nodes.columns).max_milli * nodes
@@ -223,16 +224,16 @@ class State:
         return self.quotas.over_soft(job.user, job.spec, need, now, now - job.ready_at)
 
     def limit(self, key: TenantKey, quota: Quota | None) -> None:
-        """Set the quota that an operator has ordered for a tenant. This quota overrides the quota in the
-        configuration. None removes the operator's quota.
+        """Set the operator's quota of a tenant, which overrides the quota in the configuration. None removes
+        the operator's quota.
         """
         self.quotas.edit(key, quota)
         self._count_models()
         self._regroup()
 
     def _count_models(self, window_s: float | None = None, *, again: bool = False) -> None:
-        """Count the usage of all tenants again if the GPU models that quotas limit have changed, or the time
-        window of quotas (`window_s`). With `again` True, always count again.
+        """Count the usage of all tenants again if `window_s` (the time window of quotas) is another than
+        before, or if quotas limit other GPU models than before. With `again` True, always count again.
         """
         window_s, models = window_s or self.accounts.window_s, self.quotas.models
         if again or (window_s, models) != (self.accounts.window_s, self.accounts.models):
@@ -240,7 +241,7 @@ class State:
 
     def note_gpu_models(self, node: str, before: Mapping[str, str]) -> None:
         """Count the usage of all tenants again if the GPU models of a node with running jobs have changed.
-        `before` contains the former model of each GPU, by GPU UUID.
+        `before` contains the model that each GPU had before, by GPU UUID.
         """
         if self.nodes.by_name[node].held and before != self.models_of_node(node):
             if self.accounts.models:
@@ -252,9 +253,7 @@ class State:
         return self.nodes.gpu_models(node) if node in self.nodes.by_name else {}
 
     def follow_hours(self, tables: tuple[str, ...]) -> None:
-        """Use the quotas and weights of these tables [hours.NAME] from now on. Tables that are not named no
-        longer apply.
-        """
+        """Use the quotas and weights of exactly these tables [hours.NAME], which are now in force."""
         self.hours = tables
         found = self.quotas.rules.timetable.named(tables)
         self.quotas.follow_hours(found)
@@ -262,16 +261,15 @@ class State:
         self.shares.set_hour_weights(weights)
 
     def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set the limits that an operator has ordered for a tenant. The limits override the limits of the
+        """Set the operator's limits for the usage of a tenant, which override the limits of the
         configuration.
         """
         self.shares.set_limits(name, soft, hard)
         self._regroup()
 
     def _regroup(self, *, always: bool = False) -> None:
-        """Set `limited`: True if a quota or fair-share limit exists, or if a job with `--reservation` has
-        waited. If `limited` changes, or `always` is True, put all waiting jobs into the queue again. The
-        reason is that the queue separates tenants only while limits exist.
+        """Compute `limited` again. If it changes, or if `always` is True, put all waiting jobs into the queue
+        again, because the queue separates tenants only while limits exist.
         """
         was = self.limited
         quotas = not self.quotas.unlimited or self.budgets.affects_jobs
@@ -289,8 +287,8 @@ class State:
             self._regroup(always=True)
 
     def order_projects(self, order: Order | None) -> None:
-        """Order the waiting jobs by `order` as soon as jobs of a second project exist. With one project they
-        keep their order. Queues of profiles with an order of their own are not changed.
+        """Order the waiting jobs by `order` as soon as jobs of a second project exist. Until then the order
+        does not change. Queues of profiles with an order of their own keep it.
         """
         self.order_of_projects = order
         if order is None or not self.shares.several_projects:
@@ -340,28 +338,30 @@ class State:
             self._regroup(always=True)
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return which nodes (True by row number) the job cannot use. Causes are operators' reservations,
-        timed drains and quotas of GPU models. Return None if there is no such node. The job may start up to
+        """Return which nodes (True by row number) the job cannot use because of operators' reservations,
+        timed drains or quotas on GPU models. Return None if it can use all nodes. The job may start up to
         `later_s` seconds after `now`.
         """
         return either_mask(self.reserved_nodes(job, now, later_s), self.nodes_at_model_quota(job))
 
     @property
     def orders_by_limits(self) -> bool:
-        """True if soft limits, borrowed quota or used-up budgets may put a job behind all others in the
+        """True if soft limits, borrowed quota or used-up budgets can put a job behind all other jobs in the
         queue.
         """
         return self.quotas.has_soft_limits or self.budgets.lowers
 
     @property
     def bars_nodes(self) -> bool:
-        """True if an operator's reservation or the quota of a GPU model may keep a job from using a node."""
+        """True if an operator's reservation, a timed drain or a quota on a GPU model may keep a job from
+        using a node.
+        """
         reservations = self.reservations
         return bool(reservations.by_name or reservations.drains or self.quotas.models or self.confined)
 
     def nodes_at_model_quota(self, job: Job) -> Bools | None:
-        """Return which nodes (True by row number) the job cannot use, because its tenants have no quota left
-        for the node's GPU model. Return None if there is no such node.
+        """Return which nodes (True by row number) the job cannot use, because a tenant of the job has no
+        quota left for the node's GPU model. Return None if there is no such node.
         """
         full, columns = self.full_models(job), self.nodes.columns
         if not full:
@@ -370,8 +370,8 @@ class State:
         return np.asarray(np.isin(columns.gpu_model, codes).any(axis=1))
 
     def full_models(self, job: Job) -> dict[str, LimitExceeded]:
-        """Return the GPU models for which the tenants of the job have no quota left, each with the exceeded
-        limit. The job cannot use these models.
+        """Return the GPU models that the job cannot use, because a tenant of the job has no quota left for
+        them, each with the limit that would be exceeded.
         """
         if not self.quotas.models or not job.ask.part.wants_gpus:
             return {}
@@ -380,9 +380,9 @@ class State:
         return self.quotas.full_models(job.user, job.spec, needs, self._model_claims(job))
 
     def _model_claims(self, job: Job) -> dict[TenantKey, list[int]]:
-        """Return for each tenant how its use of quotas will change before the job starts. Add the amounts of
-        other nominated jobs (jobs for which nodes are kept). Subtract the amounts that the job itself holds
-        now. A waiting job holds resources only while it is being moved.
+        """Return by which amounts the usage of each tenant will have changed when the job starts: plus the
+        amounts of other nominated jobs (jobs for which nodes are kept), minus the amounts that the job itself
+        still holds, because it is being moved.
         """
         found: dict[TenantKey, list[int]] = {}
         changes = [(job, [member.allocation for member in job.running], -1)] if job.running else []
@@ -397,12 +397,12 @@ class State:
 
     def reserved_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
         """Return which nodes (True by row number) the job cannot use because of operators' reservations or
-        timed drains. Return None if there is no such node.
+        timed drains. Return None if it can use all nodes.
 
-        A reservation that does not admit the job bars its nodes if the job could still run at the start of
-        the reservation. The job is assumed to start at `now`, or up to `later_s` seconds later. A replica
-        (job of a service) leaves a node before a reservation begins. Therefore only reservations that begin
-        soon bar a replica. A job with `--reservation` may use only the nodes of its reservation.
+        A job with `--reservation` may use only the nodes of its reservation. A reservation that does not
+        admit the job bars its nodes if the job could still run when the reservation begins. The job is
+        assumed to start at `now`, or up to `later_s` seconds later. A replica (job of a service) leaves a
+        node before a reservation begins, so only reservations that begin soon bar a replica.
         """
         outside = self.reservations.rows_outside(self.nodes, job.spec, job.user)
         if not self.reservations:
@@ -415,9 +415,10 @@ class State:
         """Return for how many seconds an attempt of the job may hold its nodes, as assumed by operators'
         reservations and by the deadlines of other jobs.
 
-        1. The time limit plus the grace, if the job has a time limit.
-        2. Otherwise the longest of the last run times of similar jobs, if enough of them have ended.
-        3. Otherwise `[jobs] default_time_limit_s`. NEVER if this is 0.
+        1. With a time limit: the time limit plus the grace.
+        2. Without a time limit, if `[jobs] default_time_limit_s` is set: the longest of the last run times of
+           similar jobs, or `default_time_limit_s` if too few of them have ended, plus the grace.
+        3. All other cases, and also replicas and jobs that are always restarted, without a time limit: NEVER.
         """
         if job.limit < NEVER:
             return job.span
@@ -440,15 +441,16 @@ class State:
             _remove_sorted(self._assumed_releases, release)
 
     def assumes_ends(self, by: float) -> bool:
-        """Return whether a running job without a time limit is expected to end at or before the time `by`.
-        The end of such a job is only assumed.
+        """Return whether a job without a time limit is assumed to end by the time `by`. Jobs with a stop
+        order are left out, because their ends are not only assumed.
         """
         ending = takewhile(lambda each: each[0] <= by, self._assumed_releases)
         return any(self.jobs[job].stop_by is None for _, job in ending)
 
     def released_by(self, job: Job) -> list[Allocation]:
         """Return the allocations that other jobs can use after the end of this job. Allocations that are kept
-        for nominated jobs are left out.
+        for nominated jobs are left out. For a nominated job that waits, the result is the allocations that
+        are kept for it.
         """
         if job.claim and not job.unended:
             return list(job.claim)

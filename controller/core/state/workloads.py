@@ -1,5 +1,5 @@
-"""The workloads of the cluster. The records say which jobs belong to which task, and how many jobs of each
-task have ended in each state.
+"""The workloads of the cluster: which jobs belong to which task, and how many jobs of each task have ended in
+each state.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ KEEP_WORKLOADS = 1_000
 
 @dataclass(slots=True)
 class Task:
-    """One task of a workload. `total` counts its present jobs: jobs that a retry has replaced are left out.
-    `completed`, `failed` and `cancelled` count the ended jobs by state.
+    """One task of a workload. `completed`, `failed` and `cancelled` count the ended jobs by state, and
+    `total` counts all jobs. Jobs that a retry has replaced are counted in none of them.
     """
 
     after: tuple[str, ...] = ()
     """The names of the tasks on which this task depends."""
     spans: list[list[int]] = field(default_factory=list)
-    """The ids of all jobs of the task, including replaced ones, as pairs [first id, number of ids]."""
+    """The ids of all jobs of the task, including jobs that a retry has replaced, as pairs [first id, number
+    of consecutive ids].
+    """
     total: int = 0
     completed: int = 0
     failed: int = 0
@@ -86,8 +88,8 @@ class Workload:
 
 
 class Workloads:
-    """All workloads by id. If a client sends a submit request again, with the same key, the workload of the
-    first request is found.
+    """All workloads by id. A repeated submit with the same idempotency key finds the workload of the first
+    submit.
     """
 
     def __init__(self) -> None:

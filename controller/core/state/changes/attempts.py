@@ -41,10 +41,12 @@ from wire.job.datasets import parse_dataset
 from wire.names import JobState, Reason
 
 _RATED = 100_000
-"""The times of at most this many preemptions are kept. The rate limit of preemption never needs more."""
+"""When the times of twice as many preemptions are kept, this many of the oldest times are deleted. The rate
+limit of preemption never needs more.
+"""
 _ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
-"""The `reason` of a job that starts to run after a stop order. The key is the reason of the stop order, or
-None if there was none.
+"""The `reason` that a job gets when it starts to run, by the reason of its stop order; None: no stop order.
+With any other stop order the reason is CANCELLING.
 """
 
 
@@ -84,16 +86,16 @@ def _prediction_outlived(state: State, event: PredictionOutlived) -> None:
 
 
 def _hold(state: State, job: Job, allocations: tuple[Allocation, ...], at: float) -> None:
-    """Give the allocations to the job. From now on, charge the tenant of the job's user for these
-    allocations, unless the job's queue is exempt from charges.
+    """Give the allocations to the job. Charge the tenant of the job's user for them from the time `at` on,
+    unless the job's queue is exempt from fair share.
     """
     before = job.charge
     state.nodes.hold(job.id, allocations)
     if job.ask.part.social:
         for allocation in allocations:
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
-        # Increase the version, so that requests without fitting nodes are tried again: a job with affinity to
-        # this job may fit now.
+        # Increase the version, so that requests that did not fit are tried again: a job with affinity to this
+        # job may fit now.
         state.nodes.room_version += 1
     rule = state.quotas.rules.queues.get(job.spec.queue)
     if rule is not None and EXEMPT_FAIR_SHARE in rule.exempt:
@@ -143,12 +145,11 @@ def _members_started(state: State, event: AttemptStarted | MembersStarted) -> No
 
 
 def _run(state: State, job: Job, at: float) -> None:
-    """Set the job to RUNNING. The function is called when each member has started, or has ended without a
-    start.
-    """
+    """Set the job to RUNNING, because each of its members has started, or has ended without a start."""
     job.change_state(JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     if at == job.placed_at:
-        # The expected end stays the same, because it was counted from the placement until now.
+        # Keep the entry in `releases`: the job starts at the time of its placement, so its expected end does
+        # not change.
         job.started_at = at
     else:
         state.remove_release(job)

@@ -1,5 +1,5 @@
-"""Applies events about nominations. A nominated job waits for resources that other jobs still hold and that
-are kept for the nominated job.
+"""Applies events about nominations. A nominated job waits until other jobs leave the resources that are kept
+for it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _preemption_planned(state: State, event: PreemptionPlanned) -> None:
     for allocation in event.allocations:
         state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
         if job.ask.part.social:
-            # Count the job as running on the node already. Otherwise a job could start there against the
-            # anti-affinity of this job.
+            # Count the job as running on the node already. Otherwise a job could start there although the
+            # anti-affinity of the nominated job forbids this.
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
     state.claims[job.id] = None
     state.licences.take(job.ask.licences)
@@ -46,8 +46,8 @@ def _preemption_planned(state: State, event: PreemptionPlanned) -> None:
 def unclaim(state: State, job: Job) -> None:
     """Withdraw the nomination of the job. The resources are then no longer kept for the job."""
     if not job.unended:
-        # A nominated job that waits gives up its licences and its expected end. A job that still runs is
-        # being moved, so the job keeps both.
+        # A nominated job that waits gives up its licences and its expected end. A job that still runs,
+        # because it is being moved, keeps both.
         state.remove_release(job)
         state.licences.release(job.ask.licences)
         job.stop_by = None
@@ -64,12 +64,13 @@ def departing_jobs(state: State, node: Node, without: int = 0) -> dict[int, int]
     """Return which nominated job gets the allocation of each victim on this node, as {victim id: nominated
     job id}. A victim is a running job that must leave the node.
 
-    The nomination of the job `without` is ignored. A victim may leave for several nominated jobs. The first
-    nominated job in this order gets the allocation:
-    1. Nominated jobs for which an elastic victim gives up only some of its nodes. The nominations of step 1
-       are always older than the nominations of step 2.
-    2. Nominated jobs for which the victim is stopped on all nodes, the lowest id first.
-    3. The victim itself, if the victim is being moved to other nodes.
+    A victim may leave for several nominated jobs. The first nominated job in this order gets the allocation:
+    1. A job for which an elastic victim gives up only some of its nodes. Such nominations are always older
+       than the nominations of case 2.
+    2. A job for which the victim is stopped on all nodes, the lowest id first.
+    3. The victim itself, if it is being moved to other nodes.
+
+    The nomination of the job `without` is ignored.
     """
     named = [
         (bool(claimant.running), not victim.nodes, claimant.id, victim.job)
@@ -116,8 +117,8 @@ def _move_planned(state: State, event: MovePlanned) -> None:
 
 
 def _keep_place(state: State, job: Job, allocations: tuple[Allocation, ...], quality: int) -> None:
-    """Keep the allocations to which a job is moved until the job starts there. If the job already holds some
-    of these resources, do not count these resources twice.
+    """Keep the allocations to which a job is moved until the job starts there. Resources that the job already
+    holds are not counted twice.
     """
     job.claim, job.claim_quality = allocations, quality
     job.claim_from = (Victim(job.id, 0.0, job.attempt),)

@@ -95,8 +95,8 @@ def _job_edited(state: State, event: JobEdited) -> None:
         job.ask = ask
         if state.nodes.demand.add(ask.part):
             state.nodes.revalue()
-    # Keep the warning that the job may miss its deadline (`doubted`) if neither its latest start nor its
-    # request has changed. Otherwise remove the warning; the next scheduling cycle decides again.
+    # Keep the warning that the job may miss its deadline (`doubted`) if its latest start and its request are
+    # unchanged. If not, remove the warning; the next scheduling cycle decides again.
     doubted = job.wait.doubted and needed == (job.latest_start, job.ask)
     job.wait = replace(job.wait, gates=event.gates, met=event.met, lost=event.lost, doubted=doubted)
     if job.ready:
@@ -109,7 +109,7 @@ def _extend_limit(state: State, job: Job, spec: JobSpec) -> None:
     job.spec, job.short, job.limit_raised = spec, None, True
     state.add_release(job)
     state.accounts.follow_limit(job)
-    # Increase the versions, because plans that assumed the earlier end are no longer valid.
+    # Increase the versions, because plans that assumed the earlier end of the job are no longer valid.
     state.nodes.room_version += 1
     state.nodes.status_version += 1
 
@@ -175,8 +175,9 @@ def _gate_opened(state: State, event: GateOpened) -> None:
 
 
 def admit(state: State, job: Job, now: float) -> None:
-    """Put the job into the queue and record the time. Do nothing if the job is held or nominated, or if a
-    gate is closed. A closed gate is a reason to wait, such as a dependency.
+    """Put the job into the queue, and record the time `now`. If the job is nominated and no gate is closed,
+    let the next scheduling cycle check its nomination instead. Do nothing if the job is held or a gate is
+    closed. A closed gate is a reason to wait, such as a dependency.
     """
     if job.ready:
         job.wait = replace(job.wait, ready_at=now)

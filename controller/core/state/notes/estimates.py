@@ -16,11 +16,12 @@ from wire.codec import dumps
 
 
 def _runs(state: State, key: SimilarityKey) -> Note:
-    """Return the note (database row) with the latest run times of one group of similar jobs (`key`).
+    """Return the note about one group of similar jobs (`key`). The note contains the latest run times of
+    these jobs.
 
-    The body of the note is a list: the time at which the last of these jobs ended, then a run for each job in
-    the order of their ends. A run is the run time in seconds. For an element of an array, a run is the list
-    [run time, id of the array]. The body is None if there are no runs.
+    The body of the note is a list: first the time at which the last of these jobs ended, then a run for each
+    job in the order of their ends. A run is the run time in seconds. For an element of an array, a run is the
+    list [run time, id of the array]. The body is None if there are no runs.
     """
     found = state.estimates.runs.get(key)
     if found is None:

@@ -14,8 +14,8 @@ Note = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoteKind:
-    """One kind of note. A note is a database row that is neither a job nor a node. A key identifies a note
-    within its kind. The function `note` returns the name and the body of the note with this key.
+    """One kind of note. A note is a database row that is neither a job nor a node. Within its kind, a note is
+    identified by a key. `note` is a function that returns the name and the body of the note with this key.
     """
 
     kind: str
@@ -28,4 +28,6 @@ class NoteKind:
     """Yields the keys of the notes that an event changes. Called only for events of the types in `events`."""
     events: tuple[type[Any], ...] = ()
     listed: Callable[[State], Iterable[Any]] | None = None
-    """Yields the keys in the set of changed notes of this kind, which the state keeps."""
+    """Yields the keys of the notes of this kind that changed as a side effect of events. The state keeps
+    these keys in a set.
+    """

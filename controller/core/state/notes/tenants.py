@@ -47,8 +47,7 @@ def _spent(state: State, key: TenantKey) -> Note:
 def _spent_by(state: State, event: AttemptExited | MembersExited) -> Iterator[TenantKey]:
     job = state.jobs[event.job]
     if job.spec.gpus or job.spec.gpu is not None:
-        # A job without GPUs changes no note here, because these notes (database rows of tenants) contain only
-        # GPU time.
+        # Only a job with GPUs changes these notes, because they contain only GPU time.
         for account in state.accounts.tenants_of(job.user, job.spec):
             yield account.key
 
