@@ -4,11 +4,12 @@ If the store is empty although jobs run on this host, the state directory was lo
 configured. The store does not contain these jobs. The agents would end them, and new jobs would get the same
 job ids. Therefore the controller refuses to start, unless the operator starts it with --new-cluster.
 
-1. Look in each configured spool (the directory of an agent) on this host for attempts of a controller with
-   another store.
-2. Read the environment of each process on this host, and find processes of attempts in these spools.
-3. If there are such processes, refuse to start and list them. With --new-cluster, end these processes and
-   rename these spools.
+1. Find the configured spools (directories of agents) on this host with attempts of a controller with another
+   store.
+2. Read the environment of each process on this host, and find the processes of attempts in any configured
+   spool.
+3. If there is such a spool or process, refuse to start and list them. With --new-cluster, end the processes
+   and rename the spools.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class FormerProcess:
 
 @dataclass(frozen=True, slots=True)
 class FormerCluster:
-    """Processes of jobs and spools of another cluster on this host."""
+    """Job processes and spools of another cluster on this host."""
 
     processes: tuple[FormerProcess, ...]
     spools: tuple[Path, ...]
@@ -69,17 +70,19 @@ class FormerCluster:
 
 
 def find(spools: Iterable[Path], store_id: str) -> FormerCluster:
-    """Return the spools (directories of agents) of other clusters, and the processes of their attempts, as
-    far as the controller's user may read them. `spools` are the configured spools, and `store_id` is the id
-    of the empty store."""
+    """Return the spools (directories of agents) of other clusters, and the processes of attempts in any of
+    the configured `spools`. Processes whose environment the controller's user may not read are left out.
+    `store_id` is the id of the empty store.
+    """
     real = [Path(os.path.realpath(spool)) for spool in spools]
     foreign = [spool for spool in real if _is_foreign(spool, store_id)]
     return FormerCluster(tuple(_processes(real)), tuple(foreign))
 
 
 def end_jobs(spools: Iterable[Path], store_id: str) -> list[str]:
-    """Kill the processes and rename the spools that find() has found. Return a line of text about each
-    process and spool."""
+    """Kill the processes and rename the spools that find() returns. Return one line of text about each of
+    them.
+    """
     spools, done = list(spools), []
     deadline = time.monotonic() + PATIENCE_S
     while (found := find(spools, store_id)).processes:

@@ -1,5 +1,6 @@
-"""The connections to the agents, and the reports of agents that are kept only in memory and not in the
-journal."""
+"""The connections to the agents, and the reports of agents that the controller keeps in memory but not in the
+journal.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +44,16 @@ SILENCE_CHECK_S = 1.0
 
 
 class AgentLinks:
-    """The connections to the agents, and the reports of agents that are kept only in memory and not in the
-    journal.
+    """The connections to the agents, and the reports of agents that the controller keeps in memory but not in
+    the journal.
 
     1. `open` connects to an agent. Every frame (message) from the agent is passed to `on_frame`.
-    2. A hello (the first message of an agent), a report of an attempt, a GPU problem and the loss of a
-       connection become inputs for the engine.
+    2. A hello (the first message of an agent), a report of an attempt, a GPU problem and a lost connection
+       become inputs for the engine.
     3. The latest GPU measurements, GPU processes and resource usage of running attempts are kept here for
        each node. If the measurements show an idle GPU or a GPU problem, the engine gets an input.
-    4. A node is silent from the loss of its connection to the next hello of its agent. While a node is
-       silent, a timer checks every second whether the silence is long enough to mark the node down or its
+    4. A node is silent from the time its connection is lost until the next hello of its agent. While a node
+       is silent, a timer checks every second whether the silence is long enough to mark the node down or its
        jobs lost (`NodeSilent`).
 
     Silence is measured with the monotonic clock. After a restart of the controller, silence counts from the
@@ -117,7 +118,7 @@ class AgentLinks:
         await asyncio.gather(*(link.close() for link in self.links.values()))
 
     def open(self, link: NodeLink) -> None:
-        """Connect to the agent of a node, and again after each loss of the connection."""
+        """Connect to the agent of a node. The link connects again whenever the connection is lost."""
         self.links[link.name] = link
         link.open(self.on_frame)
 
@@ -151,11 +152,11 @@ class AgentLinks:
             link.send(order.frame)
 
     async def reconnect_all(self, later: str = "", later_s: float = 0.0, why: str = "") -> None:
-        """Close and reopen the connections to all agents, so that each sends a hello and all its reports
-        again.
+        """Close and reopen the connections to all agents, so that each agent sends a hello and all its
+        reports again.
 
-        Connect the node `later` only after `later_s` seconds, and record `why` as the reason of its
-        disconnection.
+        If `later` names a node, connect this node only after `later_s` seconds, and record `why` as the
+        reason of its disconnection.
         """
         for link in self.links.values():
             await link.close()
@@ -167,13 +168,14 @@ class AgentLinks:
             asyncio.get_running_loop().call_later(later_s, self._reopen, self.links[later])
 
     def _reopen(self, link: NodeLink) -> None:
-        # Check whether the node was removed, or got another connection, while the timer ran.
+        # Open the link only if the node was not removed and got no other link while the timer ran.
         if self.links.get(link.name) is link and not self._stopping:
             link.open(self.on_frame)
 
     def on_frame(self, node: str, frame: AgentFrame | LinkLost) -> str:
-        """Handle a frame (message) from an agent. Return the reason if this agent must be disconnected,
-        otherwise ""."""
+        """Handle a frame (message) from an agent. Return the reason if the agent must be disconnected, "" if
+        not.
+        """
         match frame:
             case Report(status):
                 self._tell(inputs.AgentReported(node, classified(status, self._pipeline.failures)))

@@ -65,23 +65,25 @@ CLOCK_CHECK_S = 60.0
 """Seconds. The event loop reads the system clock at least this often, because the clock can be set while the
 loop waits."""
 SAMPLER = ""
-"""The user name under which the controller requests start estimates. No account has this name."""
+"""The user name with which the controller asks the engine copy for estimated starts. No account has this
+name.
+"""
 MAX_CRASHES_PER_MINUTE = 50
-"""The controller stops after more crashes of the engine than this within a minute."""
+"""If the engine crashes more often than this within a minute, the controller stops."""
 QUARANTINE_S = 60.0
 """Seconds for which an agent stays disconnected after its report has crashed the engine."""
 MOST_USERS = 10_000
 """The most users that get a weekly notice about their jobs."""
 LARGEST_JOBS = 200
-"""The number of a user's jobs that are examined for the weekly notice: the jobs with the most GPU time. The
-notice names jobs with idle GPUs.
+"""For the weekly notice of a user, this many of the user's jobs are examined for idle GPUs: those with the
+most GPU time.
 """
 
 log = logging.getLogger("corral.daemon")
 
 
 class Stopping(Exception):
-    """Raised for an input that arrives while the controller shuts down."""
+    """Raised in the caller whose input arrives while the controller shuts down."""
 
 
 class Daemon:
@@ -107,14 +109,15 @@ class Daemon:
         self.store = store
         self.started_at = time.time()
         self.cluster = f"{store.id}@{socket.gethostname()}"
-        """The name by which agents recognise their controller."""
+        """The name by which agents recognise their controller: the id of the store and the host name."""
         self.engine: Engine
         self.seq = 0
         """The number of the last journal entry on disk."""
         self.counters = ControllerCounters()
         self.accounting = ClusterAccounting()
-        """The GPU-hours that each tenant got and was entitled to, and the idle GPU-hours by cause, for
-        reports and metrics."""
+        """For each tenant, the GPU-hours that it got and that it was entitled to. Also the idle GPU-hours by
+        cause. Used by reports and metrics.
+        """
         self.wait_alarms = WaitAlarms()
         self.report_turns = UserTurns(1)
         self.verify_turns = UserTurns(1)
@@ -123,7 +126,7 @@ class Daemon:
             lambda: self.questions.ask(SAMPLER, expected_times, now=self.now, keep_copy=False)
         )
         self.crashes: deque[float] = deque(maxlen=MAX_CRASHES_PER_MINUTE)
-        """Times (monotonic clock) at which an input crashed the engine."""
+        """The times (monotonic clock) of the last crashes of the engine."""
         self._clock = WallClock()
         self.now = self._clock.now
         """Seconds since 1970; never goes back."""
@@ -139,8 +142,8 @@ class Daemon:
             self._usage_of_week,
         )
         self._pipeline = pipeline
-        """The scheduling pipeline at the last commit. After a crash, a new engine starts with
-        this pipeline.
+        """The scheduling pipeline at the last commit. After a crash, the new engine starts with this
+        pipeline.
         """
         self._inbox = Inbox()
         self._wake = asyncio.Event()
@@ -151,7 +154,7 @@ class Daemon:
         self._pass_wanted = True
         self._next_pass = 0.0
         self._pass_waiters: list[asyncio.Future[int]] = []
-        """The callers of run_pass(), which wait for the next scheduling cycle."""
+        """The futures of the calls of run_pass() that wait for the next scheduling cycle."""
         self._recover()
 
         self.hosts = LinkFactory(config, lambda: self.state.host_keys, self.cluster)
@@ -189,8 +192,9 @@ class Daemon:
 
     @property
     def store_problem(self) -> str:
-        """Return the reason why the store cannot be written, such as "database locked"; "" if the store can
-        be written."""
+        """The reason why the store cannot be written, such as "database locked"; "" if the store can be
+        written.
+        """
         return self._store_failure.trouble if self._store_failure is not None else ""
 
     # --- methods for the API and the watchers ---
@@ -236,7 +240,7 @@ class Daemon:
             raise self._store_failure
 
     def subscribe(self, *, pulse: bool = False) -> Subscription:
-        """Return a subscription to all commits from now on. With `pulse`, the subscription also receives the
+        """Return a subscription to all later commits. With `pulse`, the subscription also receives the
         samples of the cluster's figures (load, power, queue length).
         """
         return self._feed.subscribe(pulse=pulse)
@@ -269,8 +273,9 @@ class Daemon:
             path.rename(path.with_name(f"{path.name}.imported"))
 
     def reconfigure(self, config: Config) -> None:
-        """Apply a configuration to the connections to agents, the answers to questions and the background
-        tasks. The engine already uses the configuration."""
+        """Apply a configuration to everything but the engine, which uses the configuration already:
+        connections to agents, questions, hooks, notifications and background tasks.
+        """
         pipeline, waiting = self.engine.pipeline, config.scheduler.waiting
         self.config = config
         self.hosts.config = config
@@ -328,8 +333,8 @@ class Daemon:
                 self._in_batch = False
                 self._wake_settled()
             self._data_paths.wake()
-            # Yield once to the event loop. Callers that waited for this commit then read the state before the
-            # next batch changes the state.
+            # Let other tasks run, so that callers that waited for this commit read the state before the next
+            # batch changes it.
             await asyncio.sleep(0)
             if self._store_failure is not None:
                 await self._wait_for_store()
@@ -379,12 +384,12 @@ class Daemon:
                 waiter.set_result(None)
 
     async def _estimate_starts(self) -> list[inputs.NoteStart]:
-        """Return inputs with the estimated starts of a few waiting jobs that have no estimate yet. When such
-        a job starts, the engine compares its start with the estimate (`corral report starts`). The starts
-        that `corral explain` computes for users are not recorded.
+        """Return inputs that record the estimated starts of a few waiting jobs without an estimate. When such
+        a job starts, the engine compares its start with the estimate (`corral report starts`). Estimates that
+        `corral explain` computes for users are not recorded.
 
-        The list is empty if no job waits, or if the engine copy (a separate process, so that submits are not
-        delayed) has too many other questions to answer.
+        The engine copy, a separate process, computes the estimates, so that submits are not delayed. The list
+        is empty if no job waits, or if the engine copy has too many other questions to answer.
         """
         if not len(self.state.queue) or self._store_failure is not None:
             return []
@@ -461,16 +466,18 @@ class Daemon:
                 self.agents.send(order)
 
     async def _usage_of_week(self, since: float, until: float, user: str) -> list[UsageSum]:
-        """Return the usage between two times for each user. If `user` is given, return the usage of each of
-        this user's largest jobs."""
+        """Return the usage of each user between two times. If `user` is given, return the usage of each of
+        this user's jobs with the most usage instead.
+        """
         by, most = ("job", LARGEST_JOBS) if user else ("user", MOST_USERS)
         running = self.running_usage_rows(self.now())
         ask = partial(self.store.usage, by, since, until, most, running, user)
         return (await self.report(ask))[0]
 
     def running_usage_rows(self, now: float) -> list[UsageRow]:
-        """Return the use of running attempts until `now`. The store later counts only the use inside the time
-        window of a report."""
+        """Return usage records of the running attempts, as if the attempts ended at `now`. For a report, the
+        store counts only the usage inside the time window of the report.
+        """
         use = self.agents.running_usage
         jobs = (self.state.jobs[number] for _, number in self.state.releases)
         return [row for job in jobs for row in usage_rows(job, now, use.of(job))]
@@ -520,8 +527,8 @@ class Daemon:
         self.questions.forget()
         recovered = recover(self.store, self._pipeline, self.config.controller.keep_ended)
         self.engine, self.seq, self._node_rows = recovered.engine, recovered.last_seq, recovered.node_rows
-        # Put the input ControllerStarted before all others, so that the journal shows first that the nodes
-        # are not connected.
+        # Put the input ControllerStarted before all other inputs, so that the journal first records that the
+        # nodes are not connected.
         if recovered.nodes_lost:
             self._inbox.put_first(inputs.ControllerStarted(recovered.nodes_lost))
         self.accounting.load(self.state, recovered.notes)
@@ -531,11 +538,12 @@ class Daemon:
         self._pass_wanted = True
 
     def _may_quarantine(self, batch: list[PendingInput], failure: Exception, seq_before: int) -> bool:
-        """Count a crash of the engine. Return whether to search the batch for the input that caused the
-        crash.
+        """Count a crash of the engine. Return whether the controller must find the input of the batch that
+        caused the crash.
 
-        The result is False if the store failed, if events of the batch are on disk already, or if the engine
-        has crashed too often in the last minute. If the result is False, the controller stops.
+        If the result is False, the controller stops. It is False if the store failed, if events of the batch
+        are on disk already, if the batch has no input but ControllerStarted, or if the engine has crashed too
+        often in the last minute.
         """
         blamed = any(not isinstance(given, inputs.ControllerStarted) for given, _ in batch)
         if isinstance(failure, StoreFailure) or self.seq != seq_before or not blamed:
@@ -546,13 +554,15 @@ class Daemon:
         return not often
 
     async def _quarantine(self, batch: list[PendingInput], one_by_one: bool, failure: Exception) -> None:
-        """Find and refuse the input that crashed the engine, so that only its sender is affected.
+        """Find and refuse the input that crashed the engine, so that only the sender of this input is
+        affected.
 
-        1. If the batch had more than one input, put the inputs back and process each input alone.
-        2. Otherwise refuse the input. If an agent sent the input, disconnect that agent for QUARANTINE_S.
+        1. If the batch was not taken one by one, put its inputs back, so that each is processed alone.
+        2. If it was, the batch is the input that crashed the engine. Refuse it. If an agent sent it,
+           disconnect this agent for QUARANTINE_S.
         3. Load the state on disk again, because the engine may have stopped in the middle of a change.
-        4. Reconnect all agents, so that each sends all its reports again, because unsaved reports were lost
-           with the old state.
+        4. Reconnect all agents, so that each sends all its reports again: reports that were not on disk are
+           lost with the old state.
         """
         culprit = ""
         if not one_by_one:
@@ -567,8 +577,9 @@ class Daemon:
         await self.agents.reconnect_all(later=culprit, later_s=QUARANTINE_S, why=why)
 
     def _suspend(self, failure: StoreUnavailable) -> None:
-        """Stop processing inputs until the store can be written. Then load the state from disk, unless the
-        store does not know whether the last commit was written."""
+        """Stop processing inputs until the store can be written. Load the state on disk again. If it is
+        unknown whether the last commit is on disk (`adrift`), _wait_for_store() does this later.
+        """
         log.error("%s. %s", failure.message, failure.hint)
         self._store_failure = failure
         if not failure.adrift:
@@ -593,6 +604,6 @@ class Daemon:
 
 
 def _rebalance_every_s(pipeline: Pipeline) -> float:
-    """Return the seconds between two orders to rebalance; 0 if only operators order it."""
+    """Return the seconds between two automatic rebalancings; 0 if only operators order rebalancing."""
     rules = pipeline.rebalance
     return rules.interval_s if rules.mode == "auto" else 0.0

@@ -11,10 +11,11 @@ from controller.core.model.decision.decision import Reply
 from controller.core.model.inputs import ApplyConfig, Input
 
 PendingInput = tuple[Input, "asyncio.Future[Reply] | None"]
-"""An input with the future of its reply; None if no caller waits for a reply."""
+"""An input, and the future of its reply. The future is None if no caller waits for a reply."""
 MAX_BATCH = 2_000
-"""The most inputs in one commit. With this number, the cost of the fsync per input is small, and replies are
-still fast."""
+"""The most inputs in one batch. With this number, the fsync costs little per input, and replies are still
+fast.
+"""
 
 
 class Inbox:
@@ -23,9 +24,7 @@ class Inbox:
     def __init__(self) -> None:
         self._inputs: deque[PendingInput] = deque()
         self._single_inputs = 0
-        """The number of inputs that are taken one by one from now on, to find the input that crashes the
-        engine.
-        """
+        """The number of inputs that must be taken one by one, because one of them crashes the engine."""
 
     def __len__(self) -> int:
         return len(self._inputs)
@@ -42,26 +41,26 @@ class Inbox:
         self._inputs.append((given, reply))
 
     def put_first(self, given: Input) -> None:
-        """Put an input before all others."""
+        """Put an input before all other inputs."""
         self._inputs.appendleft((given, None))
 
     def put_back(self, batch: Sequence[PendingInput]) -> None:
-        """Put a batch that has crashed the engine before all other inputs. Its inputs are then taken one by
-        one.
+        """Put a batch that has crashed the engine before all other inputs. The next batches are then its
+        single inputs.
         """
         self._inputs.extendleft(reversed(batch))
         # Add 1 for the input ControllerStarted, which the daemon may put before the batch.
         self._single_inputs = len(batch) + 1
 
     def take_batch(self) -> list[PendingInput]:
-        """Remove the inputs of the next batch, and return them: one input of a batch that has crashed the
-        engine, otherwise up to MAX_BATCH inputs.
+        """Remove and return the inputs of the next batch: up to MAX_BATCH inputs, or one input if inputs are
+        taken one by one.
         """
         most = MAX_BATCH
         if self._single_inputs:
             most, self._single_inputs = 1, self._single_inputs - 1
-        # End the batch before a new configuration. To apply the configuration, the engine is built again from
-        # a copy of its state. The copy must contain only changes that are on disk.
+        # End the batch before a new configuration. To apply it, the engine is built again from a copy of its
+        # state, and the copy must contain only changes that are on disk.
         for index, (given, _) in enumerate(islice(self._inputs, most)):
             if isinstance(given, ApplyConfig):
                 most = max(1, index)

@@ -18,17 +18,17 @@ from controller.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """An engine with the state of the last commit, and the other values from the store that the daemon needs
-    to continue."""
+    """An engine with the state of the last commit, and other values from the store that the daemon needs."""
 
     engine: Engine
     nodes_lost: tuple[str, ...]
-    """Nodes that were up at the last commit. Their agents are not connected to this engine yet."""
+    """The nodes that were connected at the last commit. Their agents are not connected to this engine yet."""
     last_seq: int
     last_at: float
     node_rows: Batch
-    """The loaded database rows of nodes. The daemon writes these rows again, without a change, to test
-    whether the store can be written."""
+    """The rows of all nodes. The daemon writes them again unchanged to test whether the store can be
+    written.
+    """
     notes: list[NoteRow]
     """The loaded notes (database rows of other state, such as reservations). Some notes contain accounting
     figures, which are not part of the engine's state."""
@@ -40,8 +40,8 @@ def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
     with _without_garbage_collection():
         loaded = store.load()
         state = State(pipeline.order, keep_ended, pipeline.sharing)
-        # Set the quotas before the jobs are loaded. Otherwise every waiting job would be sorted into the
-        # queue a second time.
+        # Set the quotas before the jobs are loaded. Otherwise every waiting job would have to be put into the
+        # queue twice.
         state.set_quota_config(pipeline.rules)
         nodes_lost = restore_state(state, [*loaded.jobs, *loaded.ended], loaded.nodes, loaded.notes)
         state.next_job = max(state.next_job, loaded.next_job)

@@ -49,10 +49,10 @@ class StoreThreads:
         self, state: State, last_seq: int, events: tuple[Event, ...], more_notes: Sequence[NoteRow] = ()
     ) -> Batch:
         """Write the events, and the rows of the changed jobs and nodes, in one transaction. `more_notes` are
-        further rows to write, such as accounting figures, that are not part of the state.
+        rows about data that is not part of the state, such as accounting figures.
 
-        The writer's thread also builds the rows, because for a large array this takes long. The caller must
-        not change the state before this method returns.
+        The rows are also built in the writer's thread, because this takes long for a large array. The caller
+        must not change the state before this method returns.
         """
 
         def write() -> Batch:

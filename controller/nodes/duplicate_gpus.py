@@ -1,5 +1,6 @@
-"""Refuses a node that reports a GPU of another node. Otherwise the GPUs of a host with two node names would
-be counted twice."""
+"""Refuses a node that reports a GPU of another node: the GPUs of a host with two node names would be counted
+twice.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +10,7 @@ from wire.text import printable
 
 
 class GpuOwners:
-    """Records for each GPU UUID the node that reported the GPU. The record is kept while the node is
-    disconnected.
-    """
+    """The node of each GPU, by GPU UUID. The GPUs of a node are kept while the node is disconnected."""
 
     def __init__(self, nodes: Mapping[str, Iterable[str]]) -> None:
         self._gpus = {node: frozenset(uuids) for node, uuids in nodes.items()}

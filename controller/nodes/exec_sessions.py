@@ -13,12 +13,13 @@ from wire.agent.orders import CloseShell, OpenShell, ResizeShell, ShellInput, Sh
 from wire.agent.reports import ShellEnded, ShellOutput
 
 UNREAD_S = 10.0
-"""Seconds. A command is closed if no client reads its output for this long."""
+"""Seconds. A command is ended if no client begins to read its output within this time."""
 
 
 class ExecSession:
-    """One command of `corral exec`. The session ends at close(), or when a client has read the command's exit
-    code."""
+    """One command of `corral exec`. The session ends at close(), or when the client has read the end of the
+    command.
+    """
 
     def __init__(self, order: OpenShell, send: Callable[[ControllerFrame], None]) -> None:
         self.order = order

@@ -1,5 +1,5 @@
-"""The interface of a connection to an agent. Connections by SSH and connections to a local process implement
-this interface.
+"""The interface of a connection to an agent. SshLink (a host reached by SSH) and LocalLink (this machine)
+implement it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkLost:
-    """The loss of the connection to an agent, with its reason. The FrameHandler gets this object in place of
-    a frame (message) of the agent."""
+    """A lost connection to an agent, with the reason. The FrameHandler gets this object in place of a frame
+    (message).
+    """
 
     why: str
 
 
 FrameHandler = Callable[[str, AgentFrame | LinkLost], str]
-"""A function that handles a frame (message) of the agent, and runs on the event loop. Its first argument is
-the node's name.
+"""A function that handles a frame (message) of an agent, or a LinkLost. It runs on the event loop. Its first
+argument is the node's name.
 
-The first frame after a lost connection is a Hello. The function returns "" if the agent can be used.
-Otherwise the function returns the reason, and the connection is closed.
+The first frame on each connection is a Hello. The function returns "" if the connection may be used, or the
+reason why it must be closed.
 """
 
 
@@ -40,7 +41,7 @@ class LogMissing(Exception):
 
 
 class NodeLink(Protocol):
-    """The connection to the agent of one node. After a loss, the connection is opened again."""
+    """The connection to the agent of one node. A lost connection is opened again."""
 
     name: str
 

@@ -24,7 +24,7 @@ class LinkFactory:
 
     def __init__(self, config: Config, pinned: Callable[[], Mapping[str, str]], cluster: str) -> None:
         self.config = config
-        """The configuration for all links that are made from now on."""
+        """The configuration for all links that are made later."""
         self._cluster = cluster
         self.connector = SshConnector(KnownHosts(pinned))
 
@@ -49,13 +49,14 @@ class LinkFactory:
         return replace(self.config.nodes[name].agent, spool=str(self.config.spool(name).absolute()))
 
     async def local_preflight(self, name: str) -> Preflight:
-        """Repeat the checks of a host for a node of scheduler.toml on the controller's own machine."""
+        """Run the checks of a host again for a node of scheduler.toml on the controller's own machine."""
         shared = self.config.cluster.shared
         return await local_preflight(name, self._here(name), self.config.job_policy, shared, self._cluster)
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
         """Check whether a host can become a node. If `host_key` is not empty, the host must have this SSH
-        host key instead of the pinned key. The check does not pin the key."""
+        host key; if it is empty, the pinned key. The check pins no key.
+        """
         shared = self.config.cluster.shared
         return await preflight(name, host, self.connector, host_key, shared, self._cluster)
 

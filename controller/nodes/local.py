@@ -36,8 +36,8 @@ class LocalLink(ReconnectingLink):
         self._command = AGENT.command(*agent_arguments(name, host, "", jobs, cluster), python=host.python)
 
     async def connect(self) -> AgentPipes:
-        """Start the agent as a subprocess, and return the pipes of this subprocess. The subprocess has a
-        separate session (setsid), so that Ctrl-C in the controller's terminal does not stop it.
+        """Start the agent as a subprocess, and return its pipes. The subprocess has a session of its own
+        (setsid), so that Ctrl-C in the controller's terminal does not stop the agent.
         """
         try:
             process = await asyncio.create_subprocess_exec(
@@ -76,7 +76,7 @@ class AgentPipes:
         return self._in.transport.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        # Ignore the error of close(): the pipe of an agent that has ended is being closed already.
+        # Close the pipe only once: if the agent has ended, its pipe is being closed already.
         if not self._in.transport.is_closing():
             self._in.close()
         try:

@@ -39,8 +39,8 @@ async def preflight(
 ) -> Preflight:
     """Check over SSH whether the host could become the node `name`. The host does not become a node.
 
-    `trusted` is an SSH host key to accept in place of the pinned key. `shared` contains directories that
-    should be the same on the host and on the controller's machine, such as network file systems.
+    `trusted` is an SSH host key that is accepted instead of the pinned key. `shared` contains directories
+    that should be the same on the host and on the controller's machine, such as network file systems.
     """
     checks: list[Check] = []
     boot_id = ""
@@ -73,8 +73,8 @@ async def preflight(
         key = changed.key
         checks.append(Check("host key", "failed", str(changed)))
     except CannotConnect as error:
-        # Name the check that failed: "login" if the host refused the keys, "connection" if the connection
-        # broke after an earlier check had passed, and "reachable" otherwise.
+        # Name the check that failed: "login" if the host accepted no key, "connection" if the connection
+        # broke after a check had passed, "reachable" in all other cases.
         place = (
             "login" if isinstance(error, AuthenticationFailed) else "connection" if checks else "reachable"
         )
@@ -111,8 +111,8 @@ async def _checks_on_host(
     """Start the agent on the host in its check mode. Return the results of the agent's checks, and the boot
     id of the host ("" if unknown).
 
-    `marker_paths` are the files of marker_files(), for which the agent looks. If the agent cannot be started
-    or does not answer, the result is only one failed check.
+    `marker_paths` are the files that marker_files() created; the agent checks whether it finds them. If the
+    agent cannot be started or does not answer, the result is one failed check.
     """
     made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:
@@ -134,7 +134,7 @@ async def _checks_on_host(
 
 
 def _read_report(line: bytes, asked_at: float) -> tuple[list[Check], str]:
-    """Return the checks of the agent's report, with a check of the host's clock, and the boot id of the host.
+    """Return the checks in the agent's report, with a check of the host's clock, and the boot id of the host.
 
     `asked_at` is the time at which the report was requested, in seconds since 1970. Raise ValueError,
     KeyError or TypeError if the line is not a report.
@@ -179,7 +179,7 @@ async def local_preflight(
 
 
 async def _output(command: Sequence[str]) -> tuple[bytes, bytes]:
-    """Run a command, and return the last line of its stdout, and its stderr. End the command if this task is
+    """Run a command. Return (the last line of its stdout, its whole stderr). Kill the command if this task is
     cancelled.
     """
     process = await asyncio.create_subprocess_exec(
@@ -202,9 +202,10 @@ def _all_passed(checks: Sequence[Check]) -> bool:
 
 
 def _time(theirs: float, asked_at: float) -> Check:
-    """Return the result of comparing the host's clock with the controller's clock.
+    """Return a check that compares the host's clock with the controller's clock.
 
-    `theirs` is the time of the host, read after the controller's time `asked_at` and before this call.
+    `theirs` is the time of the host, which was read after `asked_at` and before this call. `asked_at` is a
+    time of the controller.
     """
     now = time.time()
     apart = asked_at - theirs if theirs < asked_at else theirs - now if theirs > now else 0.0

@@ -1,4 +1,4 @@
-"""A connection to an agent that is opened again after a loss; the base class for SSH and local agents."""
+"""The base class of connections to agents, by SSH and on this machine. A lost connection is opened again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from wire.agent.frames import ControllerFrame
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 10.0
-"""Seconds. After a connection that lasted at least this long, the pause before the next connection is
-FIRST_PAUSE_S again."""
+"""Seconds. After a connection that lasted longer than this, the pause before the next connection is
+FIRST_PAUSE_S again.
+"""
 
 
 class CannotConnect(Exception):
@@ -22,13 +23,12 @@ class CannotConnect(Exception):
 
 
 class ReconnectingLink(ABC):
-    """Base class of connections to agents. The connection is opened again after each loss. Subclasses define
-    the opening.
+    """Base class of connections to agents. Subclasses define how a connection is opened (`connect`).
 
     1. Open a channel (`connect`), and run a session on this channel until the connection is lost.
-    2. Report the loss to the handler (`LinkLost`). Report failures with the same reason only once, so that a
-       switched-off host is not reported again and again.
-    3. Wait, and start again. The pause doubles from FIRST_PAUSE_S to LONGEST_PAUSE_S.
+    2. Pass the lost connection to the handler (`LinkLost`). If tries to connect fail with the same reason
+       again and again, pass only the first failure, so that a switched-off host is reported once.
+    3. Pause, and start again with 1. The pause doubles from FIRST_PAUSE_S to LONGEST_PAUSE_S.
     """
 
     def __init__(self, name: str, ping_s: float, silence_s: float) -> None:
@@ -83,7 +83,9 @@ class ReconnectingLink(ABC):
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     async def _connect_once(self) -> str:
-        """Connect once and wait until the connection ends. Return the reason of its end."""
+        """Connect once and wait until the connection ends. Return the reason why it ended, or why it could
+        not be opened.
+        """
         try:
             channel = await self.connect()
         except CannotConnect as error:
@@ -93,7 +95,8 @@ class ReconnectingLink(ABC):
         try:
             why = await session.run(self._ping_s, self._silence_s)
         finally:
-            # The agent was connected, so report this loss even if the previous loss had the same reason.
+            # The agent was connected, so report this lost connection even if the last report had the same
+            # reason.
             if session.greeted:
                 self._reported = None
             self._session = None
@@ -107,8 +110,9 @@ class ReconnectingLink(ABC):
 
 
 def _report_crash(task: asyncio.Task[None]) -> None:
-    """Log the exception with which the task of a connection ended, if any. No other code awaits the task, so
-    the exception would not be seen otherwise."""
+    """Log the exception, if any, with which the task of a connection ended. The task is not awaited, so its
+    exception would not be seen without this log.
+    """
     if not task.cancelled() and (error := task.exception()) is not None:
         context = {"message": f"the {task.get_name()} failed", "exception": error, "task": task}
         task.get_loop().call_exception_handler(context)

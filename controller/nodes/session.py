@@ -50,7 +50,8 @@ from wire.text import printable
 
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
 """The most bytes that an agent may leave unread before it is disconnected. After the next connect, the
-agent's Hello brings the controller's state up to date."""
+controller learns from the agent's Hello which orders are missing.
+"""
 HELLO_S = 60.0
 """Seconds until the Hello must arrive. A new agent may first load thousands of attempts or wait for a slow
 GPU driver."""
@@ -59,10 +60,9 @@ _REPORTS = (
     *(StepsReport, StepNumber, StepCall, OpenTask, RunTask, ShellInput, ShellTaken, ShellSignal, CloseShell),
 )
 SEARCH_S = 30.0
-"""Seconds for the answer to a search of a log. An agent of an earlier version does not answer."""
+"""Seconds for the answer to a search of a log. Agents of earlier versions do not answer at all."""
 MAX_LOG_CHUNKS = 16
-"""The most chunks of a log that wait for a slow reader. If there are more, the agent is told to stop sending
-the log."""
+"""If a slow reader leaves this many chunks of a log unread, the agent is told to stop sending the log."""
 
 
 class AgentChannel(Protocol):
@@ -87,11 +87,11 @@ class AgentSession:
     """All frames (messages) that controller and agent exchange over one channel.
 
     1. The first frame of the agent must be a Hello with this node's name, this protocol version and valid
-       hardware. The handler may still refuse the agent. No other frame is sent to the agent before the Hello
-       is accepted.
+       hardware. The handler may still refuse the agent. Before the Hello, no frame is sent to the agent.
     2. Pass reports to the handler, chunks of logs to their readers, and output of commands to their
        ExecSession.
-    3. Send a ping every `ping_s` seconds. An agent that sends nothing for `silence_s` seconds is lost.
+    3. Send a ping every `ping_s` seconds. If an agent sends nothing for `silence_s` seconds, the connection
+       is lost.
     """
 
     def __init__(self, name: str, channel: AgentChannel, handler: FrameHandler) -> None:
@@ -135,7 +135,7 @@ class AgentSession:
 
     @property
     def unread_bytes(self) -> int:
-        """The number of bytes that were sent to the agent and that the agent has not read."""
+        """The number of bytes that were sent to the agent but that the agent has not read."""
         return self._channel.unread() + sum(map(len, self._outgoing))
 
     def send(self, frame: ControllerFrame) -> None:
@@ -168,8 +168,9 @@ class AgentSession:
         """Yield the bytes of a log from byte `offset` on. Raise NodeAway if the agent is not connected, or
         LogMissing if the agent does not have the log.
 
-        Closing the generator stops the agent's sending. If the caller reads too slowly, the agent is told to
-        pause. When the caller has read all bytes that have arrived, the rest of the log is requested.
+        If the caller closes the generator, the agent stops sending. If the caller reads too slowly, the agent
+        is told to pause. The rest of the log is requested when the caller has read all bytes that have
+        arrived.
         """
         while True:
             self._requests += 1
@@ -211,8 +212,9 @@ class AgentSession:
         return found
 
     def open_shell(self, order: OpenShell) -> ExecSession:
-        """Return a session that runs a command in the allocation of an attempt (`corral exec`). The session
-        starts the command and transfers its input and output."""
+        """Start a command in the allocation of an attempt (`corral exec`), and return the session that
+        transfers its input and output.
+        """
         for number in [number for number, command in self._commands.items() if command.closed]:
             del self._commands[number]
         self._requests += 1
@@ -221,7 +223,7 @@ class AgentSession:
         return command
 
     def relay(self, order: OpenShell, answer: Callable[[TaskAnswer], None]) -> RelayedTask:
-        """Start a task of srun, whose output and end are passed to `answer`."""
+        """Start a task of srun. `answer` is called with its output and its end."""
         for number in [number for number, command in self._commands.items() if command.closed]:
             del self._commands[number]
         self._requests += 1
@@ -248,7 +250,8 @@ class AgentSession:
 
     def _take(self, line: bytes) -> str:
         """Handle one frame (a line of text) of the agent. Return the reason if the session must end because
-        of the frame, otherwise ""."""
+        of this frame, "" if it continues.
+        """
         try:
             frame = unpack(line)
         except Malformed as error:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from controller.nodes.session import AgentSession
 
 ANSWER_S = 30.0
-"""Seconds in which the agent of the job's first node must answer a StepCall (a message of srun about a
-step)."""
+"""Seconds within which the agent of the job's first node must answer a StepCall (a message of srun about a
+step).
+"""
 MAX_UNREAD_INPUT = 24 * 1024 * 1024
-"""While an agent has left more bytes than this unread, no further input of tasks is sent to this agent. At
-MAX_UNREAD_BYTES (session.py), the connection of the agent would be cut, with everything that runs over this
-connection.
+"""If an agent has left more bytes than this unread, it gets no further input of tasks. If it left
+MAX_UNREAD_BYTES (session.py) unread, its connection would be cut, which all tasks and logs of the node share.
 """
 TaskAnswer = ShellOutput | ShellEnded | InputTaken | TaskAway
 
@@ -35,8 +35,7 @@ class RelayedTask:
     """A task that srun on one node has started on another node. The messages of the task are passed to the
     agent of srun's node.
 
-    Only the request number in each message is replaced, because each of the two agents numbers its requests
-    separately.
+    Only the request number in each message is replaced, because both agents number their requests separately.
     """
 
     def __init__(self, order: OpenShell, answer: Callable[[TaskAnswer], None]) -> None:
@@ -61,25 +60,25 @@ class RelayedTask:
 
 
 class StepRelay:
-    """Passes messages of srun from the agent of its node to other agents, and the answers back.
+    """Passes messages of srun from the agent of srun's node (A) to the agent of another node (the target),
+    and the answers back.
 
-    1. OpenTask from node A: if A and the target node run the same attempt, open a command on the target as
-       `corral exec` does. Record the command's number on the target under (A, number of A).
+    1. OpenTask or RunTask from A: if one attempt runs on both nodes, open a command on the target as `corral
+       exec` does. The dictionary `_tasks` maps (A, request number of A) to the command on the target.
     2. ShellInput, ShellTaken, ShellSignal and CloseShell of A are sent to the target with the target's
-       number. Output and end of the command are sent to A with the number of A.
+       request number. Output and end of the command are sent to A with the request number of A.
     3. StepCall from A: pass the call to the first node of the job, and the answer back to A.
-    4. When the connection to A is lost, close the commands of A. When the connection to the target is lost,
-       the target's session calls RelayedTask.lose.
-    5. A task of RunTask continues in both cases, and srun connects to the task again. So its command is
-       closed with `keep`, and srun gets TaskAway.
-    6. While the target reads its input too slowly, disconnect srun from its task in the same way.
+    4. When the connection to A is lost, close the commands that srun on A has opened. When the connection to
+       the target is lost, the target's session calls RelayedTask.lose.
+    5. A task of RunTask continues in both cases of step 4, and srun connects to the task again later. So its
+       command is closed with `keep`, and srun gets TaskAway.
+    6. If the target reads the input of a task too slowly, disconnect srun from the task as in step 5.
 
-    Invariant: an agent reaches another node only if one attempt runs on both nodes. An attacker that controls
-    an agent thus gets no access to other jobs.
+    Invariant: an agent reaches another node only if one attempt runs on both nodes. So an attacker that
+    controls an agent gets no access to other jobs.
 
-    An agent numbers its requests from 1 again after a restart. An answer is thus passed on only on the
-    session (connection) on which the request came. Otherwise another srun with the same number would get the
-    answer.
+    An agent numbers its requests from 1 again after a restart. So an answer is passed on only on the session
+    (connection) on which its request came. Otherwise another srun with the same number would get the answer.
 
     Cost: one dictionary entry for each task, and nothing while no srun runs.
     """
@@ -92,7 +91,7 @@ class StepRelay:
         self._last_call = 0
 
     def take(self, node: str, frame: AgentFrame) -> None:
-        """Handle a message of the agent of `node`. Other messages are ignored."""
+        """Handle a message about steps from the agent of `node`. Ignore any other message."""
         match frame:
             case OpenTask() | RunTask():
                 self._open(node, frame)
@@ -108,7 +107,9 @@ class StepRelay:
                 pass
 
     def forget(self, node: str) -> None:
-        """End the tasks that the agent of a node has started, because the connection to the agent is lost."""
+        """Close the commands that srun on `node` has opened, because the connection to the agent of `node` is
+        lost. Tasks of RunTask continue. Calls that wait for an answer of this agent get an error.
+        """
         for key in [key for key in self._tasks if key[0] == node]:
             target, task = self._tasks.pop(key)
             if not task.closed:
@@ -118,8 +119,9 @@ class StepRelay:
             self._calls.pop(call)(StepNumber(0, error=f"the connection to {node} was lost"))
 
     async def record(self, job: Job, step: Step) -> StepNumber:
-        """Record a step for a client of the API. Raise NodeAway if the agent of the job's first node does not
-        answer."""
+        """Record a step that a client of the API has started. Raise NodeAway if the agent of the job's first
+        node does not answer.
+        """
         answer: asyncio.Future[StepNumber] = asyncio.get_running_loop().create_future()
 
         def done(number: StepNumber) -> None:
@@ -192,8 +194,8 @@ class StepRelay:
             self._tasks.pop((node, frame.request), None)
 
     def _stop_input(self, target: str, task: RelayedTask) -> None:
-        """Disconnect srun from a task whose node reads its input too slowly. If the srun is of an older
-        version, which cannot connect to a task again, end the task.
+        """Disconnect srun from a task whose node reads its input too slowly. If srun is of an older version,
+        which cannot connect to the task again, end the task.
         """
         why = f"the connection to {target} is too slow for the input of the task"
         request = task.order.request

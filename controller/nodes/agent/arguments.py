@@ -10,9 +10,8 @@ from wire.codec import dumps, encode
 def agent_arguments(
     name: str, host: HostSpec, home: str, jobs: JobPolicy = DEFAULT_JOB_POLICY, cluster: str = ""
 ) -> list[str]:
-    """Return the command line arguments of the agent on a node.
-
-    `home` is the agent's directory if `host` names no spool.
+    """Return the command line arguments of the agent on a node. `home` is used only if `host` names no spool:
+    the spool is then a directory below `home`.
     """
     options = {
         "--name": name,

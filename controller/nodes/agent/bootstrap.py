@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in (13, 12, 11, 10, 9)), "/opt/*/bin/python3")
 """The Python interpreters that are tried if none is configured. On many hosts, python3 itself is too old."""
 BOOTSTRAP_S, FROZEN_BOOTSTRAP_S = 20.0, 180.0
-"""Seconds until the agent must run. The first value is for an agent with a Python of the host, the second for
-an agent with its own Python, which is thirty times as large.
+"""The most seconds until the agent must run: BOOTSTRAP_S for an agent that uses a Python of the host,
+FROZEN_BOOTSTRAP_S for an agent with its own Python, which is thirty times as large.
 """
 PARTING_S = 5.0
 """Seconds to wait for the exit code and the last output of a program that has closed its output."""
 MAX_LOGIN_OUTPUT = 1 << 18
 """The most bytes that the login shell's start-up files may print before the command runs."""
 TRY_S = 6
-"""The most seconds that a Python may take to print its version."""
+"""The most seconds that a Python interpreter may take to print its version."""
 _FIND = (
     "exec /bin/sh -c '"
     # A process on the host kills a Python interpreter that takes too long, because the SSH server may not
@@ -53,8 +53,8 @@ _FIND = (
     'echo "corral finds no python$seen" >&2; exit 127'
     "'"
 )
-"""The shell command that finds a Python interpreter. The command is one line in single quotes without a
-quote, backslash or `!` inside. So every shell reads the command in the same way.
+"""The shell command that finds a Python interpreter. The command is one line in single quotes, and contains
+no quote, backslash or `!` between them. So every login shell reads it in the same way.
 """
 _NO_PYTHON = "corral finds no python"
 
@@ -114,8 +114,9 @@ async def start_agent(
 
 
 class _Bootstrap:
-    """The exchange of messages with the program on the host that receives the agent
-    (agent/host/bootstrap.py)."""
+    """The exchange of messages with agent/host/bootstrap.py, the program on the host that receives
+    the agent.
+    """
 
     def __init__(
         self, process: asyncssh.SSHClientProcess[bytes], python: str, patience_s: float = BOOTSTRAP_S
@@ -131,7 +132,7 @@ class _Bootstrap:
     async def open(
         cls, connection: asyncssh.SSHClientConnection, command: str, python: str, patience_s: float
     ) -> _Bootstrap:
-        """Run `command` on the host."""
+        """Run `command` on the host, and return an object that exchanges messages with it."""
         try:
             process = await connection.create_process(command, encoding=None, window=READ)
         except asyncssh.ChannelOpenError as error:
@@ -148,8 +149,8 @@ class _Bootstrap:
             async with asyncio.timeout(self._patience_s):
                 return await handing_over
         except TimeoutError:
-            # Kill the process on the host. Otherwise the process would wait forever, and each further try to
-            # connect would add a process.
+            # Kill the process on the host. Otherwise the process would wait forever, and each later try to
+            # connect would add one more.
             self._process.kill()
             raise self._silent() from None
         except BaseException:
@@ -185,10 +186,10 @@ class _Bootstrap:
             self._process.stdin.write(data)
 
     async def _answer(self) -> tuple[str, str]:
-        """Return the next message of the program on the host: the kind of message, and its text.
+        """Return the next message of the program on the host, as (kind of message, text).
 
-        Messages begin with a random marker. Lines without the marker were printed by the shell's start-up
-        files and are skipped.
+        Messages begin with a random marker. Lines without the marker are skipped, because the login shell's
+        start-up files have printed them.
         """
         word, heard = "".join(self._marker).encode(), 0
         while heard < MAX_LOGIN_OUTPUT:

@@ -13,8 +13,9 @@ from pathlib import Path
 from wire.program_parts import is_frozen
 
 COMMAND = """exec /bin/sh -c 'read -r size; eval "$(head -c "$size")"'"""
-"""The shell command that runs a script from stdin. The first line of stdin is the size of the script. Every
-shell reads the command in the same way (see the command in bootstrap.py)."""
+"""The shell command that runs a script from stdin. The first line of stdin is the size of the script in
+bytes. The command has no quotes inside its quotes, so every login shell reads it in the same way.
+"""
 _END = "# --- end of functions ---\n"
 _RECEIVE = Path(__file__).with_name("receive_agent.sh")
 
@@ -31,7 +32,7 @@ class FrozenAgent:
         """Return the script to send to the stdin of COMMAND. `home` is the directory of the agent on the
         host; if empty, the script uses the default directory.
 
-        `word` has the parts of the random word with which answers begin. The script contains the parts
+        `word` has the two parts of a random word with which answers begin. The script contains the parts
         separately, so that an echo of the script by a terminal does not look like an answer.
         """
         values = f"WORD={word[0]}''{word[1]}\nHOME_DIRECTORY={shlex.quote(home)}\n"

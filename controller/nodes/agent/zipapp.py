@@ -71,8 +71,9 @@ def _packages() -> dict[str, bytes]:
 
 
 def _nvml() -> dict[str, bytes]:
-    """Return the source file of pynvml (NVIDIA's library to read GPUs), by file name. Hosts thus need no
-    installed pynvml."""
+    """Return {file name: source} of pynvml (NVIDIA's library to read GPUs), so that hosts need no installed
+    pynvml. Return an empty dictionary if it is not installed here.
+    """
     found = importlib.util.find_spec("pynvml")
     if found is None or not found.origin:
         return {}

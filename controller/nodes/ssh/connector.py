@@ -1,4 +1,6 @@
-"""Opens SSH connections, with host key checks, time limits, and a limit on the number opened at a time."""
+"""Opens SSH connections with host key checks and time limits. Only a limited number is being opened at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,9 @@ class SshConnector:
     @asynccontextmanager
     async def turn(self, patience_s: float = 0.0) -> AsyncIterator[None]:
         """Wait until fewer than AT_ONCE connections are being opened, then run the `async with` block, which
-        opens the next connection.
+        opens a connection.
 
-        Raise CannotConnect if the block takes longer than `patience_s` seconds.
+        Raise CannotConnect if the block takes longer than `patience_s` seconds (0: the default).
         """
         patience_s = patience_s or self._connect_s
         async with self._turn:
@@ -57,8 +59,10 @@ class SshConnector:
     async def connect(
         self, node: str, address: SshAddress, identity: str = "", trusted: str = ""
     ) -> asyncssh.SSHClientConnection:
-        """Open an SSH connection to a node's host. Call this method inside a `turn` block. Raise
-        CannotConnect if no connection can be opened."""
+        """Open an SSH connection to a node's host. `trusted` is a host key that is accepted instead of the
+        pinned key. Call this method inside a `turn` block. Raise CannotConnect if no connection can be
+        opened.
+        """
         pinned = (asyncssh.import_public_key(trusted),) if trusted else self.known.of(node)
         attempt = SshAttempt(address, identity, self._config, HostKeyCheck(node, pinned))
         options: dict[str, object] = {
@@ -69,7 +73,7 @@ class SshConnector:
             "kbdint_auth": False,
             "agent_forwarding": False,
             "request_pty": False,
-            # Skip key files with a passphrase, because ssh-agent may have the same keys without one.
+            # Skip key files with a passphrase, because ssh-agent may hold the same keys unlocked.
             "ignore_encrypted": True,
             "client_factory": lambda: attempt.check,
             **attempt.files(),

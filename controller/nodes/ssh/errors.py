@@ -49,7 +49,7 @@ class SshConfig(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SshAttempt:
-    """One attempt to connect to a host: the address, the key file, and the check of the host key."""
+    """One attempt to connect to a host, with the address, the key file, and the check of the host key."""
 
     address: SshAddress
     identity: str
@@ -102,7 +102,7 @@ class SshAttempt:
         return None
 
     def _locked(self, config: SshConfig | None) -> list[str]:
-        """Return the key files that were skipped because of a passphrase."""
+        """Return the key files that were skipped because they have a passphrase."""
         files = [self.identity] if self.identity else (config and config.get("IdentityFile")) or _DEFAULT_KEYS
         return [file for file in files if _is_locked(file)]
 

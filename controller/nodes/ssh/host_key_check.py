@@ -45,11 +45,11 @@ class HostKeyChanged(CannotConnect):
 class HostKeyCheck(asyncssh.SSHClient):
     """Checks the host key of one connection to a node.
 
-    1. If a key is pinned for the node, asyncssh accepts only this key. Otherwise asyncssh accepts the keys in
-       the files known_hosts of the controller's user (`options`).
+    1. If a key is pinned for the node, asyncssh accepts only this key. If none is pinned, asyncssh accepts
+       the keys in the known_hosts files of the controller's user (`options`).
     2. asyncssh calls `validate_host_public_key` for any other key. The method records the key and refuses it.
-    3. `refusal` compares the refused key with the known keys, and returns an error that says whether the host
-       key is unknown or has changed.
+    3. `refusal` compares the refused key with the pinned or known keys, and returns an error that says
+       whether the host key is unknown or has changed.
     """
 
     reached = False
@@ -61,8 +61,8 @@ class HostKeyCheck(asyncssh.SSHClient):
         self.pinned = pinned
 
     def options(self, files: list[str] | None) -> dict[str, object]:
-        """Return the option of asyncssh with the accepted host keys. `files` are the existing files of
-        UserKnownHostsFile in ~/.ssh/config; None if this option is not set.
+        """Return the option of asyncssh that names the accepted host keys. `files` are the existing files
+        that the option UserKnownHostsFile of ~/.ssh/config names; None if this option is not set.
         """
         if self.pinned:
             return {"known_hosts": (list(self.pinned), [], [])}
@@ -75,15 +75,15 @@ class HostKeyCheck(asyncssh.SSHClient):
         self.reached = True
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """Record the host key and refuse the host key. asyncssh calls this method only for
-        unknown host keys.
+        """Record the host key and refuse it. asyncssh calls this method only for a key that is not among the
+        accepted keys.
         """
         self.shown, self.place = key, (host, addr, port)
         return False
 
     def changed(self, shown: asyncssh.SSHKey | None) -> HostKeyChanged:
-        """Return the error for a host key that differs from the pinned key. `shown` is the key of the host;
-        None if the key is not known.
+        """Return the error for a host key that differs from the pinned key. `shown` is the key that the host
+        sent; None if asyncssh did not pass it on.
         """
         return HostKeyChanged("is pinned", self.pinned, shown, f"'corral nodes trust {self.node}'")
 

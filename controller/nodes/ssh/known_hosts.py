@@ -16,14 +16,17 @@ class KnownHosts:
         self._pinned = pinned
 
     def of(self, node: str) -> tuple[asyncssh.SSHKey, ...]:
-        """Return the pinned host key of a node as a tuple with one key, or an empty tuple if none is
-        pinned."""
+        """Return the pinned host key of a node as a tuple with one key; an empty tuple if no key is
+        pinned.
+        """
         key = self._pinned().get(node)
         return () if key is None else (asyncssh.import_public_key(key),)
 
 
 def read_legacy_file(path: Path) -> dict[str, str]:
-    """Return the host key of each node from the file in which older controller versions kept host keys."""
+    """Return the host key of each node, by node name, from the file of older controller versions. Empty if
+    there is no such file.
+    """
     found = {}
     with suppress(OSError):
         for line in path.read_text(errors="replace").splitlines():

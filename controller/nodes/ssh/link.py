@@ -1,4 +1,4 @@
-"""A connection to an agent on a host that is reached by SSH.
+"""A connection by SSH to the agent on a host.
 
 No package is installed on the host, and the agent opens no network port.
 """
@@ -22,8 +22,9 @@ from wire.cluster.hosts import HostSpec, parse_ssh_address
 
 
 class SshLink(ReconnectingLink):
-    """A connection by SSH to the agent on a host. After each loss of the connection, the agent program is
-    sent and started again."""
+    """A connection by SSH to the agent on a host. Each time a connection is opened, the agent program is sent
+    if the host lacks it, and started.
+    """
 
     def __init__(
         self,
@@ -104,9 +105,9 @@ class SshChannel:
 
     async def end(self, patience_s: float) -> str:
         """Close the channel, and wait up to `patience_s` seconds for the agent to end. Return the last line
-        that the agent wrote to stderr.
+        that the agent wrote to stderr, or the reason why the connection was lost.
 
-        If the agent does not end, the next agent on this host replaces this agent.
+        An agent that does not end in time is ended by the next agent that starts on this host.
         """
         with suppress(OSError, asyncssh.Error):
             self._process.stdin.write_eof()
