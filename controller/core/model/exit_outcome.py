@@ -59,13 +59,16 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     1. The job was stopped because its health checks failed: FAILED.
     2. All members succeeded or, with on_failure = "continue", enough members succeeded: COMPLETED, even if a
        stop was ordered.
-    3. Otherwise the exit code, signal and reason of the job come from the member that failed first. A member
-       that was stopped because another member had failed counts only if no other member has failed.
+    3. In all other cases the exit code and signal come from the member that failed first. A member that was
+       stopped because another member had failed counts only if no other member has failed.
+    4. In case 3, a job that was stopped by a user, its service or a drain is CANCELLED for this reason. A job
+       that was stopped at its deadline is FAILED for this reason. Any other job is FAILED for the reason of
+       the member that failed first.
     """
     failed = [member for member in job.members.values() if member.failed]
     if job.stopping is Reason.UNHEALTHY:
-        # No member has failed: all of them exited with code 0 after the stop order. The job counts as failed
-        # all the same, so use the exit of the first member.
+        # If all members exited with code 0 after the stop order, use the exit of any member, because the job
+        # counts as failed all the same.
         first = min(failed or job.members.values(), key=_blame)
         detail = f"unhealthy: {job.stopped_by}"
         return JobEnded(job.id, now, JobState.FAILED, Reason.UNHEALTHY, detail, first.code, first.signal)
@@ -102,9 +105,8 @@ def outcome_of(job: Job, now: float) -> JobEnded:
 
 
 def _blame(member: Member) -> tuple[bool, float]:
-    """Return the sort key of a failed gang member. The member with the lowest key, which is the member that
-    ended first, decides the outcome of the job. Members that were stopped because another member had failed
-    come last.
+    """Return a sort key for gang members: earlier ends come first, but members that were stopped because
+    another member had failed come last. The first member in this order decides the outcome of the job.
     """
     return member.why == "member_failed", member.ended_at or 0.0
 

@@ -111,7 +111,9 @@ class Cancel(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Edit(JobCommand):
-    """Change fields of a job's spec to these JSON values. The value None resets a field to its default."""
+    """Change fields of a job's spec. `changes` contains the new JSON values by field name; None resets a
+    field to its default.
+    """
 
     changes: Mapping[str, Any]
     known: Mapping[str, JobState] = field(default_factory=dict)
@@ -120,8 +122,8 @@ class Edit(JobCommand):
     `asker` is the user that sends the change; None in a simulation, which allows everything.
     """
     delays_nobody: bool = False
-    """True: a forecast shows that a longer time limit of the running job delays no planned start of another
-    job.
+    """True: the edit extends the time limit of a running job, and a forecast shows that this delays no
+    planned start of another job.
     """
 
 
@@ -170,8 +172,8 @@ class KeepIdle(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class AddNode(Input):
-    """Add a node. The node comes from the configuration, or from an operator who names the address of its
-    host.
+    """Add a node. The node comes from the configuration, or from an operator. In the second case `host`
+    contains the address of its host.
     """
 
     node: str
@@ -217,9 +219,10 @@ class MarkNode(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Drain(NodeCommand):
-    """Drain a node: place no more jobs on the node. In a timed drain, the node must be empty at the time
-    `empty_by`. Until then, jobs that end before `empty_by` may still start. Jobs that would still run at
-    `empty_by` are moved or ended.
+    """Drain a node. If `empty_by` is None, place no more jobs on the node.
+
+    With `empty_by` (a timed drain), the node must be empty at this time. Jobs that end before `empty_by` may
+    still start. Jobs that would still run at `empty_by` are moved or ended.
     """
 
     why: str = ""
@@ -473,10 +476,10 @@ class NoteLongWait(Input):
 
 @dataclass(frozen=True, slots=True)
 class WarnOfLimit(Input):
-    """The owner of a job was warned of the job's end. Only the replay of a journal sends this input.
+    """The owner of a job was warned that the time limit will end the job. With `window`, the owner was warned
+    that the job may be preempted when its predicted run time is over.
 
-    The time limit will end the job. With `window`, the job may instead be preempted when its predicted run
-    time is over.
+    Only the replay of a journal sends this input.
     """
 
     job: int

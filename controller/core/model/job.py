@@ -151,8 +151,8 @@ class Job:
     operator_hold: str = ""
     """The operator that holds the job; empty if the job is not held, or held by its user."""
     from_queue: tuple[str, ...] = ()
-    """The node labels that the queue added to the job's node selector. They are removed when the job changes
-    its queue.
+    """The keys of the node labels that the queue added to the job's node selector. The labels are removed
+    when the job changes its queue.
     """
     wait: Wait = NEVER_WAITED
     profile: str = ""
@@ -210,22 +210,24 @@ class Job:
     reason.
     """
     kept_until: float | None = None
-    """The time before which the attempt is not ended because of idle GPUs, as ordered by a user; None without
-    such an order.
+    """Until this time, the attempt is neither flagged nor ended because of idle GPUs, as ordered by a user.
+    None: there is no such order.
     """
     kept_why: str = ""
     yields_to: tuple[int, ...] = ()
-    """The jobs for which this job is being preempted. A gang may give up nodes for several jobs."""
+    """The ids of the jobs for which this job is being preempted. A gang may give up nodes for several
+    jobs.
+    """
     preemptions: tuple[JobPreempted, ...] = ()
     """All preemptions of the job."""
     moves: tuple[Move, ...] = ()
     """All moves of the job to other nodes, the latest last."""
     replica: Replica | None = None
-    """The number of the job in its service; None for a job that a user submitted."""
+    """The service, and the number of the job in the service; None for a job that a user submitted."""
     workload: int | None = None
-    """The workload to which the job belongs; None for a job in no workload."""
+    """The id of the workload to which the job belongs; None for a job in no workload."""
     task: str = ""
-    """The task of its workload to which the job belongs."""
+    """The name of the workload's task to which the job belongs."""
     short: ShortLimit | None = None
     """The time limit of the present attempt, if this limit is shorter than the limit of the job
     (`--time-min`).
@@ -233,7 +235,7 @@ class Job:
     limit_raised: bool = False
     """True if the time limit of the present attempt was extended after its start."""
     warned_end: float | None = None
-    """The end of the time limit of which the owner was warned last. None: no warning was sent in this
+    """The end at the time limit of which the owner was last warned. None: there was no such warning in this
     attempt.
     """
     last: LastAttempt | None = None
@@ -274,9 +276,8 @@ class Job:
 
     @property
     def ready_at(self) -> float:
-        """The time at which the job last entered the queue. Since then, no hold and no closed gate (a reason
-        to wait, such as a dependency) kept the job out. If nothing ever kept the job out, the time is its
-        submit time.
+        """The time at which the job last entered the queue. It is the submit time if no hold and no closed
+        gate (a reason to wait, such as a dependency) has ever kept the job out.
         """
         return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
 
@@ -303,15 +304,16 @@ class Job:
     def granted_priority(self) -> int:
         """The higher one of the requested and the inherited priority, without the points gained by waiting.
 
-        Jobs on which this job depends inherit this priority. While the job runs, only waiting jobs with a
-        higher priority than this can preempt the job.
+        Jobs on which this job depends inherit this priority. While the job runs, preemption strategies such
+        as `priority` compare this priority with the priority of the waiting job.
         """
         return max(self.spec.priority, self.wait.inherited)
 
     @property
     def latest_start(self) -> float:
         """The latest time at which the job can start and still end before its deadline. The job is assumed to
-        run for its whole time limit. NEVER if there is no deadline.
+        run for its whole time limit; without a time limit, the result is the deadline. NEVER if there is no
+        deadline.
         """
         deadline = self.spec.deadline_at
         return NEVER if deadline is None else deadline - (self.spec.time_limit_s or 0.0)
@@ -330,7 +332,7 @@ class Job:
         """The longest time in seconds for which an attempt may hold its allocations: the time limit plus the
         grace.
         """
-        # Read the limit here, and not from `limit`, because backfill reads this value of every waiting job.
+        # Do not call the property `limit`: a call takes time, and backfill reads `span` of every waiting job.
         limit = self.spec.time_limit_s if self.short is None else self.short.limit_s
         return NEVER if limit is None else limit + self.spec.grace_s
 
@@ -343,8 +345,9 @@ class Job:
         2. After the limit the job may use its whole grace. No checkpoint is saved at the time limit.
         3. A job that is being preempted has ended at `stop_by` at the latest. This time includes its
            checkpoint and its grace.
-        4. With `[backfill] estimate = "predicted"` the predicted run time replaces limit and grace. A job
-           without a time limit has its predicted run time or `[jobs] default_time_limit_s` instead.
+        4. With `[backfill] estimate = "predicted"` the predicted run time replaces limit and grace. For a
+           job without a time limit, its predicted run time or `[jobs] default_time_limit_s` is used.
+        5. A nominated job is expected to start at `stop_by`, when its victims have ended.
 
         Example: a job is placed at 10:00 and starts at 10:02, with a time limit of 1h and a grace of 30s. Its
         expected end is 11:02:30.
@@ -410,8 +413,8 @@ class Job:
         return any(not member.failed and not member.leaving for member in ended)
 
     def spare(self, node: str) -> bool:
-        """Return whether this elastic job can give up its member on the node and continue with its other
-        members.
+        """Return whether this job is elastic and can give up its member on the node and continue with its
+        other members. The first member cannot be given up.
         """
         gang = self.spec.gang
         return (
@@ -453,9 +456,7 @@ class Job:
         self.state, self.reason, self.detail = new, reason, detail
 
     def set_members(self, members: dict[str, Member]) -> None:
-        """Replace the members of the job. Count again how many members are still to start (`unstarted`) and
-        how many have not ended (`unended`).
-        """
+        """Replace the members of the job, and compute `unstarted` and `unended` again."""
         self.members = members
         self.unstarted = sum(
             member.started_at is None and member.ended_at is None for member in members.values()

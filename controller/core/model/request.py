@@ -102,7 +102,8 @@ class PerNodeRequest(_Hashed):
 @dataclass(frozen=True, slots=True)
 class ResourceRequest(_Hashed):
     """The resource request of a whole job: `nodes` nodes, and on each of these nodes the resources in `part`.
-    If `nodes` is None, the job gets the fewest nodes that have enough GPUs.
+    If `nodes` is None, `part.gpus` is the number of GPUs of the whole job, and the job gets the fewest nodes
+    that have enough GPUs.
 
     `topology` names a node label, such as `rack`, and the distribution of the job's nodes over its values,
     for example all nodes in one rack.
@@ -119,8 +120,8 @@ class ResourceRequest(_Hashed):
     licences: LicenceCounts = ()
     """The licences that the whole job requests."""
     beyond: tuple[int, int] = (0, 0)
-    """How far the limits on each node are above the requests: CPU in 1/1000 CPU, memory in MiB. Quotas also
-    count these amounts.
+    """By how much the CPU limit and the memory limit of the job on each node exceed its requests: (1/1000
+    CPU, MiB). Quotas also count these amounts.
     """
 
     one_model: bool = False

@@ -75,8 +75,8 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ServiceOrders:
-    """The orders of operators for one service. They are the number of ordered restarts, and the ordered
-    number of replicas (`scaled`).
+    """The orders of operators for one service: how often they have ordered a restart (`restarts`), and the
+    ordered number of replicas (`scaled`).
 
     `scaled` is None if the number in scheduler.toml applies. `declared` was the number in scheduler.toml when
     `scaled` was ordered. When scheduler.toml is changed to another number, `scaled` no longer applies.

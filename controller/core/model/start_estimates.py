@@ -21,9 +21,7 @@ MAX_ERRORS = 100
 MIN_ERRORS = 10
 """A range is calculated from at least this many errors."""
 TAIL_FRACTION = 0.1
-"""The fraction of the errors that lies below the range. The same fraction of the errors lies
-above the range.
-"""
+"""The fraction of the errors that are below a range, and the fraction that are above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,8 @@ class StartScore:
         self.errors.append(round(error / ahead, 4))
 
     def span(self, start: float, now: float) -> tuple[float, float] | None:
-        """Return the earliest and the latest start of a job with the estimated start `start`. The job starts
-        in this range with a probability of 80 %. The range comes from the errors of earlier estimates.
+        """Return (earliest start, latest start) of a job with the estimated start `start`. The job starts in
+        this range with a probability of 80 %. The range comes from the errors of earlier estimates.
 
         Return None if fewer than MIN_ERRORS errors are known.
         """

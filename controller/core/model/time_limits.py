@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WARNING_PART = 0.1
-"""A warning comes at most this fraction of the time limit before the end of the job."""
+"""A warning comes at the earliest when only this fraction of the time limit is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShortLimit:
-    """A time limit in seconds that is shorter than the job requests. With a shorter limit the job could start
-    earlier (`--time-min`). `why` names the reason.
+    """A time limit, in seconds, that is shorter than the job requests, so that the job could start earlier
+    (`--time-min`). `why` says why the limit is not longer.
     """
 
     limit_s: float
@@ -27,7 +27,7 @@ class TimeLimitRules:
     owners_may_extend: bool = True
     """True: the owner of a running job may extend its limit if no planned start of another job is delayed."""
     warning_s: float = 600.0
-    """The owner is warned this many seconds before the time limit ends a job; 0: no warning."""
+    """The owner is warned at most this many seconds before the time limit ends a job; 0: no warning."""
     ends_backfilled: bool = False
     """True: the preemption strategy `window` is in use. It may preempt a backfilled job after its predicted
     end, for another job that was already waiting when the backfilled job started. The owner is then also

@@ -23,9 +23,11 @@ class Wait:
     """
 
     gates: tuple[Reason, ...] = ()
-    """The closed gates (reasons to wait) in the order of GATES. A job with no closed gate is in the queue."""
+    """The closed gates (reasons to wait) in the order of GATES."""
     ready_at: float | None = None
-    """The time at which the last gate opened and the job entered the queue. None: no gate was ever closed."""
+    """The time at which the job last entered the queue, after a gate or a hold had kept it out. None: nothing
+    has ever kept it out.
+    """
     restarts: int = 0
     backoff_from: int = 0
     """The number of restarts at the end of the job's last healthy attempt. Only later restarts make the
@@ -49,8 +51,8 @@ class Wait:
     alarmed: bool = False
     """True if a WaitAlarmed event was recorded, because the job has waited much longer than usual."""
     inherited: int = 0
-    """The highest priority of the dependent jobs, if this priority is above the job's own priority; otherwise
-    0.
+    """The highest priority of the jobs that wait for this job, if it is above the priority in the job's spec;
+    otherwise 0.
     """
 
 
@@ -66,22 +68,22 @@ class WaitRules:
     data_roots: tuple[str, ...] = ()
     """The directories below which jobs may wait for paths. A wait for any other path is refused."""
     promote_after_s: float | None = None
-    """After each wait of this many seconds in the queue, the priority rises by `promote_by`, up to
-    `promote_most`.
+    """Every so many seconds in the queue, the priority of a job rises by `promote_by`, up to `promote_most`.
+    None: the priority does not rise.
     """
     promote_by: int = 10
     promote_most: int = 75
     gang_after_s: float | None = None
-    """A gang (a job on several nodes) that has waited longer than this comes before all other jobs."""
+    """A gang (a job on several nodes) that has waited longer than this many seconds comes before all other
+    jobs. None: gangs get no such precedence.
+    """
 
 
 WAIT_RULES = WaitRules()
 
 
 def with_gate(gates: tuple[Reason, ...], gate: Reason) -> tuple[Reason, ...]:
-    """Return `gates` (reasons that keep a job out of the queue) and `gate`, in the order of the constant
-    GATES.
-    """
+    """Return the gates in `gates` and the gate `gate`, in the order of GATES."""
     return tuple(each for each in GATES if each in gates or each is gate)
 
 

@@ -32,9 +32,7 @@ class Sample:
 
 
 class MetricsSource(Protocol):
-    """A metrics plugin. It must not change the state. The plugin must be fast, because the engine waits for
-    the plugin.
-    """
+    """A metrics plugin. It must not change the state. It must be fast, because the engine waits for it."""
 
     name: ClassVar[str]
 

@@ -23,8 +23,8 @@ class JobPlaced(JobEvent):
     predicted_s: float | None = None
     """The run time in seconds that was predicted from similar earlier jobs."""
     planned_s: float | None = None
-    """The planned run time in seconds. Scheduling plans expect the job to end this long after its start.
-    None: the job is expected to end at its time limit.
+    """Scheduling plans expect the job to end this many seconds after its start. None: plans expect the end
+    after the time limit and the grace.
     """
     profile: str = ""
     """The scheduler profile that placed the job; empty on a cluster without profiles."""
@@ -35,7 +35,7 @@ class JobPlaced(JobEvent):
 @dataclass(frozen=True, slots=True)
 class PredictionOutlived(JobEvent):
     """The job has run longer than predicted. Scheduling plans now expect a run time of `planned_s` seconds.
-    If `planned_s` is None, the plans expect the job to end at its time limit.
+    If `planned_s` is None, the plans expect the end after the time limit and the grace.
     """
 
     planned_s: float | None
@@ -59,9 +59,7 @@ class AttemptStarted(JobEvent):
 
     @property
     def pids(self) -> Mapping[str, int | None]:
-        """Return a dictionary with one entry: the name of the event's node, and the process id of the attempt
-        on this node.
-        """
+        """The process id of the attempt, by the name of the event's node, as in MembersStarted."""
         return {self.node: self.pid}
 
 
@@ -96,8 +94,8 @@ class AttemptExited(JobEvent):
 
     @property
     def exits(self) -> Mapping[str, AttemptExited]:
-        """Return a dictionary with one entry: the name of the event's node, and the end of the attempt on
-        this node (`Exit`).
+        """This event, by the name of its node. The event has the fields of `Exit`, so the result can be used
+        like `MembersExited.exits`.
         """
         return {self.node: self}
 
@@ -157,7 +155,7 @@ class GpuFaultNoted(JobEvent):
 @dataclass(frozen=True, slots=True)
 class IdleNoted(JobEvent):
     """All GPUs of the job have been idle since the time `since`. If the GPUs stay idle, the job is ended at
-    the time `until`.
+    the time `until`. If `until` is None, the job is not ended.
     """
 
     attempt: int
@@ -186,8 +184,8 @@ class IdleKept(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class EndWarned(JobEvent):
-    """The owner of a running job was warned that the job will get a stop order at the time `ends_at`.
-    `reason` is the reason for the stop order.
+    """The owner of a running job was warned that the job will be stopped at the time `ends_at`. With the
+    reason PREEMPTED, the job may be preempted from this time on.
 
     `detail` names the cause, such as the drain of a node.
     """
@@ -214,7 +212,7 @@ class StopRequested(JobEvent):
     """The attempt was ordered to stop. It ends when its processes have ended.
 
     `until` is the latest time at which the attempt ends. Scheduling plans count its resources as free from
-    `until` on.
+    `until` on. None: this time is not known.
     """
 
     reason: Reason
@@ -223,7 +221,7 @@ class StopRequested(JobEvent):
 
 
 BATCH_ENDED = "the end of its batch command"
-"""`JobShrunk.by` of a batch job whose command has ended on the first node."""
+"""The value of `JobShrunk.by` for a batch job whose command has ended on the first node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +271,7 @@ class JobRequeued(JobEvent):
     reason: Reason
     detail: str = ""
     again_at: float | None = None
-    """The job is kept out of the queue until this time."""
+    """The job is kept out of the queue until this time. None: the job enters the queue at once."""
     restart: bool = False
     """True: this requeue counts as a restart, and the job's restart policy limits the number of restarts."""
     healthy: bool = False

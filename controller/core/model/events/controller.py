@@ -9,7 +9,7 @@ from controller.core.model.events.nodes import Overcommit
 
 @dataclass(frozen=True, slots=True)
 class ConfigApplied(ClusterEvent):
-    """The controller uses another configuration from now on."""
+    """The controller has begun to use another configuration."""
 
     digest: str
     by: str
@@ -38,7 +38,8 @@ class PluginFailed(ClusterEvent):
     """A plugin raised an exception or returned an invalid value. The plugin is not called again in this
     scheduling cycle.
 
-    If `given_up` is True, the plugin is not called again until the controller restarts.
+    If `given_up` is True, the plugin is not called until the controller restarts or gets another
+    configuration.
     """
 
     kind: str

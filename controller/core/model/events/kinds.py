@@ -27,7 +27,9 @@ JOURNAL_NAMES = {
     "OffQueueProcessEnded": "StrangerLeft",
     "DeadlineAtRisk": "DeadlineDoubted",
 }
-"""The old names of renamed event classes. The journal, the API and saved traces still use the old names."""
+"""The old names of renamed event classes, by their present name. The journal, the API and saved traces still
+use the old names.
+"""
 
 MODULES: tuple[ModuleType, ...] = (
     queued,

@@ -101,10 +101,11 @@ class NodeDeclaredLost(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeDrained(NodeEvent):
-    """The node was drained: no job is placed on this node any more. Running jobs continue.
+    """The node was drained. If `empty_by` is None, no job is placed on the node any more, and running jobs
+    continue.
 
-    In a timed drain, the node must be empty at the time `empty_by`. Until then, jobs that end before
-    `empty_by` may still start. Jobs that would still run at `empty_by` are moved or ended.
+    With `empty_by` (a timed drain), the node must be empty at this time. Jobs that end before `empty_by` may
+    still start. Jobs that would still run at `empty_by` are moved or ended.
     """
 
     why: str

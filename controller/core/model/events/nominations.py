@@ -22,8 +22,8 @@ class Victim:
     """The nodes that an elastic job gives up. Empty: the job is stopped on all of its nodes."""
     target: tuple[Allocation, ...] = ()
     quality: int = 0
-    """`target` is the placement to which the job is moved, and `quality` is the score of this placement. If
-    `target` is empty, the job is stopped and waits in the queue.
+    """`target` contains the allocations to which the job is moved, and `quality` is the quality of this
+    placement (see `quality_of`). If `target` is empty, the job is stopped and waits in the queue.
     """
 
 
@@ -42,7 +42,9 @@ class PreemptionPlanned(JobEvent):
     by: float
 
     def leaving(self, node: str) -> list[int]:
-        """Return the ids of the victims (preempted jobs) on this node."""
+        """Return the ids of the victims that leave this node if they run on it. A victim that gives up only
+        other nodes is left out.
+        """
         return [victim.job for victim in self.victims if not victim.nodes or node in victim.nodes]
 
 
@@ -56,11 +58,13 @@ class PreemptionDropped(JobEvent):
 
 
 WINDOW = "window"
-"""The name of the preemption strategy that ends backfilled jobs after their predicted run time."""
+"""The name of the preemption strategy that may preempt backfilled jobs after their predicted run time."""
 WINDOW_CLOSED = "its backfill window has closed"
-"""The sentence about a job that the `window` strategy has ended."""
+"""The cause of a preemption by the strategy `window`, as a part of `JobPreempted.by`."""
 PREEMPTION = "preemption"
-"""The `kind` of a move that a preemption caused. All other kinds of moves come from rebalancing."""
+"""The `kind` of a move that a preemption caused. Moves of other kinds come from rebalancing or timed
+drains.
+"""
 
 
 @dataclass(frozen=True, slots=True)

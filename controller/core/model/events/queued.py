@@ -28,14 +28,15 @@ class JobQueued(JobEvent):
     dependencies that can never be met.
     """
     from_queue: tuple[str, ...] = ()
-    """The node labels that the job's queue requires in addition to the job's own node selector."""
-    replica: Replica | None = None
-    """The service and the number of a replica: a job that scheduler.toml keeps running. None for a job that a
-    user submitted.
+    """The keys of the node labels that the job's queue requires in addition to the job's own node
+    selector.
     """
+    replica: Replica | None = None
+    """The service, and the number of the job in the service. None for a job that a user submitted."""
     workload: int | None = None
-    """The workload to which the job belongs, and the name of its task there."""
+    """The id of the workload to which the job belongs; None for a job in no workload."""
     task: str = ""
+    """The name of the workload's task to which the job belongs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,9 @@ class JobEdited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRelaxed(JobEvent):
-    """The job has waited so long that the constraints named by `relax` in its spec no longer apply."""
+    """The job has waited so long that the constraints `dropped` (the field `relax` of its spec) no longer
+    apply.
+    """
 
     dropped: tuple[str, ...]
 
@@ -85,8 +88,8 @@ class JobPromoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class PriorityInherited(JobEvent):
-    """The job inherits the highest priority of its dependent jobs. `priority` is 0 if the job's own priority
-    is at least as high.
+    """The job inherits the highest priority of the jobs that wait for it. `priority` is 0 if the priority in
+    the job's spec is at least as high.
     """
 
     priority: int

@@ -60,13 +60,14 @@ class BudgetReached(ClusterEvent):
     month: str
     percent: int
     used: str
-    """The use and the budget, such as `4,000 of 5,000 GPU-hours`."""
+    """The used amount and the budget as a text, such as `4,000 of 5,000 GPU-hours`."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoursChanged(ClusterEvent):
-    """The tables [hours.NAME] of scheduler.toml that are in force from now on, in the order of the file.
-    Their quotas and weights apply. If the list is empty, only [quota] and [fair_share] apply.
+    """Other tables [hours.NAME] of scheduler.toml have come into force, with their quotas and weights.
+    `tables` contains their names in the order of the file. If it is empty, only [quota] and [fair_share]
+    apply.
     """
 
     tables: tuple[str, ...]
