@@ -182,8 +182,8 @@ def warns_at(job: Job, rules: TimeLimitRules) -> float:
 
 def window_end(job: Job) -> float:
     """Return the predicted end of a running job. After this time the strategy `window` may preempt the job.
-    Return NEVER if there is no prediction, if the owner was already warned of an end, or if the job has run
-    longer than predicted.
+    Return NEVER if there is no prediction, if the owner was already warned of the end at the time limit, or
+    if the job has run longer than predicted.
     """
     if job.state is not JobState.RUNNING or job.started_at is None or job.placed_at is None:
         return NEVER
