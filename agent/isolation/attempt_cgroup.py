@@ -75,8 +75,8 @@ class AttemptCgroup:
 
     @property
     def is_v2(self) -> bool:
-        """Return whether this is a v2 cgroup. Callers avoid moving a process into or out of a v2 cgroup,
-        because this is slow.
+        """Return whether one of the cgroups is a v2 cgroup. Callers avoid moving a process into or out of a
+        v2 cgroup, because this is slow.
         """
         return any(not _takes_threads(directory) for directory, _, _ in self._parts)
 
@@ -172,8 +172,9 @@ class AttemptCgroup:
 
 
 def out_of_memory_reason(limit_mib: int, reached_mib: int) -> str:
-    """Return a sentence for users: the kernel killed an attempt for lack of memory. The sentence has the
-    limit, the peak (`reached_mib`), and the option that requests more memory.
+    """Return a sentence for users: the kernel killed an attempt for lack of memory. The sentence has the peak
+    (`reached_mib`), if it is known. If the attempt has a memory limit, the sentence also has this limit and
+    the option that requests more memory.
     """
     reached = f" (its peak was {reached_mib} MiB)" if reached_mib else ""
     if not limit_mib:

@@ -43,8 +43,8 @@ def cgroup_tag(node: str, spool: Path) -> str:
 
 
 def _mounts(proc: Path) -> dict[str, str]:
-    """Return the mount point of each cgroup v1 controller, by the name of the controller. The entry "" is the
-    mount point of cgroup v2.
+    """Return a dict from cgroup v1 controller to the mount point of its hierarchy. The entry "" is the mount
+    point of cgroup v2.
     """
     found: dict[str, str] = {}
     for line in (proc / "self/mounts").read_text(encoding="utf-8").splitlines():
@@ -58,8 +58,8 @@ def _mounts(proc: Path) -> dict[str, str]:
 
 
 def _own(proc: Path) -> dict[str, str]:
-    """Return the path of the agent's own cgroup for each v1 controller. The entry "" is the path of the
-    agent's v2 cgroup.
+    """Return a dict from cgroup v1 controller to the path of the agent's own cgroup in its hierarchy. The
+    entry "" is the path of the agent's v2 cgroup.
     """
     found = {}
     for line in (proc / "self/cgroup").read_text(encoding="utf-8").splitlines():
@@ -119,8 +119,9 @@ def _enable(directory: str, names: tuple[str, ...]) -> None:
 
 
 def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> HostCgroups:
-    """Create the parents of the attempts' cgroups with every v1 controller that is available. To kill all
-    processes of an attempt, use the freezer controller, or a v2 cgroup without controllers.
+    """Create one parent of the attempts' cgroups in the hierarchy of each v1 controller that is available.
+    For killing all processes of an attempt, also create a parent with the freezer controller. On a host
+    without this controller, use a v2 cgroup without controllers.
     """
     found, why = HostCgroups(), "this host has no control groups"
     for name in (*CONTROLLERS, _FREEZER if _FREEZER in mounts else ""):

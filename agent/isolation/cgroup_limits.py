@@ -24,9 +24,11 @@ class HostCgroups:
     v2_parent: str = ""
     """The parent of the attempts' cgroups if cgroup v2 is used; empty if v1 is used."""
     parents: dict[str, str] = field(default_factory=dict)
-    """The parent of the attempts' cgroups, by v1 controller. The entry "" is the parent in cgroup v2."""
+    """A dict from v1 controller to the parent of the attempts' cgroups. The entry "" is the parent in cgroup
+    v2.
+    """
     own: dict[str, str] = field(default_factory=dict)
-    """The agent's own cgroup, by v1 controller. The entry "" is its v2 cgroup."""
+    """A dict from v1 controller to the agent's own cgroup. The entry "" is its v2 cgroup."""
     limited: tuple[str, ...] = ()
     """The cgroup controllers that limit jobs on this host."""
     kills: bool = False
@@ -81,7 +83,7 @@ class HostCgroups:
         }
 
     def tidy(self) -> None:
-        """Remove the parent cgroup of the attempts, unless an attempt still has a cgroup there."""
+        """Remove each parent of the attempts' cgroups, unless an attempt still has a cgroup there."""
         for parent in [self.v2_parent] if self.v2_parent else self.parents.values():
             with suppress(OSError):
                 os.rmdir(parent)

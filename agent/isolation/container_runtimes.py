@@ -41,7 +41,7 @@ class CannotUseContainer(Exception):
 
 @dataclass(frozen=True)
 class Mount:
-    """A path of the host that a container sees under the path `target`."""
+    """The path `source` of the host, which a container sees as the path `target`."""
 
     source: str
     target: str
@@ -64,8 +64,8 @@ def parse_mount(text: str) -> Mount:
 
 @dataclass(frozen=True)
 class ContainerRuntime:
-    """A program that runs containers. `devices` is True if containers can get real GPUs; simulated GPUs are
-    never passed to containers.
+    """A program that runs containers. `devices` is True if the host has real GPUs, which containers can get;
+    simulated GPUs are never passed to containers.
     """
 
     kind: str
@@ -118,8 +118,8 @@ class ContainerRuntime:
         """Return the command line that runs a `corral exec` command in the job's container. With apptainer,
         this command line starts a new container from the same image.
 
-        `variables` are the names of variables in the launch spec to pass into the container. Variables of the
-        image, such as PATH, are not passed.
+        `variables` are the names of variables in the launch spec to pass into the container. Variables that
+        the image sets (_IMAGE_VARIABLES), such as PATH, are not passed.
         """
         words, inside = list(command) or ["/bin/sh"], launch.container_exec
         if self.kind in ("apptainer", "singularity"):
@@ -248,8 +248,9 @@ def _option(name: str, value: str) -> list[str]:
 
 
 def find_runtime(policy: JobPolicy, gpus: Sequence[str]) -> Optional[ContainerRuntime]:
-    """Return the runtime that the site has configured. If the site has configured none, return the first
-    installed runtime that works. Return None if no runtime works.
+    """Return the container runtime of this host. If the site has configured a runtime, only this runtime is
+    tried. If the site has configured none, the first installed runtime that works is returned. Return None if
+    no tried runtime works.
 
     `gpus` are the UUIDs of the host's real GPUs. Simulated GPUs are not passed to containers.
     """
@@ -263,7 +264,9 @@ def find_runtime(policy: JobPolicy, gpus: Sequence[str]) -> Optional[ContainerRu
 
 
 def candidate_commands(policy: JobPolicy) -> list[tuple[str, ...]]:
-    """Return the commands of the installed runtimes, with full path, the preferred one first."""
+    """Return the commands of the installed runtimes, with full path, the preferred one first. If the site has
+    configured a runtime, the result has at most this runtime.
+    """
     named, found = policy.containers.command, []
     for command in [named] if named else [(each,) for each in RUNTIMES]:
         path = shutil.which(command[0])

@@ -41,9 +41,7 @@ The same applies to a process of the job that has one of these names.
 """
 _NO_DEVICE = ("could not select device driver", "unresolvable CDI devices", "CDI device injection failed")
 _NO_ENGINE = ("Cannot connect to the Docker daemon",)
-"""The text that docker prints if no connection to its daemon is possible. In that case the daemon got no
-request.
-"""
+"""The texts that docker prints if no connection to its daemon is possible. The daemon then got no request."""
 _ENGINE_LOST, _START_REQUEST = "error during connect", "/start"
 """If the daemon died before answering, docker prints _ENGINE_LOST, followed by the request. A request that
 contains _START_REQUEST starts the job's program.
@@ -69,7 +67,7 @@ def inspect_container(launch: LaunchSpec, name: str) -> ContainerState:
     2. If `inspect` fails, list the containers with this name. This is needed because docker's exit code is 1
        both for an unknown container and without a daemon. If the list is empty, the container has been
        removed.
-    3. If the list fails too, the engine does not answer, and the container may still run.
+    3. If the list fails too, or contains the container, the state is NO_ANSWER: the container may still run.
     """
     failed, output = _run_engine(launch, "inspect", "--format", _STATE, name)
     words = output.split("|")
@@ -191,11 +189,10 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
 
 
 def remove_containers(launch: LaunchSpec) -> None:
-    """Remove the containers of the attempt. Return only when the engine reports that these containers no
-    longer exist.
+    """Remove the containers of the attempt, and wait until the engine reports that they no longer exist.
 
-    If the docker daemon does not answer, wait without a limit, because the container may still use its GPUs.
-    For podman, give up after some tries: the kernel has reported that no process is left.
+    With docker, wait without a limit if the daemon does not answer, because the container may still use its
+    GPUs. With podman, give up after some tries: the kernel has reported that no process is left.
     """
     force = ["--force", "--ignore"] if launch.is_podman else ["--force"]
     for name in launch.container_names:

@@ -39,7 +39,8 @@ TIMEOUT_S = 30.0
 class ContainerWatch:
     """Removes orphan containers (containers whose attempt does not run). Also detects a container engine that
     starts later than the agent. At most one command of the engine runs at a time. `running` has the names
-    (such as `42.1`) of the attempts that have a supervisor.
+    (such as `42.1`) of the attempts whose end the controller has not stored; containers of these attempts are
+    kept.
     """
 
     def __init__(

@@ -45,7 +45,8 @@ class ScratchArea:
 
     The root is named `corral-TAG`, below `parent`. The root is never removed, so that no user can create a
     file or directory with its name. If a user has created a file of this name before the first job with
-    scratch, the agent chooses another name for the root and writes this name to the file `memory`.
+    scratch, the agent chooses another name for the root, and writes this name to the file at the path
+    `memory`.
     """
 
     def __init__(
@@ -90,8 +91,9 @@ class ScratchArea:
         return self.problem
 
     def mib(self, directories: Iterable[str]) -> int:
-        """Return the scratch that the node offers, in MiB. It is the free disk space plus the scratch that
-        running attempts use. `directories` are the spool directories of these attempts.
+        """Return the scratch that the node offers, in MiB. It is the amount of --scratch, or without
+        --scratch the free disk space plus the scratch that attempts use now. `directories` are the spool
+        directories of these attempts.
         """
         if self.problem:
             return 0
@@ -116,8 +118,8 @@ class ScratchArea:
         return f"in {self.root}, measured every few seconds" if mib else f"none: {self.parent} is nearly full"
 
     def leftovers(self, keep: Iterable[str]) -> list[str]:
-        """Return the scratch directories of attempts that have ended. `keep` has the names of running
-        attempts.
+        """Return the scratch directories of all attempts except those in `keep`, which has names of attempts
+        such as 42.1.
         """
         found, kept = [], set(keep)
         for name in sorted({self._usual, self._name}):
@@ -198,8 +200,8 @@ def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> N
 
 
 def _open_root(root: str, make: bool = True) -> int:
-    """Return a descriptor of the scratch root. Users can open directories in the root but cannot list the
-    root.
+    """Return a descriptor of the scratch root; create the root if `make` is True. Users can open directories
+    in the root but cannot list the root.
     """
     folder, name = os.path.split(root)
     parent = trusted_paths.open_parent(folder)
@@ -267,7 +269,9 @@ class ScratchMeter:
         """
 
     def step(self) -> float:
-        """Do one step of the scan. Return the number of seconds to wait until the next step."""
+        """Do one step of the scan: measure at most ENTRIES_PER_STEP directory entries. Return the number of
+        seconds to wait until the next step.
+        """
         if self._walk is None:
             self._walk, self._sum, self._began = _sizes(self._folder), 0, time.monotonic()
         some = list(islice(self._walk, ENTRIES_PER_STEP))

@@ -15,7 +15,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def bind_process(cpus: list[int], numa: list[int]) -> None:
     """Bind this process and its future children to CPUs. Let these processes take memory from the NUMA nodes
-    in `numa` first. Raise OSError if the kernel refuses.
+    in `numa` first. Raise OSError if the kernel refuses the CPUs.
     """
     if cpus:
         os.sched_setaffinity(0, cpus)

@@ -10,8 +10,9 @@ A process with a mark belongs to the attempt if the process runs as the agent's 
 for its uid. Attempts that an earlier version of Corral started have no code. A process of such an attempt
 belongs to the attempt if it runs as the user in the record.
 
-Example: bob copies `CORRAL_MARK` of his attempt 7.1 and starts `env CORRAL_SPOOL=.../attempts/8.1 sleep 600`.
-The code is valid only for 7.1, so the process does not count as a process of 8.1.
+Example: attempt 7.1 is bob's, attempt 8.1 is ada's. Bob starts a process with `CORRAL_SPOOL=.../attempts/8.1`
+and the `CORRAL_MARK` of 7.1. The code is valid only for 7.1, so the process does not count as a process of
+8.1.
 
 The fork server must stay small and imports this module, so this module imports only small modules.
 """

@@ -107,8 +107,8 @@ def _children_by_scan() -> Callable[[int], list[int]]:
 
 
 class ProcessTable:
-    """The parents, CPU times and sizes of all processes of this host at one moment. Cost: one file of /proc
-    for each process.
+    """The parents and CPU times of all processes of this host at one moment. Cost: one file of /proc for each
+    process.
     """
 
     def __init__(self) -> None:
@@ -137,8 +137,8 @@ class ProcessTable:
                     resident, files = map(int, _read(f"/proc/{pid}/statm").split()[1:3])
                 except (OSError, ValueError):
                     continue
-                # Count the memory of files and shared memory segments once for the whole job, because most
-                # processes of a job map the same ones.
+                # Count the memory of files and shared memory segments only for the process that maps most of
+                # it, because most processes of a job map the same files and segments.
                 private, shared = private + resident - files, max(shared, files)
             frontier = [child for pid in frontier for child in self._children.get(pid, [])]
         return ticks, private + shared
@@ -191,7 +191,8 @@ def attempts_with_processes(spool: str, secret: str) -> set[str]:
     """Return the names of all attempts of this spool that have running processes, including attempts without
     a record. `secret` is the HMAC key of the spool.
 
-    A process counts only if the code of its mark is valid, because every process can set its own environment.
+    A process counts if it is a supervisor, or if its mark proves the attempt (`MarkedProcess.proves`). A name
+    in the environment is not enough, because every process can set its own environment.
     """
     found = set()
     for name in os.listdir("/proc"):

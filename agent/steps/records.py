@@ -41,7 +41,8 @@ class StepRecords:
 
     1. `call` with a new step: assign the next number to the step, append the step to the file `steps` in the
        attempt's spool directory, and report the step.
-    2. `call` with the number of a running step: if the step has ended, append its end and report the end.
+    2. `call` with the number of a known step: if `step` has an end, append the end to the file and report the
+       end. If `step` only has a new usage, report the usage.
     3. `with_steps` adds all steps to the report of the attempt's end. A step without a recorded end gets the
        end of the attempt. The agent repeats this report until the controller has stored the report. So the
        steps are stored as reliably as the exit code.
@@ -158,7 +159,7 @@ class StepRecords:
                 self._send(StepsReport(*key, tuple(steps.values())))
 
     def with_steps(self, status: AttemptStatus) -> AttemptStatus:
-        """Return the report of an ended attempt with its steps added. Return the report of a running attempt
+        """Return the status of an ended attempt with its steps added. Return the status of a running attempt
         unchanged.
         """
         key = (status.job, status.attempt)

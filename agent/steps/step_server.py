@@ -341,7 +341,7 @@ class StepServer:
 
     def signal(self, order: Signal) -> None:
         """Pass the order to cancel a step to the srun of this step, and record the user that has cancelled
-        the step. Do nothing for a signal to the whole job.
+        the step. Do nothing for a signal to the whole job, or without a user (`by`).
         """
         key, step = (order.job, order.attempt), order.step
         if step is None or not order.by:

@@ -95,7 +95,7 @@ def _keep_output_tail(launch: LaunchSpec) -> None:
         try:
             parts.append(run_and_read(launch, command, _TAIL_TIMEOUT_S)[1])
         except OSError:
-            # Continue without the last lines of the log, for example if the host cannot start another
+            # Continue without the ends of the output files, for example if the host cannot start another
             # process.
             return
     if not any(parts):
@@ -104,7 +104,7 @@ def _keep_output_tail(launch: LaunchSpec) -> None:
     try:
         descriptor = os.open(f"{launch.directory}/{OUTPUT_TAIL}", flags, 0o600)
     except OSError:
-        return  # Continue without the last lines of the log, for example on a full disk.
+        return  # Continue without the ends of the output files, for example on a full disk.
     with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
         file.write("\n".join(parts))
 
@@ -127,9 +127,9 @@ def _run_epilog(attempt: Supervisor) -> None:
 
 
 def _newest_checkpoint(attempt: Supervisor) -> directory.FoundCheckpoint | None:
-    """Return the newest complete checkpoint; None if there is none. If a task or the checkpoint command had
-    to be killed, ignore checkpoints with changes after the stop order of the job, because they may be
-    incomplete.
+    """Return the newest complete checkpoint; None if there is none. If the job did not end in time
+    (`ended_in_time`), ignore checkpoints with changes after the end of the job was requested, because they
+    may be incomplete.
     """
     if not (attempt.tasks and attempt.launch.checkpoint_dir):
         return None

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 def confirm_ends(attempt: Supervisor, now: float) -> None:
     """Query the container engine for the containers of tasks whose client process (`docker run`) has exited.
+
     1. The engine does not answer: query the engine again later. The attempt keeps its GPUs until the engine
-    answers.
+       answers.
     2. The container still runs, because the client or the daemon was restarted: attach to the container
        again.
     3. The container has exited: the task has the exit code of the container.
@@ -38,8 +39,9 @@ def confirm_ends(attempt: Supervisor, now: float) -> None:
         elif found.state == container_supervision.NO_ANSWER and (
             launch.is_podman or container_supervision.daemon_refused(launch)
         ):
-            # Do not wait until podman answers: the job's processes are descendants of this process, and
-            # the attempt ends only when none of them is left.
+            # Do not wait until podman answers: the job's processes are descendants of this process, and the
+            # attempt ends only when none of them is left. If the docker daemon has refused the job's user,
+            # there is no container.
             _task_ended_in_engine(attempt, pid, status)
         elif found.state == container_supervision.NO_ANSWER:
             attempt.engine_was_away = True

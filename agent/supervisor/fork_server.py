@@ -251,9 +251,10 @@ def main() -> None:
 
 
 def _is_stuck(pid: int, directory: str) -> bool:
-    """Return whether a supervisor is stopped (by SIGSTOP or a debugger), or has not ended its job although
-    the lease has expired. A supervisor that runs the prolog or epilog is not stuck. `directory` is the
-    attempt's spool directory.
+    """Return whether a supervisor is stuck, given that the lease of its job has expired. The supervisor is
+    stuck if it is stopped (by SIGSTOP or a debugger), or if it has started the job and not recorded the job's
+    end. A supervisor that runs the prolog or epilog is not stuck. `directory` is the attempt's spool
+    directory.
     """
     if process_tree.is_stopped(pid):
         return True

@@ -46,7 +46,9 @@ class ForkServerClient:
         self._unsent = bytearray()
 
     def fileno(self) -> int:
-        """Return the descriptor of the socket. It becomes readable when the fork server has exited."""
+        """Return the descriptor of the socket. The descriptor becomes readable when the fork server has
+        exited.
+        """
         return self._socket.fileno()
 
     @property

@@ -31,7 +31,7 @@ def run_hook(
     stop: Callable[[], bool],
 ) -> str:
     """Run a prolog or epilog and wait for its end. Return why the program failed, or an empty string if its
-    exit code was 0.
+    exit code was 0 or `argv` is empty.
 
     If this process gets SIGTERM while the program runs, `stop` is called, which reads the stop order. If
     `stop` returns True, the program is killed.

@@ -8,8 +8,8 @@ bytes keep their offsets, and readers skip the hole.
 - Per user (`log_running_mib`): the agent calls `trim_running_logs`.
 
 Algorithm for the limit per user (`equal_share`)
-1. Sort the logs of a user by size, the smallest first. Take the logs in this order, and divide the space that
-   is left of `log_running_mib` equally among the remaining logs. A log that is smaller than its part keeps
+1. Sort the logs of a user by size, the smallest first. For each log in this order, divide the space that is
+   left of `log_running_mib` by the number of logs that are left. A log that is smaller than this part keeps
    its size.
 2. Delete the middle of all logs that are larger than their part.
 
@@ -53,8 +53,8 @@ class LogTrimmer:
         self._seen = [0, 0]
 
     def trim(self) -> float | None:
-        """Delete the middle of each log that is too long. Return the number of seconds until the next
-        check; None if there is no limit.
+        """Delete the middle of each log that is longer than the limit per log. Return the number of seconds
+        until the next check; None if there is no limit.
         """
         if not self._most:
             return None
@@ -68,8 +68,9 @@ class LogTrimmer:
 
 
 def punch_middle(path: str, most: int) -> int:
-    """Delete the middle of a log that is longer than `most` bytes. Return the length of the log; 0 if the log
-    cannot be opened.
+    """Delete the middle of a log that is longer than `most` bytes, so that about `most` bytes are left on
+    disk. Return the length of the file in bytes, including the deleted middle, because a hole does not change
+    the length. Return 0 if the log cannot be opened.
     """
     try:
         descriptor = os.open(path, _WRITE)
@@ -102,8 +103,8 @@ def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
 
 
 def equal_share(sizes: Iterable[int], most: int) -> int | None:
-    """Return the size in bytes to which all larger logs must be cut, so that the logs together have at most
-    `most` bytes. Return None if no log must be cut.
+    """Return the size in bytes to which each larger log must be cut, so that the logs together have at most
+    `most` bytes. The result is at least _LEAST. Return None if no log must be cut.
     """
     ordered = sorted(sizes)
     if sum(ordered) <= most:
@@ -118,8 +119,8 @@ def equal_share(sizes: Iterable[int], most: int) -> int | None:
 
 
 def trim_running_logs(running: Iterable[tuple[str, str]], most: int) -> None:
-    """Cut the logs of running attempts, so that each user's logs together have at most `most` bytes.
-    `running` has a pair (user, directory) for each attempt.
+    """Delete the middle of logs of running attempts, so that each user's logs together have at most `most`
+    bytes on disk. `running` has a pair (user, directory) for each attempt.
     """
     logs: dict[str, dict[str, int]] = {}
     for user, directory in running:

@@ -11,9 +11,11 @@ _CHECKPOINT = "CORRAL_CHECKPOINT"
 
 
 def choose_port(launch: LaunchSpec) -> str:
-    """If MASTER_PORT is in use, choose another port and return an empty text. The port of a gang cannot be
-    changed, because the other members have already received the port. So for a gang return the reason
-    `port_in_use`, with which the attempt ends; the controller then starts the gang again.
+    """If MASTER_PORT is in use, choose another port, and return an empty text.
+
+    The port of a gang cannot be changed, because the other members have already received it. If this port is
+    in use, return a reason that begins with `port_in_use`: the attempt ends with this reason, and the
+    controller starts the gang again.
     """
     env = launch.env
     port = env.get(_PORT, "")
@@ -28,8 +30,9 @@ def choose_port(launch: LaunchSpec) -> str:
 
 
 def find_checkpoint(launch: LaunchSpec) -> None:
-    """Set the environment variable with the checkpoint from which the job resumes. The caller runs the
-    prolog first, because the prolog may mount the file system with the checkpoint.
+    """Set the environment variable with the checkpoint from which the job resumes, or delete the variable if
+    there is no checkpoint. The caller runs the prolog first, because the prolog may mount the file system
+    with the checkpoint.
     """
     env = launch.env
     if _CHECKPOINT not in env:

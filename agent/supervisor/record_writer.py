@@ -30,7 +30,7 @@ class RecordWriter:
         return attempt_record.lock_record(self._record)
 
     def read(self) -> list[list[str]]:
-        """Return the facts in the record. The next fact is written behind them."""
+        """Return the facts in the record. The next fact is written after these facts."""
         content = attempt_record.read_record(self._record)
         self._end = len(content)
         return attempt_record.decode_facts(content)

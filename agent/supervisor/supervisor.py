@@ -48,9 +48,10 @@ class Supervisor:
        planned action: warning, time limit, end of the lease, log or scratch check, SIGTERM or SIGKILL.
     5. End the job when a task has failed or all tasks have ended: send SIGTERM to the processes that are
        left, and SIGKILL after the grace.
-    6. When wait() reports that no child is left, no process of the job is left. Remove containers, cgroup and
-       scratch directory, run the epilog, find the newest checkpoint.
-    7. Record `ended` with exit code, signal, usage and reason, send it as a hint, and exit with code 0.
+    6. When wait() reports that no child is left, no process of the job is left. Remove containers and cgroup,
+       run the epilog, remove the scratch directory, find the newest checkpoint.
+    7. Record `ended` with exit code, signal, usage and reason, send this line as a hint, and exit with code
+       0.
 
     For a stop order with `checkpoint_s`, first send the checkpoint signal or run the checkpoint command
     (`_stop`), then continue at step 5.
@@ -59,7 +60,8 @@ class Supervisor:
     - A fact is in the record before its hint is sent. Hints may be lost.
     - `ended` is recorded only when no process of the attempt is left.
     - This process exits with code 0 only if `ended` is recorded. The fork server relies on this.
-    Cost: one process that shares most memory with the fork server. It runs only at the events of step 4.
+    Cost: one process that shares most memory with the fork server. The process runs only at the events of
+    step 4.
 
     Example: attempt 7.1 starts a daemon with setsid and exits with code 0. The daemon gets SIGTERM, and
     SIGKILL after 10 s. Only then `ended ... 0` is recorded and the GPUs are free.
@@ -75,11 +77,11 @@ class Supervisor:
         self.record = RecordWriter(launch.directory, launch.key, hints)
 
         self.tasks: dict[int, int | None] = {}
-        """The exit status of each task, by pid; None while the task runs."""
+        """A dict from pid of a task to its exit status; None while the task runs."""
         self.task_numbers: dict[int, int] = {}
         self.unconfirmed: dict[int, int] = {}
-        """Exit status of each container client (such as `docker run`) that has exited although its
-        container may still run, by pid.
+        """A dict from pid to exit status, of each container client (such as `docker run`) that has exited
+        although its container may still run.
         """
         self.exit_status: int | None = None
         """The exit status of the first task that failed; 0 if tasks have ended and none of them has failed;
@@ -90,7 +92,9 @@ class Supervisor:
         self.rss_mib = 0
 
         self.ending = False
-        """Whether the processes of the job got SIGTERM."""
+        """Whether the end of the job has begun: the processes got SIGTERM, or SIGKILL is due now because the
+        grace is 0.
+        """
         self.killing = False
         self.grace_s = launch.grace_s
         self.sweep_pause_s = SWEEP_PAUSES_S[0]
@@ -105,7 +109,7 @@ class Supervisor:
         that were written after this time may be incomplete.
         """
         self.ended_in_time = True
-        """False if a task or the checkpoint command had to be killed."""
+        """False if a task or the checkpoint command had to be killed, or if the checkpoint command failed."""
         self.scratch_meter = (
             ScratchMeter(launch.scratch_dir, launch.scratch_mib) if launch.scratch_dir else None
         )
@@ -159,7 +163,8 @@ class Supervisor:
             if not self.why:
                 self._start()
         except TaskNotStarted as error:
-            # If no task has started yet, report a failed launch, so that the controller tries another node.
+            # Report `node_unfit` if the cause is this host and no task has started yet, so that the
+            # controller tries another node.
             word = "node_unfit" if error.unfit and not self.tasks else "launch_failed"
             self.why = f"{word}: {error}"
             self._begin_ending(0.0)  # End the tasks that have started.
@@ -173,8 +178,8 @@ class Supervisor:
 
     def _prepare(self) -> None:
         """Prepare the start of the job: create the scratch directory, run the prolog, find the newest
-        checkpoint and a free port. A stop order also ends the prolog. Processes that the prolog leaves are
-        ended with the job.
+        checkpoint and a free port. A gang member then waits for the file `go`. A stop order also ends the
+        prolog. Processes that the prolog leaves are ended with the job.
         """
         launch = self.launch
         if launch.scratch_dir:
@@ -361,8 +366,8 @@ class Supervisor:
             write_notice(self.launch.directory, excess)
 
     def _check_lease(self) -> None:
-        """End the job if its lease has expired. Otherwise plan the next check for the time at which the
-        lease would expire.
+        """End the job if its lease has expired. If it has not expired, plan the next check for the time at
+        which the lease would expire.
 
         The agent writes each renewal to one file in the spool. The supervisor reads this file only here.
         """

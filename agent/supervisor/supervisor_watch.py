@@ -52,7 +52,7 @@ class SupervisorWatch:
             else:
                 os.kill(self.pid, signal.SIGTERM)
         except ProcessLookupError:
-            pass  # The supervisor has exited already. The event loop will detect the exit.
+            pass  # The supervisor has exited. The event loop or the periodic check will detect this.
 
 
 class SupervisorWatches:

@@ -1,5 +1,5 @@
-"""Starts the tasks of a job. Uses posix_spawn for tasks that run as the agent's user, otherwise fork and a
-change of user.
+"""Starts the tasks of a job. Uses posix_spawn for a task that runs as the agent's user, without cgroup v2,
+--output and --error. Any other task needs a fork.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task:
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
     if quick and not (launch.umask or 0) & 0o700:
         # posix_spawn applies the umask also to the log files that it opens. Use posix_spawn only if the umask
-        # lets the owner read and write.
+        # takes no right from the owner.
         pid = _spawn(launch, cgroup, argv, env)
     else:
         pid = _fork(launch, cgroup, argv, env, first_task=task is launch.tasks[0])
@@ -58,8 +58,8 @@ def _set_oom_score(pid: int, oom_score: int) -> None:
 
 
 def check_start(launch: LaunchSpec) -> None:
-    """Check as the job's user, without starting the program, that the program and its directories can be
-    used. Raise TaskNotStarted if they cannot be used.
+    """Check as the job's user, without starting the program, that the program, the working directory and the
+    checkpoint directory can be used. Raise TaskNotStarted if one of them cannot be used.
     """
     answer, error_pipe = os.pipe()
     pid = os.fork()
@@ -241,8 +241,8 @@ def _redirect(launch: LaunchSpec, first_task: bool) -> None:
     """Redirect stdout and stderr to the files that the user chose with --output and --error. This process
     must already run as the job's user, in the working directory.
 
-    If only --output is set, stderr goes to the same file, as in Slurm. The first task writes one line with
-    the path of that file to the log in the spool.
+    If only --output is set, stderr goes to the same file, as in Slurm. The first task writes the path of each
+    file as one line to the log in the spool.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY
     # Set O_NONBLOCK, because open() would otherwise block on a named pipe until a reader opens it.
@@ -257,8 +257,8 @@ def _redirect(launch: LaunchSpec, first_task: bool) -> None:
             try:
                 descriptor = os.open(path, flags, 0o666)
             except FileNotFoundError:
-                # Create the directory of the log. Some programs that call sbatch create this directory only
-                # when they have received the job's id, and the job may start before that.
+                # Create the directory of the output file. Some programs that call sbatch create this
+                # directory only when they have received the job's id, and the job may start before that.
                 os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
                 descriptor = os.open(path, flags, 0o666)
         except (OSError, ValueError) as error:
@@ -302,8 +302,8 @@ def _make(folder: str) -> None:
 
 
 def _find(program: str, env: dict[str, str]) -> str:
-    """Return the path of a program, searched in the job's PATH from the working directory. Raise
-    TaskNotStarted if there is none.
+    """Return `program` if it has a slash. If not, return its path from the job's PATH; relative directories
+    in PATH begin at the working directory. Raise TaskNotStarted if the program is not found.
     """
     if "/" in program:
         return program
