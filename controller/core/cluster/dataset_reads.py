@@ -11,15 +11,13 @@ from dataclasses import dataclass
 MOST_DATASETS = 1_000
 """The most data sets that are stored. When there are more, the one with the oldest last use is dropped."""
 MOMENTS = 64
-"""The number of times in one retention time at which the levels (estimates of cached data) are computed
-again.
-"""
+"""How often the levels (estimates of cached data) are computed again within one retention time."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetPolicy:
-    """The settings of the table [datasets]: the time and the number of nodes for which reads of a data set
-    are stored.
+    """The settings of the table [datasets]: how long, and for how many nodes, the reads of a data set are
+    stored.
     """
 
     retention_s: float = 259_200.0

@@ -65,7 +65,7 @@ class FreeResources:
         )
 
     def minimum(self, other: FreeResources) -> FreeResources:
-        """Return the smaller of the two amounts for each resource."""
+        """Return, for each resource, the smaller of the two free amounts."""
         return FreeResources(
             min(self.cpu_milli, other.cpu_milli),
             min(self.memory_mib, other.memory_mib),

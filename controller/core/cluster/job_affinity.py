@@ -124,13 +124,14 @@ class JobAffinityIndex:
         if len(domains) >= term.domains:
             return inside
         if not domains and (term.domains > 1 or (term.key, term.value) in part.labels):
-            # No job with this label runs yet, so the first one may start in any domain.
+            # No job with this label runs yet, so the first one may start in every domain.
             return named
         return named & ~inside if term.domains > 1 else inside
 
 
 def _between(part: PerNodeRequest, other: PerNodeRequest) -> Iterator[tuple[JobTerm, Label]]:
-    """Yield the affinity terms by which two requests limit each other, each with its label.
+    """Yield (term, label) for each affinity term by which two requests limit each other. `label` is the label
+    that the term names.
 
     1. If both requests are of the same user: the required terms of `other` that name a label of `part`.
     2. The anti-affinity terms of `part` that name a label of `other`.

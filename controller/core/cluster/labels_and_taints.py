@@ -20,8 +20,8 @@ LabelChanges = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class NodeOverrides:
-    """The labels and taints that operators set on one node. The value None hides a label or taint of the
-    configuration.
+    """The labels and taints that operators set on one node. The value None hides a taint of the
+    configuration, or a label of the configuration or the agent.
     """
 
     labels: LabelChanges = field(default_factory=dict)

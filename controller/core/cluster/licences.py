@@ -59,7 +59,7 @@ class Licences:
         return any(count > self.free(name) for name, count in wanted)
 
     def shortages(self, wanted: LicenceCounts) -> Iterator[LicenceShortage]:
-        """Return the licences of which the job requests more than are free."""
+        """Yield a shortage for each licence of which the job requests more units than are free."""
         for name, count in wanted:
             if count > self.free(name):
                 yield LicenceShortage(name, count, self.used.get(name, 0), self.total.get(name, 0))

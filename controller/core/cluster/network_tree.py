@@ -137,7 +137,7 @@ class NetworkTree:
         return 0 if row == other else self.switches[self.common_switch((row, other))].height
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return a phrase with the name of the switch that is above all the nodes `rows`."""
+        """Return a phrase with the name of the lowest switch that is above all the nodes `rows`."""
         common = self.common_switch(rows)
         if common == ROOT:
             return "no common switch"
@@ -206,8 +206,8 @@ class NetworkTree:
         return chosen + [row for row in below[switch] if row not in taken][: nodes - len(chosen)]
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many of the nodes in `rows` can be lost before a gang of `nodes` nodes no longer
-        fits.
+        """Return how many of the nodes in `rows` a gang of `nodes` nodes does not need; negative if there are
+        too few.
         """
         return len(set(rows)) - nodes
 

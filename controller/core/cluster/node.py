@@ -119,15 +119,15 @@ class Node:
             yield _greater(claim, [self.held[each] for each, to in self.leaving.items() if to == job])
 
     def health_of(self, gpu: GpuFacts) -> GpuHealth:
-        """Return the last health of the GPU that the controller has recorded. If there is none, return the
-        health that the agent reported.
+        """Return the health of the GPU that the controller has recorded last. If the controller has recorded
+        none, return the health that the agent reported.
         """
         known = self.health.get(gpu.uuid)
         return gpu.health if known is None else known.health
 
     def condition(self, gpu: GpuFacts) -> GpuCondition:
-        """Return the last health of the GPU, with its reason, that the controller has recorded. If there is
-        none, return the health and the reason that the agent reported.
+        """Return the condition of the GPU that the controller has recorded last. If the controller has
+        recorded none, return the health and the reason that the agent reported.
         """
         return self.health.get(gpu.uuid) or GpuCondition(gpu.health, gpu.why)
 

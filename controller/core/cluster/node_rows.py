@@ -43,7 +43,8 @@ def write_free(columns: NodeTable, node: Node) -> None:
     row, slots = node.row, node.slots
     cpu_milli, memory_mib = columns.cpu_total.item(row), columns.memory_total.item(row)
     scratch_mib = columns.scratch_total.item(row)
-    # Use a list, because reading or writing one element of a numpy array takes ten times as long.
+    # Change the numbers in a list and not in the numpy array, because reading or writing one element of an
+    # array takes ten times as long.
     gpus = [ABSENT if free == ABSENT else WHOLE_GPU for free in columns.gpu_free[row].tolist()]
     for allocation in node.unavailable():
         cpu_milli -= allocation.cpu_milli

@@ -68,14 +68,20 @@ class NodeTable:
     means none.
     """
     dataset_reads: Callable[[], DatasetReads] | None = None
-    """Returns the data sets that jobs have read on each node; None for a table without jobs."""
+    """A function that returns the data sets that jobs have read on each node. The field is None in a table
+    without jobs.
+    """
     job_affinity: Callable[[], JobAffinityIndex] | None = None
-    """Returns the index of the nodes on which labelled jobs run; None for a table without jobs."""
+    """A function that returns the index of the nodes on which labelled jobs run. The field is None in a table
+    without jobs.
+    """
     domain_cache: dict[str, Ints] = field(default_factory=dict)
     gpu_needs_cache: dict[PerNodeRequest, GpuNeeds] = field(default_factory=dict)
     """A cache of GPU needs by request; emptied when labels, taints or hardware of a node change."""
     gpu_topology: Callable[[], GpuTopology] | None = None
-    """Returns the NUMA and NVLink groups of the GPUs; None if the groups are unknown."""
+    """A function that returns the NUMA and NVLink groups of the GPUs. The field is None if the groups are
+    unknown.
+    """
     taints: list[tuple[Taint, ...]] = field(default_factory=list)
     runtimes: list[str] = field(default_factory=list)
     """The container runtime of each node; empty if the node has none."""
@@ -83,7 +89,9 @@ class NodeTable:
     """For each node, the reason why containers cannot use its GPUs; empty if containers can use the GPUs."""
     row_cache: dict[str, int] = field(default_factory=dict)
     gpu_value: Callable[[], GpuValue] | None = None
-    """Returns the current value of free GPUs; None if the value is not known for this table."""
+    """A function that returns the present value of the free GPUs. The field is None if no value is computed
+    for this table.
+    """
 
     @property
     def height(self) -> int:
@@ -99,8 +107,8 @@ class NodeTable:
         return self.row_cache
 
     def copy(self) -> NodeTable:
-        """Return a copy with its own columns. Functions that read other values of the nodes are not copied,
-        because `Nodes` sets these functions.
+        """Return a copy with its own columns. The fields that are functions, such as `gpu_value`, are None in
+        the copy, because `Nodes` sets them.
         """
         return replace(
             self,
@@ -133,8 +141,8 @@ class NodeTable:
         return self.gpu_topology().groups(numa, linked)
 
     def model_codes(self, names: tuple[str, ...]) -> list[int]:
-        """Return the indices of GPU types in `gpu_types`. Select the types whose model contains one of these
-        names as whole words.
+        """Return the indices in `gpu_types` of the GPU types whose model contains one of these names as whole
+        words.
         """
         return [
             code for code, model in enumerate(self.models) if any(names_model(name, model) for name in names)
@@ -146,7 +154,7 @@ _COPIED = tuple(
     for each in fields(NodeTable)
     if each.name not in ("dataset_reads", "job_affinity", "gpu_topology", "gpu_value")
 )
-"""The fields of NodeTable that are arrays, lists or dictionaries."""
+"""The fields that `NodeTable.copy` copies: the arrays, lists and dictionaries."""
 
 
 def either_mask(one: Bools | None, other: Bools | None) -> Bools | None:
@@ -242,8 +250,8 @@ def rows_in(bits: RowSet) -> Iterator[int]:
 
 
 def first_rows(bits: RowSet, count: int) -> RowSet:
-    """Return the `count` lowest row numbers of a set, as a set. If the set is smaller, return the
-    whole set.
+    """Return the `count` lowest row numbers of a set, as a set. If the set has fewer rows, return the whole
+    set.
     """
     low, high = count, bits.bit_length()
     while low < high:

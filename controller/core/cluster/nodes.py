@@ -62,8 +62,8 @@ class Nodes:
         self.value_version = 0
         self.status_version = 0
         self.claims_to_check: set[int] = set()
-        """Nominated jobs that the next cycle must check. These jobs may be able to start, because one of
-        their kept nodes has changed since the last cycle.
+        """Nominated jobs that the next cycle must check. They may be able to start, because a node that is
+        kept for them has changed since the last cycle.
         """
         self.never_connected = 0
         """The number of known nodes that have never connected."""
@@ -85,7 +85,9 @@ class Nodes:
         self._idle: NodeTable | None = None
         self._max_free = (0, 0)
         self._max_free_gpus: tuple[int, int] | None = None
-        """Upper bounds of the free CPU, memory, whole GPUs and thousandths of one GPU of any node."""
+        """Upper bounds of the wholly free GPUs of a node, and of the free thousandths of one GPU. None: not
+        computed yet. `_max_free` contains the upper bounds of the free CPU and memory of a node.
+        """
         self._max_free_at = (-1, -1)
 
     def __iter__(self) -> Iterator[Node]:
@@ -232,9 +234,10 @@ class Nodes:
         """Withdraw the nomination of the job on this node. The node's resources are no longer kept for the
         job.
 
-        A victim (a job that was preempted for this job) may still hold some of the resources. For each such
-        victim, `heirs` contains the id of another nominated job. From now on, the resources of the victim are
-        kept for the other job.
+        A victim (a job that was preempted for this job) may still hold some of the resources. `heirs`
+        contains, for some of these victims, the id of another nominated job. From now on, the resources of
+        such a victim are kept for the other job. The resources of a victim that is itself nominated for this
+        node are kept for the victim.
         """
         node = self.by_name[name]
         del node.claims[job]
@@ -326,8 +329,8 @@ class Nodes:
         self._stale = False
 
     def _bind_columns(self) -> None:
-        """Set the functions of the node table that return other values of these nodes, such as
-        `gpu_value`.
+        """Set the fields of the node table that are functions, such as `gpu_value`, to methods of this
+        object.
         """
         self._columns.gpu_value = self.gpu_value
         self._columns.gpu_topology = self.gpu_topology
@@ -363,7 +366,9 @@ class Nodes:
         self.value_version += 1
 
     def gpu_value(self) -> GpuValue:
-        """Return the values of the free GPUs of all nodes. The values of changed nodes are updated first."""
+        """Return the GpuValue: the value of the free GPUs of each node. The values of changed nodes are
+        computed again first.
+        """
         columns = self.columns
         layout, seen = self._gpu_value_at
         rows = self.changed_since(seen) if layout == self.layout_version else None

@@ -7,8 +7,8 @@ nothing.
 2. The agent checks the GPU at the time `due`. One passed check makes a SUSPECT GPU OK. A CORDONED GPU becomes
    PROBING with the first passed check, and OK after `checks` passed checks in a row. A failed check makes a
    GPU CORDONED, unless the GPU is LOST.
-3. The first check comes `check_s` seconds after the first fault. Each further fault doubles this wait, up to
-   `check_most_s`. After a day in state OK, the wait starts at `check_s` again.
+3. The first check comes `check_s` seconds after the first fault. Each further fault, failed check or failed
+   reset doubles this wait, up to `check_most_s`. After a day in state OK, the wait starts at `check_s` again.
 4. If `needs` is "reset", "reboot" or "resume", the GPU is not checked yet. Before the next check it must be
    reset, its host must be rebooted, or an operator must resume it.
 
@@ -104,7 +104,7 @@ class GpuHealthPolicy:
     """The settings of `[gpus]` in scheduler.toml that decide what happens to GPUs with faults."""
 
     check_s: float = 30.0
-    """Seconds from a first fault to the first check, and between checks while PROBING."""
+    """Seconds from a first fault to the first check, and between the checks of a PROBING GPU."""
     check_most_s: float = 3_600.0
     """The longest wait before a check, in seconds."""
     checks: int = 3
@@ -143,7 +143,9 @@ class GpuCondition:
     why: str = ""
     needs: str = ""
     falls: int = 0
-    """The number of faults. It starts at 0 again when the GPU was OK for FORGET_FAULTS_AFTER_S seconds."""
+    """The number of faults, failed checks and failed resets. It starts again after the GPU was OK for
+    FORGET_FAULTS_AFTER_S seconds.
+    """
     good: int = 0
     """The number of checks passed in a row."""
     since: float = 0.0
@@ -169,8 +171,8 @@ def after_fault(
     old: GpuCondition, action: HealthAction, why: str, now: float, policy: GpuHealthPolicy
 ) -> GpuCondition:
     """Return the condition of a GPU after a fault. `action` is the configured reaction to the fault, which
-    determines the new state of the GPU. If the GPU is already in this state or in a worse state, its
-    condition stays the same.
+    determines the new state of the GPU. If the GPU is already in a worse state, its condition stays the same.
+    If it is already in this state, its condition changes only if a reset or reboot is now needed in addition.
     """
     health, needs = _FALLS[action]
     if _GRAVITY.index(health) < _GRAVITY.index(old.health) or (
@@ -193,7 +195,8 @@ def still_waits(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy
     """Return the condition of a GPU that is still unusable at a check for the same reason as before, such as
     a process outside of any job.
 
-    The failed check is not a new fault, so the wait before the next check does not grow.
+    A PROBING GPU becomes SUSPECT. The failed check is not a new fault, so the wait before the next check does
+    not grow.
     """
     if old.ok or old.needs:
         return old
@@ -209,8 +212,9 @@ def check_now(old: GpuCondition, now: float) -> GpuCondition:
 
 
 def after_driver_loss(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition of a GPU after the NVIDIA driver has lost the GPU. Checks continue, so the GPU can
-    become OK again.
+    """Return the condition of a GPU after the NVIDIA driver has lost the GPU: LOST. Checks continue, so the
+    GPU can become OK again. The condition does not change if the GPU is already LOST or needs a reset, reboot
+    or resume.
     """
     known = old.needs or old.health is GpuHealth.LOST
     return old if known else _fallen(old, GpuHealth.LOST, why, "", now, policy)

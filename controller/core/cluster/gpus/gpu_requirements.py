@@ -51,7 +51,9 @@ class GpuNeeds:
     """The most thousandths of GPUs that the request can take on one node, summed over its GPUs."""
 
     def milli_of(self, kind: int) -> int:
-        """Return the thousandths that the request takes of a GPU of the type with this code."""
+        """Return how many thousandths the request takes of a GPU of the type `kind` (an index in
+        `NodeTable.gpu_types`).
+        """
         return self.milli_each if self.milli_by_type is None else self.milli_by_type[kind]
 
     def fitting_slots(self, free: Sequence[int], kinds: Sequence[int]) -> list[int]:
@@ -69,7 +71,8 @@ class GpuNeeds:
 
     def met_by(self, free: Sequence[int], kinds: Sequence[int], row: int) -> bool:
         """Return whether the GPUs of the node in table row `row` are enough for the request. `free` contains
-        the free thousandths of each GPU. `kinds` contains the type of each GPU, as an index.
+        the free thousandths of each GPU. `kinds` contains the type of each GPU, as an index in
+        `NodeTable.gpu_types`.
         """
         if not self.count:
             return True
@@ -82,10 +85,11 @@ class GpuNeeds:
         return any(sum(bool(group[slot]) for slot in slots) >= self.count for group in self.groups[row])
 
     def usable(self, columns: NodeTable, rows: Rows) -> tuple[Bools, Ints | int]:
-        """Return two values for each GPU of the nodes in `rows`.
+        """Return (fits, milli) for the GPUs of the nodes in `rows`.
 
-        The first value is True if the GPU is suitable and has enough free for the request. The second is the
-        thousandths that the request takes of the GPU.
+        `fits` is an array by node and GPU. It is True if the GPU is suitable and has enough free for the
+        request. `milli` is the number of thousandths that the request takes of each GPU: an array of the same
+        shape, or one number for all GPUs.
         """
         free = columns.gpu_free[rows]
         if self.milli_by_type is None:
@@ -97,7 +101,7 @@ class GpuNeeds:
         return free >= needed, needed
 
     def nodes_fitting(self, columns: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node in `rows` whose GPUs are enough for the request."""
+        """Return an array that is True for each node in `rows` whose GPUs are enough for the request."""
         fits, _ = self.usable(columns, rows)
         enough: Bools = fits.sum(axis=1) >= self.count
         if self.groups is not None:

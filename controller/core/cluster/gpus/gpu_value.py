@@ -157,16 +157,16 @@ class GpuValue:
         return replace(part, share=int(milli[often.argmax()])) if often.any() else part
 
     def _offer(self, rows: Any) -> tuple[Floats, Floats]:
-        """Return two values for each node and request size: the number of GPUs with enough free for this
-        size, and the sum of the free thousandths of these GPUs. The two values are G and B in the formula at
-        the top of this module.
+        """Return two arrays by node and request size: the number of GPUs with enough free for this size, and
+        the sum of the free thousandths of these GPUs. They are G and B in the formula at the top of this
+        module.
         """
         free = np.maximum(self._columns.gpu_free[rows], 0)
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
 
     def _curves_of(self, asked: dict[PerNodeRequest, float]) -> Floats:
-        """Return the fraction of the free GPUs that the submitted requests could use with a given amount of
-        free CPU or memory. The result is an array by resource, GPU model, request size and grid point. The
+        """Return the curves: the fraction of the free GPUs that the submitted requests could use with a given
+        amount of free CPU or memory. The array is by resource, GPU model, request size and grid point. The
         docstring of the module describes these curves.
         """
         columns = self._columns
@@ -194,11 +194,11 @@ class GpuValue:
         return curves / (scale or 1.0)
 
     def _value_of(self, rows: Indices, cpu: Ints, memory: Ints, count: Floats, room: Floats) -> Floats:
-        """Return the value of the free GPUs of each node in `rows`. `cpu` and `memory` have the free CPU and
-        memory of these nodes.
+        """Return the value of the free GPUs of each node in `rows`. `cpu` and `memory` contain the free CPU
+        and memory of these nodes.
 
-        For each request size, `count` has the number of GPUs of which enough is free. `room` has the free
-        thousandths of these GPUs.
+        `count` and `room` are arrays by node and request size, as from `_offer`: the number of GPUs with
+        enough free, and the sum of their free thousandths.
         """
         share = self._number / np.maximum(count, 1)
         free = np.array((cpu, memory)) / self._step[:, None]
@@ -215,7 +215,8 @@ class GpuValue:
         self._value[chosen] = self._value_of(chosen, *self._left(EMPTY_PART, chosen), count, room)
 
     def change(self, part: PerNodeRequest, rows: Indices) -> Floats:
-        """Return how much a placement of the request changes the value of each node in `rows`.
+        """Return how much a placement of the request changes the value of each node in `rows`. A negative
+        number means that the node loses value.
 
         A request for part of a GPU is placed on the GPU with which the node keeps the greatest value.
         """
