@@ -59,7 +59,8 @@ def apply_queue_rule(rules: QuotaConfig, spec: JobSpec, user: str) -> JobSpec | 
 def labels_added_by_queue(submitted: JobSpec, admitted: JobSpec) -> tuple[str, ...]:
     """Return the names of the node labels that a queue added to a job's node selector, sorted.
 
-    `submitted` is the job's spec before the rules of the queue were applied, `admitted` the spec after that.
+    `submitted` is the job's spec before the rules of the queue were applied, `admitted` is the spec
+    afterwards.
     """
     if admitted.selector is submitted.selector:
         return ()
@@ -123,7 +124,7 @@ def quota_refusal(
     was: JobSpec | None = None,
     with_these: Mapping[TenantKey, int] = NO_OTHER_JOBS,
 ) -> Refusal | None:
-    """Return a refusal if `count` more jobs may not be queued, otherwise None.
+    """Return a refusal if quotas do not allow `count` more jobs with this spec to be queued; otherwise None.
 
     The jobs are refused if a tenant (user, project or queue) would have too many waiting jobs, or if one job
     alone exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants of `was` already
@@ -171,7 +172,8 @@ def _too_many_jobs(
     quotas: Quotas, spec: JobSpec, user: str, count: int, was: JobSpec | None, others: int
 ) -> Refusal | None:
     """Return a refusal if the user would have too many waiting and running jobs in the queue; otherwise None.
-    `was` is the spec before an edit.
+    `was` is the spec before an edit. `others` is the number of other jobs that will be queued together with
+    these jobs.
     """
     most = quotas.rules.queue(spec.queue).max_jobs_per_user
     if most is None:

@@ -49,17 +49,18 @@ class AgentReports:
     From a report to the end of a job
     1. `_handle_status` compares the reported status of an attempt with the state. It records the changes
        (ready at the gang barrier, started, checkpoint saved, ended). The agent repeats the report of an end
-       until the agent receives the message Settle, because the end is then stored. So a repeated report must
+       until it receives the message Settle, which is sent after the end is stored. So a repeated report must
        change nothing.
     2. When a member of a gang (its part on one node) has ended, `_record_exit` records the end.
        `_after_member_exits` then orders resets of the member's GPUs if needed. Depending on the job's
-       settings, the other members of the gang continue, are stopped, or release their nodes.
+       settings, the other members of the gang continue, are stopped, or leave their nodes.
     3. When the last member of the gang has ended, `_finish_attempt` records the end of the job, or queues it
        again.
 
     Invariant: the state records the end of an attempt only in three cases: an agent has reported the end, the
-    host was rebooted, or the node was lost. A node is lost if it is silent for longer than the lease, or if
-    an operator has declared it lost. So no job runs twice and no GPU is allocated twice.
+    hello of an agent no longer contains the attempt (for example after a reboot), or the node was lost. A
+    node is lost if it is silent for longer than the lease, or if an operator has declared it lost. So no job
+    runs twice and no GPU is allocated twice.
 
     Cost: O(1) for a report of one gang member; O(members of the gang) for the report of the last one.
 
@@ -83,9 +84,9 @@ class AgentReports:
            for waiting jobs).
         2. Record the node's hardware, and its GPUs that are new or missing.
         3. Handle the status of each attempt that the agent reports.
-        4. Go through the attempts that the state records for this node. Repeat each stop order, because the
-           order may have been lost. If the agent does not report the attempt, start the attempt again or
-           record it as lost.
+        4. Go through the attempts that the state records for this node. Repeat orders to stop or to leave the
+           node, and raised time limits, because they may have been lost. If the agent does not report an
+           attempt that is not being stopped, start the attempt again or record it as lost.
         """
         if given.node in self._state.nodes.removed:
             return no_such_node(given.node)
@@ -109,8 +110,8 @@ class AgentReports:
             known = (job.id, job.attempt) in reported
             if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
                 self._stopper.send_leave(job, given.node)
-            # Repeat the stop order, with one exception. If the job was being stopped in order to be queued
-            # again and its node was rebooted, the job is recorded as lost below.
+            # Repeat the stop order, with one exception. If the job was to be queued again after the stop, and
+            # its node was rebooted and does not report the attempt, the attempt is recorded as lost below.
             elif job.stopping and (known or not rebooted or job.stopping not in RUNS_AGAIN):
                 self._stopper.send_stop(job, given.node)
             elif not known:
@@ -121,10 +122,11 @@ class AgentReports:
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
         """Handle an attempt on the node that the state records as running, but that the node's agent does not
-        report. If the attempt has not started, start it again. Otherwise record the attempt as lost.
+        report. If the attempt has not started and the node was not rebooted, start it again. In all other
+        cases, record the attempt as lost.
         """
-        # Start the attempt again only if the node was not rebooted. Before a reboot, the attempt may have
-        # run, or even ended with success.
+        # Do not start the attempt again after a reboot, because the attempt may have run before the reboot,
+        # or even ended with success.
         if job.members[node].started_at is None and not rebooted:
             self._order(SendToNode(node, start_frames(job, *start_facts(self._state, job))[node]))
         else:
@@ -211,8 +213,9 @@ class AgentReports:
 
         1. Order the GPU resets that had to wait for the end of the job.
         2. Record a node as disconnected if its agent reported that the host cannot run jobs (NODE_UNFIT).
-        3. If the last member of the gang has ended, finish the attempt. Otherwise, if a member has failed,
-           stop the other members, unless the job's settings let the gang continue.
+        3. If the last member of the gang has ended, finish the attempt. If other members still run and the
+           command of a batch job has ended, release the nodes of the other members. If other members still
+           run and a member has failed, stop the others, unless the job's settings let the gang continue.
         """
         for name in nodes:
             node, member = self._state.nodes.by_name[name], job.members[name]
@@ -239,7 +242,7 @@ class AgentReports:
     def _release_batch_nodes(self, job: Job, now: float) -> bool:
         """If the command of a batch job (on its first node) has ended, release the other nodes of the job.
 
-        Return True if the command has ended.
+        Return True if the command has ended and the job is not being stopped.
         """
         first = next(iter(job.members.values()))
         if first.ended_at is None or job.stopping is not None:
@@ -301,15 +304,16 @@ class AgentReports:
         node.
         """
         node = self._state.nodes.get(given.node)
-        # The node is already recorded as disconnected. Record this again if the reason has changed, because
-        # operators need the present reason to repair the connection.
+        # Record a disconnected node again if the reason has changed, because operators need the present
+        # reason to repair the connection. The field `why` of a drained node is the reason of the drain.
         if node is not None and (node.up or (not node.drained and node.why != given.why)):
             self._record(NodeWentAway(given.node, now, given.why))
             self._context.idle_gpus.on_node_away(node, now)
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
-        """Handle a node that has sent no message for `given.for_s` seconds. Record a job on the node as lost
-        if its lease is over, because the job's supervisor ends the processes at the end of the lease.
+        """Handle a node that has sent no message for `given.for_s` seconds. Record the node as DOWN after
+        `down_after_s` seconds. Record a job on the node as lost if its lease is over, because the job's
+        supervisor ends the processes at the end of the lease.
         """
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
         if node is None or node.up:
@@ -321,7 +325,7 @@ class AgentReports:
 
     def on_declare_lost(self, given: inputs.DeclareLost, now: float) -> Reply | None:
         """Record all jobs on a node as lost, because an operator has declared that no process runs on the
-        node any more.
+        node any more. Refuse this while the node is connected.
         """
         node = self._state.nodes.by_name[given.node]
         if node.up:

@@ -24,8 +24,8 @@ class Context:
     creates one Context for all handlers.
 
     Calling `record` applies an event to the state at once, and adds the event to the Decision (the result of
-    the input). Calling `order` adds an effect (a message to an agent) to the Decision. Effects are carried
-    out after the events are written to disk.
+    the input). Calling `order` adds an effect (a message to an agent) to the Decision. Effects are sent after
+    the events are written to disk.
     """
 
     state: State

@@ -21,8 +21,8 @@ FIXED = {
 }
 """Fields that cannot be edited, each with advice on another way to reach the goal."""
 ANY_TIME = frozenset({"comment", "name", "priority", "deadline_at", "restart"})
-"""Fields that can be edited even after the placement. The agents have then already received the values of all
-other fields.
+"""Fields that can be edited even after the placement. All other fields are then fixed (except for a longer
+time limit), because the agents have already received their values.
 """
 
 
@@ -64,7 +64,7 @@ def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
 
 
 def _limit_refusal(job: Job, spec: JobSpec) -> Refusal | None:
-    """Return a refusal if a job that no longer waits cannot get the time limit of `spec`; otherwise None."""
+    """Return a refusal if a job that has been placed cannot get the time limit of `spec`; otherwise None."""
     if job.limit == NEVER:
         message = f"job {job.label} runs without a time limit"
     elif job.state is not JobState.RUNNING:

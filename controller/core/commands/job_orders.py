@@ -38,8 +38,8 @@ def active_jobs(state: State, selection: AllJobs | JobRange | JobsOf) -> list[Jo
 
 
 def with_extension(job: Job, changes: Mapping[str, Any], extend_s: float) -> Mapping[str, Any]:
-    """Return the changes of a job's spec, with a time limit that is `extend_s` seconds longer. Return the
-    changes unchanged if `extend_s` is 0 or the job has no time limit.
+    """Return `changes` with a time limit that is `extend_s` seconds longer than the job's present limit.
+    Return only `changes` if `extend_s` is 0 or the job has no time limit.
     """
     if not extend_s or job.limit == NEVER:
         return changes

@@ -20,7 +20,7 @@ from wire.names import NodeState
 from wire.text import counted, duration, printable
 
 MAX_OCCURRENCES = 400
-"""The number of occurrences of each recurring reservation that are compared to find an overlap."""
+"""To find an overlap of two recurring reservations, this many occurrences of the new one are compared."""
 
 
 class ReservationCommands:
@@ -32,11 +32,12 @@ class ReservationCommands:
     2. A reservation for a number of nodes or GPUs gets the nodes that become free first (`_chosen`). Of
        several nodes that become free at the same time, it gets the nodes with the fewest jobs. If these
        numbers are equal too, it gets the first nodes by name.
-    3. A reservation is refused if a job of another user could still run on its nodes when the reservation
-       begins. With `anyway`, the reservation is made all the same. Replicas of services do not count, because
-       replicas leave the nodes in time.
+    3. A reservation is refused if a job that it does not admit could still run on its nodes when the
+       reservation begins. With `anyway`, the reservation is made all the same. Replicas of services do not
+       count, because replicas leave the nodes in time.
 
-    Cost: O(nodes log nodes + reservations * nodes) to make one; O(reservations) when one begins or ends.
+    Cost: O(nodes log nodes + reservations * nodes) to make a reservation; O(reservations) when one begins or
+    ends.
     """
 
     def __init__(self, context: Context) -> None:
@@ -101,8 +102,8 @@ def _named(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
 
 
 def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
-    """Return the nodes for a reservation of a number of nodes or GPUs: the nodes that become free first.
-    Return a refusal if too few nodes can be reserved.
+    """Return the nodes for a reservation of a number of nodes or GPUs: the connected, undrained nodes that
+    become free first. Return a refusal if too few nodes can be reserved.
     """
     labels = state.nodes.columns.labels
     fitting = [
@@ -134,7 +135,8 @@ def _overlapping(state: State, spec: ReservationSpec, node: Node) -> Reservation
     """Return another reservation of the node that overlaps in time with the new reservation `spec`. Return
     None if there is none.
 
-    A maintenance reservation may overlap with others, so for a maintenance reservation the result is None.
+    If `spec` is a maintenance reservation, return None, because a maintenance reservation may overlap with
+    others.
     """
     if spec.maintenance:
         return None

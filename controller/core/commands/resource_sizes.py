@@ -25,14 +25,16 @@ best-effort jobs could otherwise start on one node.
 MAX_CACHED = 4_096
 FIXED_SIZES = {"cpu_milli": 1_000, "memory_mib": 1_024}
 LEFT_PART = 10
-"""This divisor leaves one tenth of a node's CPUs and memory for jobs without GPUs. Without this part, a GPU
-job with default sizes would not fit on a node that runs even one small job without GPUs.
+"""A divisor: default sizes leave one tenth of a node's CPUs and memory for jobs without GPUs. Without this
+part, a GPU job with default sizes would not fit on a node that runs even one small job without GPUs.
 """
 PROVISIONAL = "provisional: no node that could hold the job is known yet"
 SIZE_FIELDS = frozenset(
     ("gpus", "nodes", "gpu", "gpu_models", "queue", "profile", "selector", "affinity", "image", "best_effort")
 ) | frozenset(FIXED_SIZES)
-"""The fields of a spec on which the defaults depend. If one changes, the defaults are computed again."""
+"""The fields of a spec on which the defaults depend. If a user changes one of these fields, the defaults are
+computed again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class DefaultSizes:
     def __init__(self, rules: QuotaConfig) -> None:
         self._rules = rules
         self._layout = -1
-        """The cached results below are valid for this value of `Nodes.layout_version`."""
+        """The value of `Nodes.layout_version` for which `_sizes` and `_last` are valid."""
         self._sizes: dict[tuple[Hashable, ...], Mapping[str, Any]] = {}
         self._last: tuple[JobSpec, Placer, JobSpec] | None = None
         """The last submitted spec, its placer, and the same spec with CPU and memory filled in. All replicas
@@ -156,7 +158,7 @@ class DefaultSizes:
         return sorted(self._provisional)
 
     def settled(self, job: int) -> None:
-        """Remove a job from the list of jobs with provisional default sizes."""
+        """Remove a job from the jobs with provisional default sizes."""
         if self._provisional is not None:
             self._provisional.discard(job)
 
@@ -201,7 +203,7 @@ class DefaultSizes:
         """Return the thousandths of GPUs that the request takes on one node, and its default CPU and memory.
         The defaults are a proportional part of a node, or None if no known node could hold the job.
 
-        In `probe`, a missing CPU or memory is replaced by a small amount.
+        `probe` is the request with a small amount in place of a missing CPU or memory.
         """
         shape = placer.shape(probe)
         part = probe.part if shape is None else shape.part

@@ -62,7 +62,7 @@ class UserCommands:
     3. The job's dependencies, begin time and deadline must be possible. These fields also decide which gates
        (reasons that keep the job out of the queue) are closed at first.
     4. The cluster must be able to hold the job when no other job runs, and no quota may be too small for the
-       job alone.
+       job alone. The quotas of waiting jobs must allow the new jobs.
 
     Cost: O(1) for a repeated submit. Otherwise one search for suitable nodes for each class of equal
     requests, and then O(array elements).
@@ -106,8 +106,8 @@ class UserCommands:
         return Accepted(tuple(range(first, first + len(indices))), project_notes(given.spec, spec))
 
     def note_size(self, job: int, spec: JobSpec) -> None:
-        """Remember a new job with provisional default sizes. The sizes are computed again when a suitable
-        node joins.
+        """Store the id of a new job if its default sizes are provisional. They are computed again when a
+        suitable node joins.
         """
         self._sizes.note(job, spec)
 
@@ -123,8 +123,8 @@ class UserCommands:
         count: int | None = None,
         with_these: Mapping[TenantKey, int] = NO_OTHER_JOBS,
     ) -> Refusal | tuple[AdmittedSpec, tuple[str, ...], Sequence[int | None]]:
-        """Check a submit. Return a refusal, or the admitted spec, the node labels that its queue added, and
-        the indices of its array elements.
+        """Check a submit. Return a refusal, or (admitted spec, names of the node labels that its queue added,
+        indices of its array elements).
 
         `count` is the number of jobs with this request. None means all elements of the array. `with_these`
         contains the number of other jobs, by tenant, that will be queued together with these jobs.
@@ -204,8 +204,8 @@ class UserCommands:
         spec, ask = admitted.spec, self._state.ask(admitted.spec, job.user)
         fields = changed_fields(job.spec, spec)
         if extends and not fields:
-            # A job with --time-min may have started with a shorter limit. The edit sets the limit to the
-            # limit in the job's spec.
+            # The spec stays the same if a job with --time-min has started with a shorter limit, and the edit
+            # requests the limit in the spec. The edit then only makes the limit of the attempt longer.
             fields = ("time_limit_s",)
         if not fields:
             return Accepted((job.id,))
@@ -291,7 +291,9 @@ class UserCommands:
             )
 
     def _in_project(self, asker: inputs.Requester | None, spec: JobSpec) -> JobSpec | Refusal:
-        """Return the spec with its final project. Return a refusal if `asker` may not use this project."""
+        """Return the spec, with the project "default" if its project is unknown and the configuration demands
+        this. Return a refusal if `asker` may not use the project.
+        """
         return self._pipeline.rules.projects.admit(asker, spec, self._projects_set_live)
 
     def _projects_set_live(self) -> set[str]:
@@ -301,8 +303,8 @@ class UserCommands:
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
     ) -> JobSpec | Refusal:
-        """Return the spec, if its owner may request it. Return a refusal if the spec exceeds a ceiling (the
-        most that `asker` may request). If `spec` is already a refusal, return it unchanged.
+        """Return the spec. Return a refusal if the spec exceeds a ceiling (the most that `asker` may
+        request). If `spec` is already a refusal, return this refusal.
 
         For an edit, `was` is the spec before the edit.
         """
@@ -345,7 +347,9 @@ class UserCommands:
         return Accepted((job.id,))
 
     def preempt(self, given: inputs.Preempt, now: float) -> Reply:
-        """Preempt a running job. The job saves a checkpoint if possible, ends, and is queued again."""
+        """Preempt a running job. The job saves a checkpoint if possible, ends, and is queued again. With
+        `given.hold`, it is then held.
+        """
         job = self._state.jobs[given.job]
         if not job.unended:
             return Refusal("conflict", f"job {job.label} is {job.state.value}: it holds no resources", "job")
@@ -379,7 +383,7 @@ class UserCommands:
     def hold(self, given: inputs.Hold, now: float) -> Reply:
         """Keep a waiting job from starting until a release.
 
-        An operator's hold on the job of another user replaces that user's own hold.
+        If an operator holds the job of another user, this replaces a hold by the user.
         """
         job = self._state.jobs[given.job]
         if job.state is not JobState.QUEUED:
@@ -404,8 +408,8 @@ class UserCommands:
         return Accepted((job.id,))
 
     def note_start(self, given: inputs.NoteStart, now: float) -> Reply:
-        """Record a start estimate that was shown to a user. When the job starts, its start is compared with
-        the estimate.
+        """Record a start estimate that was shown to a user. When the job starts, its start time is compared
+        with the estimate.
         """
         job = self._state.jobs.get(given.job)
         waits = job is not None and job.state is JobState.QUEUED

@@ -31,8 +31,8 @@ fields are checked together.
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job of a workload that has passed all checks. `among` contains its dependencies on other new jobs of
-    the same command. `index` is its index in the array of its task.
+    """A job of a workload that has passed all checks. `among` contains its dependencies on other jobs that
+    the same submit or retry queues. `index` is its index in the array of its task.
     """
 
     admitted: AdmittedSpec
@@ -156,8 +156,8 @@ class WorkloadCommands:
     def _queue(
         self, workload: int, task: str, jobs: Sequence[NewJob], user: str, slots: int | None, now: float
     ) -> int | None:
-        """Record the jobs of a task. `slots` is the number of jobs that may still start under the workload's
-        limit; None if there is no limit. Return the number of run slots that are left.
+        """Record the jobs of a task. `slots` is the number of free run slots of the workload; None if the
+        workload has no limit of running jobs. Return the number of run slots that are still free.
         """
         first = self._state.next_job
         for number, job in enumerate(jobs):
@@ -192,13 +192,15 @@ class WorkloadCommands:
         if not live:
             return Refusal("conflict", f"all jobs of workload {workload.id} have ended", "workload")
         for job in sorted(live, key=lambda job: -job.id):
-            # First cancel the jobs that depend on other jobs. Otherwise the end of the other jobs would end
-            # the dependent jobs with another reason.
+            # Cancel the jobs with the highest ids first, because they may depend on jobs with lower ids. If
+            # the lower ids were cancelled first, the dependent jobs would end with another reason.
             self._users.cancel(inputs.Cancel(job.id, given.by), now)
         return Accepted(tuple(job.id for job in live), (), workload.id)
 
     def retry(self, given: inputs.RetryWorkload, now: float) -> Reply:
-        """Queue new jobs that replace jobs which have failed (`workload_retry.py`)."""
+        """Queue new jobs that replace failed jobs and, with `given.cancelled`, cancelled jobs
+        (`workload_retry.py`).
+        """
         workload = self._state.workloads.by_id.get(given.workload)
         if workload is None:
             return no_such_workload(given.workload)
@@ -234,7 +236,9 @@ class WorkloadCommands:
         return Accepted(tuple(ids), (), workload.id)
 
     def _free_slots(self, workload: Workload) -> int | None:
-        """Return how many more jobs of the workload may run at a time; None if there is no limit."""
+        """Return how many run slots of the workload no job has; None if the workload has no limit of running
+        jobs.
+        """
         if workload.max_parallel is None:
             return None
         live = (job for job in self._jobs(workload) if not job.state.terminal)
@@ -245,7 +249,7 @@ class WorkloadCommands:
 
 
 def present_jobs(jobs: Mapping[int, Job], workload: Workload) -> list[Job]:
-    """Return the jobs of a workload in memory. Jobs that a retry has replaced are left out."""
+    """Return the jobs of a workload that are still in memory, without the jobs that a retry has replaced."""
     replaced = set(workload.replaced)
     ids: Iterable[int] = (number for task in workload.tasks.values() for number in task.ids())
     return [jobs[number] for number in ids if number in jobs and number not in replaced]
@@ -257,8 +261,8 @@ def no_such_workload(workload: int | str) -> Refusal:
 
 
 def _dependencies(task: WorkloadTask, place: int, firsts: Mapping[str, int]) -> Iterable[Dependency]:
-    """Yield the dependencies of one job on jobs of other tasks. `firsts` contains the id of the first job of
-    each task.
+    """Yield the dependencies of the job with index `place` in the task on jobs of other tasks. `firsts`
+    contains the id of the first job of each task.
     """
     for each in task.after:
         first = firsts[each.task]
