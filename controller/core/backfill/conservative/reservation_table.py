@@ -360,8 +360,7 @@ class ReservationTable:
 
     @property
     def next_at(self) -> float:
-        """The earliest reserved start of any job after the time of the present cycle; NEVER if there is none.
-        """
+        """The earliest reserved start of any job after the present cycle; NEVER if there is none."""
         starts = (each.starts_at for queue in self.queues for each in queue.by_job.values())
         return min((start for start in starts if start > self._now), default=NEVER)
 
