@@ -18,7 +18,7 @@ from wire.job.placement.gpu_requirements import REQUIRE, GpuWish
 from wire.names import WHOLE_GPU
 
 ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
-"""The points that `quality_of` adds up to compute the quality of a placement."""
+"""The points from which `quality_of` computes the quality of a placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ def choose_gpus(
     `NodeTable.gpu_types`.
 
     1. For a part of a GPU, take the GPU that the picker plugin (`pick`) returns.
-    2. If the job wants one NUMA node or NVLink, use only the GPUs of one group: the smallest group with
-       enough GPUs and both properties. If no group has both, try groups with one of these properties. Then
-       try groups with the required properties only, and ignore properties that the job prefers.
-    3. If a NUMA node has enough of these GPUs, take GPUs of the NUMA node with the fewest free GPUs.
-       Otherwise take all GPUs of the NUMA node with the most free GPUs, and continue with the next NUMA node.
+    2. If the job prefers or requires one NUMA node or NVLink, use only the GPUs of one group: the smallest
+       group with enough free GPUs and all these properties. If there is none, drop preferred properties, but
+       keep required properties.
+    3. Among the NUMA nodes with enough of these GPUs, take GPUs of the NUMA node with the fewest. If no NUMA
+       node has enough, take all GPUs of the NUMA node with the most, and continue with the other NUMA nodes.
        Within a NUMA node, prefer GPUs that are all linked with each other.
 
     Example: NUMA node 0 has 2 free GPUs, NUMA node 1 has 4. A request for 2 takes both of node 0; a request
@@ -90,8 +90,9 @@ def _wanted(wish: GpuWish, columns: NodeTable, row: int) -> Iterator[list[bool]]
     """Yield the groups of GPUs on a node that may provide the GPUs of the job. A group is on one NUMA node or
     linked by NVLink, as the job prefers or requires.
 
-    Groups with both properties come before groups with one property, and small groups before large groups. A
-    group is a list with one entry for each GPU of the node: True if the GPU is in the group.
+    Groups with all preferred properties come before other groups. Among groups with the same properties,
+    small groups come before large groups. A group is a list with one entry for each GPU of the node: True if
+    the GPU is in the group.
     """
     must = (wish.numa == REQUIRE, wish.nvlink == REQUIRE)
     best = (bool(wish.numa), bool(wish.nvlink))

@@ -16,8 +16,8 @@ from wire.text import counted
 
 
 def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
-    """Return the GPU model of each node that suits the request. The text is empty if no GPU of the node suits
-    the request.
+    """Return for each node, by row number, the model of its GPUs that suit the request. The text is empty if
+    no GPU of the node suits the request.
 
     If GPUs of several models suit, the text has all their names, such as `NVIDIA A100 and NVIDIA H100`. The
     node is then grouped only with nodes that have the same models.
@@ -36,7 +36,7 @@ class GpuModelGroups:
 
     1. Divide the nodes by GPU model.
     2. For each model choose the nodes with the best scores. These nodes must be in one topology domain if the
-       job requires this. Otherwise the nodes should be near each other if the network is known.
+       job requires this. For any other job, with [topology], nodes that are near each other are preferred.
     3. Take the model whose nodes have the highest total score, including the points for nearness. On a tie,
        take the first model by name.
 

@@ -67,8 +67,8 @@ class Placer:
     from the nodes.
 
     Algorithm (`find`)
-    1. Find the smallest number of nodes that could hold the request if all nodes were idle (`shape`). The
-       number is computed once for each request, and again when nodes are added, removed or changed.
+    1. Find the number of nodes for the request (`shape`). It is computed once for each request, and again
+       when nodes are added, removed or changed.
     2. Stop if no node has enough free CPU, memory or GPUs (`Nodes.may_hold`), or if the request fits on too
        few nodes.
     3. Choose the nodes with the best scores. The nodes are in one topology domain if the request prefers or
@@ -123,7 +123,7 @@ class Placer:
         None if the request can never fit.
 
         If the request names no number of nodes, use the smallest number of nodes that could hold the request
-        without running jobs.
+        without running jobs. With `--min-nodes`, use the greatest number between `--min-nodes` and `--nodes`.
         """
         known = self._shapes.get(ask)
         if known is None or known[0] != self.nodes.layout_version:
@@ -134,8 +134,8 @@ class Placer:
 
     def _find_shape(self, ask: ResourceRequest) -> Shape | None:
         """Compute the result of `shape` from the nodes whose taints the request tolerates. If these nodes
-        cannot hold the request, compute the result from all nodes. So a request that only tainted nodes can
-        hold is not refused. It waits, because taints may be removed.
+        cannot hold the request, compute the result from all nodes. Thus a request that only tainted nodes can
+        hold waits and is not refused, because taints may be removed.
         """
         if not len(self.nodes) or self.unsupported_request(ask.part):
             return None
@@ -296,7 +296,8 @@ class Placer:
         self, ask: ResourceRequest, barred: Bools | None = None, most: int | None = None
     ) -> Placement | None:
         """Return a placement for an elastic job (`--min-nodes`) on as many nodes as possible, but at most
-        `most`. Return None if fewer nodes are free than `--min-nodes`.
+        `most`. Return None if fewer nodes are free than `--min-nodes`, and for a job that must be in one
+        topology domain.
         """
         shape = self.shape(ask)
         if shape is None or ask.least is None or shape.topology_required:
@@ -325,8 +326,8 @@ class Placer:
         )
 
     def _gpus_free(self, allocation: Allocation) -> bool:
-        """Return whether exactly these GPUs are free. Filters do not check single GPUs, because filters only
-        count free GPUs.
+        """Return whether the GPUs of the allocation are free. Filters do not check this, because they only
+        count the free GPUs of a node.
         """
         node, free = self.nodes.by_name[allocation.node], self.nodes.columns.gpu_free
         slots = [(node.slots.get(hold.uuid), hold.milli) for hold in allocation.gpus]
@@ -362,8 +363,8 @@ class Placer:
         the resources that are free now.
         """
         nodes, part = self.nodes.rows, shape.part
-        # Return the nodes directly for a job without GPUs. The result is the same as that of the code below,
-        # but is computed faster.
+        # For a job without GPUs, make the placement here, because this is faster than the code below and
+        # gives the same result.
         if not part.wants_gpus:
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
             bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)

@@ -35,8 +35,8 @@ class NodeRanking:
     Validity of the cache (the docstring of `Nodes` explains the versions): `_fits_at` and `_scores_at` are
     (layout_version, change_count) at the last update. All rows are computed again if `layout_version`
     differs, or if more than half of the rows changed. For requests with labels or job affinity, all rows are
-    computed again whenever a job with labels starts or ends. The reason is that this job affects all nodes of
-    its topology domain. All scores are computed again when `value_version` increases.
+    computed again whenever a job with labels starts or ends, because this job affects all nodes of its
+    topology domain. All scores are computed again when `value_version` increases.
 
     Invariant: after `update`, `fits` equals the result of all filters for all rows. Cost: O(changed rows *
     filters) for `fits`, and O(changed rows * scorers) for `scores`.
@@ -88,9 +88,9 @@ class NodeRanking:
         computed.
         """
         self.fits: Bools = np.empty(0, dtype=np.bool_)
-        """Which nodes (True by row number) could hold the request at the last update."""
+        """Which nodes (True by row number) all filters accepted at the last update."""
         self.count = 0
-        """The number of nodes that could hold the request at the last update."""
+        """The number of nodes that all filters accepted at the last update."""
         self._scores: Floats = np.empty(0)
         self._fits_at = self._scores_at = (-1, 0)
         self._value_version = self._datasets_version = -1
@@ -145,8 +145,8 @@ class NodeRanking:
         columns = nodes.columns
         rows = self._stale(self._fits_at)
         if self._has_affinity and self._affinity_version != nodes.job_affinity.version:
-            # A job with labels has started or ended. This affects jobs with affinity to the first job on all
-            # nodes of the topology domain, so compute all rows again.
+            # Compute all rows again, because a job with labels has started or ended, and jobs with affinity
+            # to it may now fit, or no longer fit, on any node of its topology domain.
             rows, self._value_version = ALL_ROWS, -1
             self._affinity_version = nodes.job_affinity.version
         if rows is not None:

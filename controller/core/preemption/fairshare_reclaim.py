@@ -113,9 +113,9 @@ class FairShareReclaim:
     1. For each tenant of the fair-share tree, take the present use in billing units per hour. Add the use of
        nominated jobs, and subtract the use of their victims (`pending_transfers`).
     2. The path of the waiting job's tenant has one tenant on each level of the tree, such as organisation,
-       project and user. Find the deepest level whose tenant would exceed its fair share with this job. On all
-       levels below this level the tenant is within its fair share. If no level is below that level, the
-       tenant is not `entitled` to reclaim.
+       project and user. Find the deepest level whose tenant would exceed its fair share with this job. The
+       job may reclaim only on the levels below, or on all levels if no tenant would exceed its fair share. If
+       there is no level below, the job is not `entitled` to reclaim.
     3. Compare the path of a running job's tenant with the path of the waiting job's tenant, from the top of
        the tree. The first tenant that is only on the running job's path is the `side` of the running job. The
        jobs of a side may be stopped under two conditions. The side is deeper than the level of step 2, and
@@ -191,8 +191,8 @@ class FairShareReclaim:
 
     def must_give_back(self, group: Hashable) -> bool:
         """Return whether jobs of the tenant `group` may be stopped. The result is True if the waiting job may
-        reclaim from a tenant above `group` (`_side`), and if that tenant uses more than `threshold` times its
-        fair share.
+        reclaim from `group` or a tenant above it (`_side`), and if this tenant (the side) uses more than
+        `threshold` times its fair share.
         """
         if group is None:
             return False
@@ -218,7 +218,8 @@ class FairShareReclaim:
 
 def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> ReclaimPolicy | None:
     """Return the policy that decides which running jobs may be stopped for this waiting job by fair share.
-    Return None if the waiting job would take its own user above the user's fair share.
+    Return None if the waiting job would take its own user above the user's fair share, or if its queue is not
+    charged to shares.
     """
     if is_exempt(context.state, job, EXEMPT_FAIR_SHARE):
         return None
@@ -235,7 +236,7 @@ class QuotaReclaim:
     2. The waiting job's project may reclaim (`entitled`) if its use with this job is within its own hard
        limit for each resource that the job needs.
     3. Another project must give resources back if it holds more of one of these resources than its own hard
-       limit.
+       limit, because it has then borrowed the rest.
     4. `select` stops jobs of a project only until the project has borrowed nothing of these resources.
 
     Example: projects a and b have a quota of 8 GPUs each, and a has borrowed 4 GPUs of b. Project b holds 4
@@ -311,7 +312,7 @@ def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
     """
     state = context.state
     if state.quotas.unlimited or is_exempt(state, job, EXEMPT_QUOTA):
-        return None  # Without quotas, no project can have borrowed any.
+        return None  # Nothing can be borrowed without quotas, and no quota keeps an exempt job waiting.
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

@@ -1,4 +1,4 @@
-"""Preemption of the last jobs on the nodes that a gang waits for (`[preemption] gang_gain`)."""
+"""Preemption of the last jobs on nodes whose other GPUs stay idle for a gang (`[preemption] gang_gain`)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class NotAbovePriority:
         return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
-        """Return the priority of the waiting job, from 0 to 100."""
+        """Return the priority in the spec of the waiting job, from 0 to 100."""
         return job.spec.priority
 
 
@@ -55,7 +55,8 @@ class Preemptor:
     Algorithm (`plan`)
     1. Update the victim index (the running jobs that may be stopped) of each strategy.
     2. Exclude nodes that are reserved for other jobs. Also exclude nodes that the job cannot use because of
-       an operator's reservation or affinity.
+       an operator's reservation or affinity. Plan nothing if the job will fit after the ends of jobs that are
+       likely to end within `spare_ending_s` seconds.
     3. Search victims with each strategy, in the configured order, until one strategy finds enough victims. If
        the job's queue has the key `may_preempt`, only jobs in the queues of that key can be victims. With
        `gang_gain`, if no other strategy finds enough victims, a job on several nodes may preempt jobs on one
@@ -65,9 +66,6 @@ class Preemptor:
     5. Find other nodes for each victim, the victim with the most GPUs first (`_targets`). A victim that fits
        on other nodes is moved: these nodes are kept for the victim, and the victim starts there when its
        present attempt has ended. All other victims wait in the queue after their stop.
-
-    Some jobs are likely to end within `spare_ending_s` seconds. If the waiting job fits after their ends, no
-    job is preempted (`ends_anyway`).
 
     Invariant: a plan is returned only if its victims are enough for the job to start (see VictimSearch).
     Cost: that of `VictimSearch.find` for each strategy.
@@ -89,9 +87,7 @@ class Preemptor:
         self._placer = placer
         self.guards = guards
         self.guards_of = guards_of or (lambda _: guards)
-        """Returns the guards of a running job: the protecting settings of its own scheduler profile and
-        queue.
-        """
+        """Returns the guards of a running job, from its own scheduler profile and queue."""
         self._changed: set[int] = set()
         self._strategies = [*strategies]
         more: list[Strategy] = [GangGainStrategy()] if guards.gang_gain else []
@@ -117,7 +113,7 @@ class Preemptor:
         preemption would lose.
 
         `preemptible_at` is the time from which more waiting jobs than before may preempt the job. It is NEVER
-        if no further waiting job may preempt the job.
+        if the change does not let more waiting jobs preempt the job.
         """
         self._changed.add(job)
         self.retry_at = min(self.retry_at, preemptible_at)
@@ -126,8 +122,8 @@ class Preemptor:
         self, job: Job, now: float, reserved: Bools | None = None, *, scavengers_only: bool = False
     ) -> PreemptionPlanned | None:
         """Return the event that names the victims to stop and the placement for the waiting job. Return None
-        if stopping jobs does not free enough resources. Also return None if too many jobs were preempted in
-        the last `window_s` seconds.
+        if stopping jobs does not free enough resources, if the job will soon fit without preemption, or if
+        too many jobs were preempted in the last `window_s` seconds.
 
         `reserved` is True for each node that is reserved for other jobs and must not be used. With
         `scavengers_only`, stop only scavengers (jobs of the lowest priority), and use only strategies that
@@ -179,9 +175,9 @@ class Preemptor:
             search.sync(changed, now)
 
     def ends_anyway(self, job: Job, now: float, reserved: Bools | None = None) -> tuple[list[Job], float]:
-        """Return (running jobs, time) if the waiting job will soon fit without preemption. The running jobs
-        are likely to have ended at this time, within `spare_ending_s` seconds, and their ends make room.
-        Otherwise return ([], NEVER).
+        """Return (running jobs, time) if the waiting job will fit when these running jobs have ended. They
+        are likely to have ended at this time, which is less than `spare_ending_s` seconds away. Return
+        ([], NEVER) if the job will not fit so soon without preemption.
         """
         shape = self._placer.shape(job.ask)
         if shape is None or not self._searches:
@@ -227,7 +223,8 @@ class Preemptor:
             free = free_on(nodes, node.row)
             for number in jobs:
                 free.add(node, node.held[number], 1)
-            # On a node with nominations, the end of a job may free more resources than the job itself holds.
+            # Count a node with nominations as fitting, because the end of a job may free more resources there
+            # than the job itself holds.
             fitting += bool(node.claims) or free.fits(shape.part, needs, node.row)
         return fitting >= shape.nodes
 
@@ -364,7 +361,7 @@ class Preemptor:
 
 
 def grace_of(job: Job, guards: PreemptionGuards) -> float:
-    """Return the seconds that a victim may take to save its state and end. The grace of the job is at least
-    `guards.grace_s`.
+    """Return the seconds that a victim may take to save its state and end: its grace, which is at least
+    `guards.grace_s`, and the time for its checkpoint.
     """
     return max(job.spec.grace_s, guards.grace_s) + (job.spec.checkpoint_s if job.spec.saves else 0.0)

@@ -96,8 +96,8 @@ class Scavengers:
         return preemptible_from(job, self._guards_of(job))
 
     def hold_s(self, job: Job, now: float, runtime_s: float) -> float:
-        """Return for how many seconds a start of the waiting job now would keep its GPUs from other jobs.
-        `runtime_s` is the assumed run time of the job. `runtime_s` is the result if the job does not yield.
+        """Return for how many seconds the waiting job would keep its GPUs from other jobs if it started now.
+        For a job that does not yield, the result is its assumed run time `runtime_s`.
         """
         if not self.yields(job):
             return runtime_s

@@ -31,8 +31,8 @@ _COLUMNS = (
 _FIRST_WIDTH = 8
 _TOO_MUCH = 1 << 40
 _EARLY_S = 1.0
-"""The nodes of jobs that are likely to end soon are read this many seconds early. Then rounding of times
-cannot hide one of these jobs.
+"""The nodes of jobs that are likely to end soon are read this many seconds early, so that no such job is
+missed because of rounded times.
 """
 
 
@@ -45,15 +45,16 @@ class VictimIndex:
 
     1. `sync` writes only the rows of changed nodes (`Nodes.changed_since`) and of nodes with a changed job. A
        job changes when it saves a checkpoint, or when its protection against preemption (`standing`) changes.
-    2. `changed_rows` lists the rows that were written since the last rebuild. Each LossBounds object (the
-       bounds for one request) remembers how much of this list it has read.
+    2. `changed_rows` lists the rows that were written since the last rebuild, and the rows that time alone
+       has changed. Each LossBounds object (the bounds for one request) remembers how much of this list it has
+       read.
     3. When nodes are added or removed, or when the list is too long, all rows are written again (a rebuild).
        A rebuild empties the list and increases `rebuilds`. Then each LossBounds reads all rows.
 
     Invariant: the order within a row does not change as time passes. If a job loses work, the loss for each
     of its GPUs grows by the same amount per second. Time alone changes a row only in two cases: a job on the
-    node becomes preemptible, or a job on the node has run longer than predicted. Cost: O(jobs on the node)
-    for each row written.
+    node becomes preemptible, or a job on the node is still running after a likely end (`likely_ends`). Cost:
+    O(jobs on the node) for each row written.
     """
 
     def __init__(self, state: State, strategy: Strategy, guards_of: GuardsOf) -> None:
@@ -69,8 +70,8 @@ class VictimIndex:
         again.
         """
         self._ending_from: list[tuple[float, float, int]] = []
-        """A heap of (time, likely end, row of the node) with one entry for each job. From this time until its
-        likely end, the job is spared (not preempted).
+        """A heap of (time, likely end, row of the node) with one entry for each likely end of a job. From
+        this time until the likely end, the job is spared (not preempted).
         """
         self._ending_rows: dict[int, float] = {}
         """The rows of nodes that may have a spared job (likely to end soon, so not preempted), each with the
@@ -90,8 +91,8 @@ class VictimIndex:
         self.job: Ints = np.full((height, width), NO_JOB, dtype=np.int64)
         self.gpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.weight: Ints = np.zeros((height, width), dtype=np.int64)
-        """The thousandths of GPUs whose work is lost. If the job can give up only this node, count its GPUs
-        on this node. Otherwise count all GPUs of the job.
+        """The thousandths of GPUs whose work is lost: the job's GPUs on this node if the job has no other
+        node or can give up this node alone, and all GPUs of the job if it must be stopped on all its nodes.
         """
         self.cpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.memory: Ints = np.zeros((height, width), dtype=np.int64)
@@ -205,8 +206,8 @@ class VictimIndex:
         """Return the values of `_COLUMNS` for each preemptible job on the node, the job with the least loss
         per GPU first.
 
-        Also record three times of each job: when it becomes preemptible, its likely end, and when it has run
-        beyond its likely end.
+        Also put three kinds of times on heaps: when a job becomes preemptible, when it becomes spared because
+        it is likely to end soon, and its likely ends.
         """
         jobs, node = self._state.jobs, self._state.nodes.rows[row]
         found = []
@@ -353,7 +354,8 @@ class LossBounds:
         or if `rule_out` was called for the node.
         """
         self._update(now)
-        # Compute in place, because this is called for each decision, and new arrays take half of the time.
+        # Compute in place, because allocating new arrays would take as long as the computation, and `losses`
+        # is called for each decision.
         one: Floats = now - self._at
         one *= self._one_grows
         one += self._one

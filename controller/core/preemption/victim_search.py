@@ -36,9 +36,9 @@ MAX_SETS_TRIED = 256
 first set.
 """
 REQUEUE_S = 3_600.0
-"""A time in seconds. A victim that fits on no other nodes must wait in the queue. Its cost grows by its GPUs
-times this time. A job on n nodes waits until n nodes are free, so for this job the time counts (n + 1) / 2
-times.
+"""The assumed wait, in seconds, of a victim that must wait in the queue because it fits on no other nodes.
+Its cost grows by its GPUs times this wait. For a job on n nodes the wait counts (n + 1) / 2 times, because
+the job waits until n nodes are free.
 """
 FAILED_SAVES = 0.01
 """The assumed fraction of jobs that fail to save their state before their preemption. The work of such a job
@@ -75,13 +75,12 @@ class VictimSearch:
        jobs of tenants that must give resources back. `queues` can limit the victims to the jobs of some
        queues.
     2. Compute a lower bound on the loss for each node (`LossBounds`), and go through the nodes from the
-       lowest bound upwards. Find the victims with the least loss on each node (`_candidate`). Stop at the
-       first bound that is not below the greatest loss among the `shape.nodes` best nodes found until then,
-       because no later node can be better.
+       lowest bound upwards. Find the victims with the least loss on each node (`_candidate`). Keep the best
+       `shape.nodes` nodes. Stop when the next bound is not below the loss of any of them, because no later
+       node can be better.
     3. Choose the `shape.nodes` nodes with the least loss.
-    4. Drop each victim that is not needed, because the request fits on every chosen node even if the victim
-       stays. A victim on several nodes leaves other chosen nodes too, so other victims on these nodes may not
-       be needed.
+    4. Drop each victim without which the request still fits on every chosen node. There can be such victims,
+       because a victim on several nodes also frees resources on other chosen nodes.
     5. Check the chosen nodes with all filters, as if the victims had left. If a filter rejects a node,
        exclude the node and go back to 2.
     6. Return the placement and the nodes that each victim leaves.
@@ -92,8 +91,10 @@ class VictimSearch:
       for the checkpoint are added.
     - its GPUs times REQUEUE_S, because the job must wait in the queue. A job on n nodes counts (n + 1) / 2
       times this time, because the job must wait until n nodes are free. This part is 0 for a job that fits on
-      other nodes now, because such a job is moved and does not wait. A job that is likely to end within
-      `spare_ending_s` seconds is no victim (`likely_ends`).
+      other nodes now, because such a job is moved and does not wait.
+
+    An elastic job that can give up the node loses only its work on this node. A job that is likely to end
+    within `spare_ending_s` seconds is no victim (`likely_ends`).
 
     Invariant: victims are returned only if the job passes every filter on every chosen node when all victims
     have left. So no job is stopped in vain. Cost: O(nodes) for the bounds that changed, then at most
@@ -318,9 +319,9 @@ class VictimSearch:
         return Candidate(total, row, tuple(chosen))
 
     def _loss(self, job: Job, node: Node, now: float, milli: int, *, waits: bool) -> float:
-        """Return the cost of stopping the job so that the job leaves the node, in GPU-milli-seconds. `milli`
-        are the thousandths of GPUs that the job holds on all its nodes. With `waits`, the job cannot start on
-        other nodes at once. The cost of its wait is then added.
+        """Return the cost, in GPU-milli-seconds, of making the job leave the node. `milli` is the number of
+        GPUs, in thousandths, that the job holds on all its nodes. With `waits`, the job cannot start on other
+        nodes at once, and the cost of its wait is added.
         """
         if job.spare(node.name):
             return job.unsaved(now, (node.name,)) * _GPU_HOUR
