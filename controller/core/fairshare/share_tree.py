@@ -1,5 +1,6 @@
 """The fair-share tree. The tree contains the organisations, their projects and the projects' users, each with
-a weight, limits and its use.
+a weight, limits and its use. The use of a tenant is the amount, in billing units, that its jobs have used,
+with older use counting less.
 
 `ShareTree.version` increases when an operator sets a weight or limit, and when other tables [hours.NAME]
 change weights. Backfill and preemption then drop their cached results.
@@ -35,7 +36,9 @@ Ends = Sequence[tuple[float, float]]
 
 
 SharePath = tuple[str, ...]
-"""The path from the root: (organisation, project, user), or (project, user) without an organisation."""
+"""The path of a tenant from the root. The path of a user is (organisation, project, user), or (project, user)
+if the project belongs to no organisation. The path of the root is ().
+"""
 
 
 @dataclass(frozen=True, slots=True)

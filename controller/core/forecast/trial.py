@@ -25,7 +25,7 @@ node is tried.
 """
 
 Leaving = tuple[int, str]
-"""A preempted job (its id), and one of its nodes."""
+"""(id of a preempted job, name of one of its nodes)."""
 
 
 class StartTrial:

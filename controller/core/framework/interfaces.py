@@ -129,7 +129,7 @@ class Reserves(enum.Enum):
 
     NO_JOB = "none"
     FIRST_JOB = "first"
-    """Only the first job in queue order that cannot start."""
+    """Only the first job in queue order that cannot start gets a reservation."""
     ALL_JOBS = "all"
     """The first waiting jobs in queue order get a reservation, at most `Backfill.depth` jobs."""
 
