@@ -14,7 +14,7 @@ from wire.http.client import Client
 app, attach_app = application(), application()
 
 OPTIONS_BEFORE = {**SETTINGS, "allow_interspersed_args": False}
-"""Options behind the job belong to the command that runs in the job."""
+"""Options that follow the argument JOB belong to the command that runs in the job."""
 EXEC_EXAMPLES = examples(
     "corral exec 7 -- nvidia-smi",
     "corral exec --node gpu02 7 -- py-spy dump --pid 4711",

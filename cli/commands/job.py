@@ -51,7 +51,9 @@ app = application("Show, follow, change, cancel, hold, release, requeue, preempt
 
 @app.command(epilog=examples("corral job show 7", "corral job show last -o json", "corral job show 7_[0-3]"))
 def show(jobs: Jobs, output: Output = Format.TABLE) -> int:
-    """Show all details of a job: its request, its nodes, and why it waits."""
+    """Show all details of a job: its request, its nodes, and why it waits. If several jobs are named: list
+    these jobs.
+    """
     client = Client()
     found = select(client, jobs, mine=False, ended=True)
     if len(found) == 1 and (output.is_data or output in (Format.TABLE, Format.WIDE)):
@@ -99,8 +101,8 @@ app.command("attach", epilog=in_job.ATTACH_EXAMPLES)(in_job.attach)
 
 @dataclass(frozen=True)
 class Chosen(FlagGroup):
-    """The flags of all commands that change several jobs, such as `corral job cancel`: --mine selects jobs,
-    --yes skips the confirmation, and --dry-run changes nothing.
+    """The arguments and flags of all commands that change several jobs, such as `corral job cancel`. `jobs`
+    and --mine select the jobs, --yes skips the confirmation, and --dry-run changes nothing.
     """
 
     jobs: Jobs = field(default_factory=list)
@@ -109,8 +111,8 @@ class Chosen(FlagGroup):
     dry_run: DryRun = False
 
     def order(self, action: str, output: Format, **more: Any) -> int:
-        """Send one request that applies `action`, such as cancel, to all selected jobs. Print the jobs that
-        the controller refused to change. Return the exit code.
+        """Send one request that applies `action`, such as cancel, to all selected jobs. Print the changed
+        jobs, and the reasons why other jobs were not changed. Return the exit code.
         """
         if not self.jobs and not self.mine:
             raise exit_codes.CommandError(
@@ -171,9 +173,9 @@ def change(
     """Change options of jobs. For a running job, only --name, --comment, --priority, --deadline and the
     --restart options can be changed, and --time can be made longer.
 
-    --time +2h adds two hours to the time limit. The owner of a running job may extend the job up to the limit
-    of its queue. This must delay no reservation and no promised start of another job. Operators may always
-    extend a job.
+    --time +2h adds two hours to the time limit. The owner of a running job may extend the job up to the
+    longest time limit of its queue, unless the job would then delay an advance reservation or the promised
+    start of another job. Operators may always extend a job.
 
     The options are those of 'corral submit'. Options that you do not write keep their present values.
     """
@@ -218,9 +220,9 @@ def checkpoints(
 ) -> int:
     """List the checkpoints of a job, the newest first, or delete some of them.
 
-    RESUMES marks the checkpoint with which the next attempt would begin. This checkpoint cannot be deleted
-    before the job has ended. If the job does not run, this command starts a small job on the node of the last
-    attempt. The small job lists or deletes the checkpoints there.
+    The column RESUMES shows the checkpoint with which the next attempt would begin. This checkpoint cannot be
+    deleted before the job has ended. If the job does not run, this command starts a small job on the node of
+    the last attempt. The small job lists or deletes the checkpoints there.
     """
     from cli.jobs.checkpoints import checkpoint_table, delete_checkpoints, list_checkpoints
 
@@ -276,10 +278,11 @@ def keep(
     ],
     why: Annotated[str, option("--why", "TEXT", "The reason, which is recorded and shown.")] = "",
 ) -> int:
-    """Let running jobs keep their idle GPUs: for the time of --for, the jobs are not flagged or ended.
+    """Let running jobs keep their idle GPUs: for the time of --for, the jobs are neither flagged nor ended
+    because their GPUs are idle.
 
-    Owners may keep their jobs for at most [gpus] idle_keep_most_s seconds at once, operators longer. A later
-    command replaces an earlier one. The time limit of the job still counts.
+    The owner of a job may name at most idle_keep_most_s of [gpus] in scheduler.toml; an operator may name a
+    longer time. A later command replaces an earlier one. The time limit of the job still applies.
     """
     client = Client()
     for each in select(client, jobs, mine=False):
@@ -327,7 +330,7 @@ def wait(
     output: Output = Format.TABLE,
 ) -> int:
     """Wait until jobs have ended, with any result. Exit with code 0 if no job failed, otherwise with the exit
-    code of the failed job with the lowest id.
+    code of the first job that failed, in the order of job ids.
     """
     from cli.jobs.wait import first_failure, wait_until_ended
 
@@ -362,7 +365,7 @@ def _meaning(word: str) -> object:
     try:
         return parse_selection(word)
     except InvalidSelection:
-        return None  # Let the controller report an error for a word that names no job.
+        return None  # Let the controller report the error, because the word is not a job selection.
 
 
 def _print_refusals(refused: Sequence[JobRefused], *, options: bool) -> None:

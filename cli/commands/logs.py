@@ -53,11 +53,12 @@ def logs(
         ),
     ] = None,
 ) -> int:
-    """Show the stdout and stderr of a job, in the order in which the job wrote them.
+    """Show the stdout and stderr of a job.
 
-    For a job on several nodes, each line begins with the name of its node. A job of 'corral run', or one
-    submitted with --separate-output, has one log for stdout and one for stderr. Without -f the stdout log is
-    shown first, then the stderr log. With -f the lines of both logs are shown as the job writes them.
+    Most jobs have one log, with stdout and stderr in the order in which the job wrote them. A job of 'corral
+    run', or one submitted with --separate-output, has one log for stdout and one for stderr. Without -f the
+    stdout log is shown first, then the stderr log. With -f the lines of both logs are shown as the job writes
+    them. For a job on several nodes, each line begins with the name of its node.
     """
     from cli.jobs.wait import wait_until_started
 
@@ -169,9 +170,9 @@ def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, mark
 
 
 def _explain_end(job: JobView, attempt: int | None, *, written: bool) -> None:
-    """Print a note if the shown attempt of the job wrote no output (`written` is false). `attempt` is None
-    for the last attempt. If the last attempt failed for another reason than the exit code of its program,
-    print the state of the job and the reason.
+    """Print a note if the shown attempt of the job wrote no output (`written` is false). Print another note,
+    with the state of the job and the reason, if the last attempt was shown and failed for another reason than
+    the exit code of its program. `attempt` is None if the last attempt was shown.
     """
     if attempt not in (None, job.attempt):
         if not written:

@@ -54,9 +54,10 @@ def plan(
 ) -> int:
     """Show when and on which nodes jobs run in the next hours, as the scheduler expects it now.
 
-    START is certain for jobs that run. For waiting jobs, SURE says how START was computed. limit: the latest
-    start, which assumes that all jobs use their whole time limits. likely: predicted from the run times of
-    earlier jobs. The column LIKELY has the predicted start. Jobs without a time limit have no END.
+    SURE says how START was found. certain: the job runs already. limit: START is the latest start, which
+    assumes that all jobs use their whole time limits. likely: the latest start is not known, and START is
+    predicted from the run times of earlier jobs. The column LIKELY has the predicted start. Jobs without a
+    time limit have no END.
     """
     if picture is not None and picture.suffix not in (".svg", ".html"):
         raise CommandError(

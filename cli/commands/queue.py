@@ -36,7 +36,9 @@ SORTS: Mapping[str, Callable[[JobView], Any]] = {
     "started": lambda job: math.inf if job.started_at is None else job.started_at,
     "limit": lambda job: math.inf if job.time_limit_s is None else job.time_limit_s,
 }
-"""The keys of --sort, except `start`, which needs the places of waiting jobs."""
+"""A dict from each KEY of --sort to the function that returns the value to sort by. `start` is left out,
+because it needs the places of waiting jobs in the queue.
+"""
 
 app = application()
 
@@ -137,10 +139,11 @@ def _filter(project: str, of_queue: str, node: str, name: str) -> Callable[[JobV
 
 
 def _sort_key(sort: str, places: Mapping[int, QueuePlace]) -> Callable[[JobView], Any]:
-    """Return the sort key of a row. Rows with equal keys are in the order of their ids.
+    """Return the function that returns the sort key of a row. Rows with equal keys are in the order of their
+    ids.
 
-    With the key `start`, jobs that have started come first, then waiting jobs by place in the queue, then all
-    others.
+    With the word `start`, jobs that have started come first, then waiting jobs by place in the queue, then
+    all others.
     """
     word = sort.removeprefix("-")
     if word != "start":

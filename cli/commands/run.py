@@ -116,8 +116,8 @@ def _run_with_terminal(client: Client, spec: JobSpec, key: str, as_user: str) ->
             return 128 + interrupted.number
     if view.state.terminal:
         return exit_codes.of_job(view)
-    # From this point on, signals end this process. Its connection is then closed, and the job's command is
-    # ended.
+    # From this point on, a signal ends this process. The connection to the controller is then closed, and the
+    # agent ends the job's command.
     return terminal_run.run_in_terminal(job, spec.command)
 
 
@@ -139,7 +139,7 @@ def _has_unread_input(descriptor: int = 0) -> bool:
 
 
 def _forward(job: int) -> None:
-    """Send each SIGUSR1 and SIGUSR2 that this process receives from now on to the job."""
+    """Make this process send each SIGUSR1 and SIGUSR2 that it receives to the job."""
 
     def pass_on(number: int) -> None:
         try:

@@ -22,9 +22,9 @@ Names = Annotated[
 ]
 
 HUNG_LOAD, HUNG_POWER = 90, 35
-"""A GPU seems to hang if its load is at least HUNG_LOAD percent of the time, and its power is below
-HUNG_POWER percent of its power limit. Reason: a kernel that waits, for example for another process of the job
-that has crashed, causes full load but needs little power.
+"""A GPU seems to hang if its load is at least HUNG_LOAD percent, and its power is below HUNG_POWER percent of
+its power limit. Reason: a kernel that waits, for example for another process of the job that has crashed,
+causes full load but needs little power.
 """
 
 app = application()

@@ -57,8 +57,8 @@ def taint(words: Taints, dry_run: DryRun = False, output: Output = Format.TABLE)
 
 
 def taint_changes(words: list[str]) -> tuple[list[str], NodeMarks]:
-    """Return the nodes and the changes that the words of `corral nodes taint` name. A change to None
-    removes the taint.
+    """Return the names of the nodes, and the changes of taints, from `words`, the arguments of `corral nodes
+    taint`. For a taint to remove, the new value is None.
     """
     nodes, marks = _split(words, lambda word: ":" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
@@ -87,8 +87,8 @@ def label(words: Labels, dry_run: DryRun = False, output: Output = Format.TABLE)
 
 
 def label_changes(words: list[str]) -> tuple[list[str], NodeMarks]:
-    """Return the nodes and the changes that the words of `corral nodes label` name. A change to None
-    removes the label.
+    """Return the names of the nodes, and the changes of labels, from `words`, the arguments of `corral nodes
+    label`. For a label to remove, the new value is None.
     """
     nodes, marks = _split(words, lambda word: "=" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}

@@ -282,7 +282,7 @@ def _passes(client: Client, node: NodeView, held: ReservationView | None, output
     2. Resume the node, and test it.
     3. If a check fails, or the command is interrupted, drain the node again. Create the reservation for
        maintenance again, for the rest of its time.
-    4. Cancel the reservation of the user.
+    4. Cancel the reservation for the user.
     """
     name, passed = node.name, False
     spec = ReservationSpec(

@@ -205,7 +205,7 @@ def cordon(
 def _selected(client: Client, names: list[str], labels: list[tuple[str, str]]) -> list[str]:
     """Return the named nodes and the nodes that have all of these labels, without repetitions.
 
-    Raise CommandError if no node is named and no node has the labels.
+    Raise CommandError if `names` and `labels` are empty, or if there are labels but no node has all of them.
     """
     if not names and not labels:
         raise CommandError("no node is named", "Name nodes, or choose them by --select KEY=VALUE.")
@@ -249,7 +249,9 @@ app.command(
 
 
 def _drained(client: Client, name: str, why: str, by: float, dry_run: bool = False) -> NodeView:
-    """Drain a node by the time `by`. Raise Refused with the name of the flag if the time is refused."""
+    """Drain a node by the time `by`. If the controller refuses the time, raise Refused with the flag --by in
+    place of the API field.
+    """
     try:
         return client.drain(name, why, by, dry_run)
     except Refused as refused:
@@ -259,8 +261,9 @@ def _drained(client: Client, name: str, why: str, by: float, dry_run: bool = Fal
 
 
 def _each(names: list[str], act: Callable[[str], NodeView], output: Format, would_be: str = "") -> int:
-    """Call `act` for each node or GPU in `names`, and print the result. With --dry-run, do not call `act`,
-    and print `would_be`, the state (such as "drained") that the command would set.
+    """Call `act` for each node or GPU in `names`, and print the state of the returned node. With --dry-run,
+    `act` changes nothing, and `would_be`, the state that the command would set (such as "drained"), is
+    printed in place of the present state.
     """
     done, refusals = for_each(dict.fromkeys(names), lambda name: (name, act(name)))
     if output != Format.TABLE:
@@ -268,8 +271,8 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format, woul
     else:
         for name, node in done:
             print_note(_line(name, node, f"would be {would_be}" if would_be else ""))
-            # Show no warning about jobs to be ended, because a resume also ends a timed drain: the jobs stay
-            # on the node.
+            # With 'resume --dry-run', do not print the jobs that a timed drain would move or end, because the
+            # resume would end the drain.
             if ":" not in name and would_be != "resumed":
                 _note_leaving(node)
     return refusals[0] if refusals else 0

@@ -103,7 +103,9 @@ def _unknown(result: Preflight) -> bool:
 
 
 def accepts_key(result: Preflight, yes: bool, fingerprint: str) -> bool:
-    """Return True if --yes, --fingerprint or the user's answer on the terminal accepts the host key."""
+    """Return True if --yes, --fingerprint or the user's answer on the terminal accepts the host key. Raise
+    CommandError if the host key has another fingerprint than --fingerprint.
+    """
     if fingerprint:
         if fingerprint == result.fingerprint:
             return True
@@ -126,7 +128,7 @@ def show(results: Sequence[Preflight], output: Format, *, ready: bool = True) ->
     """Print all checks of a single host, or only the problems and notes of several hosts. Return the exit
     code of the command.
 
-    If `ready` is false, hosts without a problem are not printed.
+    If `ready` is false and there are several hosts, hosts without a problem are not printed.
     """
     if output.is_data:
         write_data(output, list(results))

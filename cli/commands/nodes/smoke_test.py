@@ -90,7 +90,7 @@ def run_test(
     part of the memory of each GPU, and checks what it reads back. The job needs no CUDA, NCCL or PyTorch,
     only python3 and the GPU driver. Then the command sends data to the node and back, and sends the job a
     signal. The exit code is 1 if a check of any node has failed. Only operators may repeat the checks of
-    hosts; others run only the job.
+    hosts. For any other user, the command runs only the job.
 
     No job starts on a drained node. To test such a node, reserve it for yourself and resume it: 'corral
     maintain end --test' does this.
@@ -132,7 +132,7 @@ def _job_checks(client: Client, node: NodeView, options: TestOptions) -> Iterato
        it, and yield a check with the reason.
     3. Read what the job prints. When the job waits for a signal, send data to the node and back, then send
        the signal.
-    4. If a step fails, cancel the job, so that it does not keep resources of the node.
+    4. At the end, or if a step fails, cancel the job, so that it does not keep resources of the node.
     """
     if node.state is not NodeState.UP:
         remedy = "'corral maintain end NODE --test' tests a drained node before other jobs start there."
@@ -205,8 +205,8 @@ def _started(client: Client, job: int, timeout_s: float) -> JobView:
 
 
 def _printed(client: Client, job: int) -> Iterator[Check]:
-    """Yield the checks that the job prints, and the check of the connection. The last check says how the job
-    ended.
+    """Yield the checks that the job prints, and the check of the connection. If the job ends before its last
+    check, yield a failed check with the reason.
     """
     names = set()
     for line in _lines(client.logs(job, follow=True)):
@@ -242,8 +242,8 @@ def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _echo(client: Client, job: int) -> Check:
-    """Send data to a command in the job that returns the data. Return the check whether the returned data are
-    equal.
+    """Send data to a command in the job that returns the data. Return a check, which fails if other data were
+    returned.
     """
     begin = time.monotonic()
     try:

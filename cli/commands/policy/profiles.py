@@ -118,8 +118,8 @@ def owners(view: ProfileView) -> str:
 
 
 def order_text(policy: Mapping[str, Any]) -> str:
-    """Return the order plugins of a policy as text. Example: "priority, then fair" sorts equal priorities by
-    fair share.
+    """Return the order plugins of a policy as text. Example: "priority, then fair" sorts jobs of equal
+    priority by fair share.
     """
     then = policy.get("then")
     return _plugin(policy["order"]) + (f", then {_plugin(then)}" if then else "")

@@ -53,9 +53,9 @@ def listing(mine: Mine = False, output: Output = Format.TABLE) -> int:
     """List all declared projects, and all other projects that have had jobs.
 
     SHARE is the part of the cluster to which a project is entitled while all declared projects have waiting
-    jobs. FACTOR is 1 without usage, and falls as the project uses more than its share. Projects are declared
-    in the tables [projects.NAME] of scheduler.toml. 'corral shares set' changes weights, and 'corral quota
-    set' limits.
+    jobs. FACTOR is 1 without usage, and falls as the usage grows in relation to the share. Projects are
+    declared in the tables [projects.NAME] of scheduler.toml. 'corral shares set' changes weights, 'corral
+    quota set' changes limits.
     """
     body = Client().projects()
     shown = tuple(each for each in body.projects if each.may_submit or not mine)

@@ -19,8 +19,8 @@ app = application()
 def queues(output: Output = Format.TABLE) -> int:
     """Show queues: the policy of each, its waiting and running jobs, and the GPUs of these jobs.
 
-    ENDED/H, WAIT P50 and WAIT P95 are figures of the last 24 hours. ENDED/H is the number of jobs that ended
-    in an hour. WAIT P50 and WAIT P95 are the waits that 50 % and 95 % of the started jobs did not exceed.
+    ENDED/H, WAIT P50 and WAIT P95 are figures of the last 24 hours. ENDED/H is the mean number of jobs that
+    ended per hour. WAIT P50 and WAIT P95 are the waits that 50 % and 95 % of the started jobs did not exceed.
 
     Queues are declared in the tables [queues.NAME] of scheduler.toml. A job names its queue with --queue. The
     command 'corral queue' lists the jobs.

@@ -89,10 +89,10 @@ def change(
 
     The limits are cpus, memory and gpus (the resources that running jobs hold), running (the number of
     running jobs), queued (the number of waiting jobs) and gpu-hours (used in the last week, or in window_s of
-    [quota] in scheduler.toml). These are hard limits. A job over such a limit waits, but a submit that would
-    exceed the limit queued is refused. Limits such as soft.gpus are soft: jobs above a soft limit start after
-    all other jobs. Limits such as borrow.gpus, for projects only, are the amount above the hard limit that a
-    project may use while other projects leave their quota unused.
+    [quota] in scheduler.toml). These are hard limits. A job that would exceed a hard limit waits. Only a
+    submit that would exceed the limit queued is refused. Limits such as soft.gpus are soft: jobs above a soft
+    limit start after all other jobs. Limits such as borrow.gpus, for projects only, are the amount above the
+    hard limit that a project may use while other projects leave their quota unused.
 
     A number of GPUs may be a percentage of all GPUs of the cluster, such as gpus=50%. A limit on GPUs of one
     model is gpus.MODEL, such as gpus.H100=16 or soft.gpus.A100=25%. The value none means no limit.
@@ -110,7 +110,9 @@ def unset(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
 
 
 def quota_of(words: list[str]) -> Quota:
-    """Parse words such as gpus=8 and soft.gpus=4 into a quota."""
+    """Return the quota that words such as gpus=8 and soft.gpus=4 describe. Raise CommandError for any other
+    word.
+    """
     limits: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
     for word in words:
         key, equals, text = word.partition("=")

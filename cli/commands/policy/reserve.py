@@ -93,8 +93,8 @@ class ReservationFlags(FlagGroup):
     why: Annotated[str, option("--why", "TEXT", "Reason for the reservation, shown to all users.")] = ""
 
     def spec(self) -> ReservationSpec:
-        """Return the reservation that these flags describe. Raise CommandError if the flags contradict each
-        other.
+        """Return the reservation that these flags describe. Raise CommandError if --for is missing or the
+        flags contradict each other.
         """
         if self.length is None:
             raise CommandError(
@@ -175,8 +175,8 @@ def create(
     """Reserve nodes for users or projects. Without --user and --project, the nodes are reserved for
     maintenance, and no job runs there.
 
-    From now on, a job that could still run when the reservation starts is placed on other nodes. So a job
-    without a time limit is never placed on these nodes before the reservation.
+    As soon as the reservation is made, a job that could still run when the reservation starts is placed on
+    other nodes. So a job without a time limit is never placed on these nodes before the reservation.
     """
     spec = flags.spec()
     if dry_run:

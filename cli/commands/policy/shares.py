@@ -98,7 +98,7 @@ def listing(output: Output = Format.TABLE) -> int:
 @with_flag_groups
 def weigh(flags: ShareFlags, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
     """Change the weight or the usage limits of a tenant. With --dry-run, only show which jobs would start
-    sooner or later.
+    earlier and which jobs would start later.
     """
     if dry_run:
         return what_if_table.show(Client().what_if(WhatIf(shares=(flags.change(),))), output)
@@ -114,8 +114,8 @@ def _show(body: ShareList, output: Format) -> int:
 
 
 def _state(share: ShareView, now: float) -> str:
-    """Return a text with the name of the limit that the tenant has exceeded; empty if the tenant has exceeded
-    no limit.
+    """Return a text about the usage limit that is exceeded: the tenant's own limit, or the hard limit of a
+    tenant above it in the tree. Return an empty text if no limit is exceeded.
     """
     if not share.stopped:
         return "above its soft limit" if share.beyond else ""

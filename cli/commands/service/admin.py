@@ -149,7 +149,9 @@ def restore(
     file: Annotated[Path, argument("FILE", "File written by 'corral admin backup'.")],
     config: Config = "",
     store: StoreUrl = "",
-    yes: Annotated[bool, switch("--yes", "Replace the existing store without asking.")] = False,
+    yes: Annotated[
+        bool, switch("--yes", "Replace an existing store. Without --yes, the command refuses to do so.")
+    ] = False,
     accept_loss: Annotated[
         bool,
         switch(
@@ -239,8 +241,8 @@ def compact(
 
 def _answers() -> bool:
     if os.environ.get("CORRAL_URL"):
-        # Do not use the local store instead: the user has named a controller, so the command must fail if
-        # this controller does not answer.
+        # Return True although this controller may not answer: the user has named it, so the command must fail
+        # in this case and not use the local store.
         return True
     try:
         with Client() as client:
@@ -252,7 +254,8 @@ def _answers() -> bool:
 
 def _store_of_controller() -> str:
     """Return the URL of the store of the controller that answers, because scheduler.toml of the present
-    directory may belong to another controller. If no controller answers, scheduler.toml names the store.
+    directory may belong to another controller. If no controller answers, return the URL of the store that
+    scheduler.toml names. Raise CommandError if the controller is on another machine.
     """
     if not _answers():
         return _url("")

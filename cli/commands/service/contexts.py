@@ -52,7 +52,7 @@ def add(
     ] = "",
 ) -> int:
     """Save the address of a controller under a name. The first controller added is used by default."""
-    # Refuse an invalid address or certificate file before it is saved.
+    # Raise an error for an invalid address or certificate file before the context is saved.
     Transport(url, 1.0, "", ca=ca).close()
     known = _load()
     made = {**known.known, name: Context(url, ca, token_file)}

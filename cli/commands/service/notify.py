@@ -37,7 +37,7 @@ KINDS = {
     "warned": "mine.warned",
     "efficiency": "efficiency",
 }
-"""The kinds of notices that have a flag, by the name of the flag."""
+"""A dict from the name of a flag, such as --started, to the kind of notices that the flag chooses."""
 
 app = application(
     "Show notifications, try sinks, and choose which notices about your jobs are sent to you.",

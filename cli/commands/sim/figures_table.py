@@ -86,9 +86,9 @@ def _facts(run: Body) -> list[tuple[str, str]]:
 
 
 def _accounted_facts(run: Body) -> list[tuple[str, str]]:
-    """Return two facts, each with a heading and a text. The first has the idle GPU-hours by cause. The second
-    has sentences about projects and users that got much more or less than their entitlement, or whose jobs
-    waited very long.
+    """Return two facts, each with a heading and a text; nothing if the results have no report on idle
+    GPU-hours. The first has the idle GPU-hours by cause. The second has sentences about projects and users
+    that got much more or less than their entitlement, or whose jobs waited very long.
     """
     if "waste" not in run:
         return []
@@ -112,7 +112,7 @@ def _percent(part: float) -> str:
 
 
 def write_csv(bodies: Sequence[Body]) -> None:
-    """Print one line of CSV for each run."""
+    """Print the results as CSV: a line with the names of the columns, then one line for each run."""
     names = [name for name, value in bodies[0].items() if not isinstance(value, (dict, list))]
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(names)

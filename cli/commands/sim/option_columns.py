@@ -55,13 +55,13 @@ _AFTER_ALL = ("after_count", "after_timeout")
 
 
 def option_columns() -> OptionColumns:
-    """Return the columns of a job table that have the names of options of `corral submit` (after_ok)."""
+    """Return the columns of a job table with the names of options of `corral submit`, such as after_ok."""
     return OptionColumns(_NAMES, _DEPENDENCIES, _AFTER_ALL, _read, _column_of)
 
 
 def _read(cells: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of the JobSpec fields that the cells of one row set, by field name. `cells` has the
-    texts by column name. Raise ValueError for a cell that cannot be read.
+    """Return a dict from each JobSpec field that one row sets to its value. `cells` is a dict from column
+    name to the text of the row's cell. Raise ValueError for a cell that cannot be read.
     """
     options = {
         name: [

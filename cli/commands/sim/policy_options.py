@@ -122,10 +122,14 @@ class PolicyFlags(FlagGroup):
     ] = ""
 
     def policies(self, chosen: Config, estimate: str = "", profile: str = "") -> list[Policy]:
-        """Return the policies to simulate: the policies of --compare, or the policy of the scheduler profile
-        named `profile`, or the policy of the configuration `chosen` with the changes of --order and
-        --backfill. `estimate` is the value of --estimate and applies to all these policies. Raise
-        CommandError if a policy is invalid.
+        """Return the policies to simulate. Raise CommandError if a policy is invalid.
+
+        1. With --compare, return the policies that this flag names.
+        2. If `profile` is not empty, return the policy of the scheduler profile with this name in `chosen`.
+        3. In any other case, return the policy of the configuration `chosen`, with the changes of --order and
+           --backfill.
+
+        `estimate`, the value of --estimate, and --backfill-depth apply to all these policies.
         """
         from controller.registry import build_pipeline, installed_plugins
         from controller.sim.run import (
