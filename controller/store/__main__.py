@@ -1,5 +1,5 @@
-"""`python -m controller.store`: verifies a store in a separate process, and prints JSON lines with the
-progress and the report.
+"""`python -m controller.store`: verifies a store. The controller runs it as a separate process. It prints
+JSON lines with the progress and the report.
 
 The database URL is read from the first line of stdin. The URL is not an argument, because other users could
 see a password in an argument.

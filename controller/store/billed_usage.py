@@ -1,10 +1,10 @@
 """Reports of billed time: the GPU time, CPU time and memory of a time window by tenant and node, as integers.
 
 1. Take the rows of `usage` and `usage_days` that overlap the window, and the usage of running attempts.
-2. Round the time of each row inside the window: GPU time and CPU time to whole milliseconds of one GPU or
-   CPU, memory to whole seconds of one MiB.
-3. Add these integers by tenant and node. Integers have exact sums, so the sum of all groups is equal to the
-   sum of all rows, whatever the groups are.
+2. For each row, take the part inside the window and round it: GPU time and CPU time to whole milliseconds of
+   one GPU or CPU, memory to whole MiB-seconds (one MiB for one second).
+3. Add these integers by tenant and node. Sums of integers are exact, so reports with different groups (by
+   user, by project) have the same total.
 
 Example: two rows of one tenant have 0.0014 s and 0.0017 s, which become 1 ms and 2 ms. Each report with both
 rows adds 3 ms for these rows.
@@ -26,16 +26,17 @@ from controller.store.usage import DAY_S, DELETED, part_in, running_table
 TIMES = ("gpu_s", "measured_s", "busy_s", "cpu_s", "cpu_held_s")
 """The columns of the usage tables whose values are added in whole milliseconds."""
 MEMORY = "memory_held_s"
-"""The column of the usage tables whose values are added in whole seconds of one MiB."""
+"""The column of the usage tables whose values are added in whole MiB-seconds (one MiB for one second)."""
 PEAK = "memory_mib"
 
 
 @dataclass(frozen=True, slots=True)
 class BilledTime:
-    """The time of a tenant on one node in milliseconds: allocated GPU time, GPU time with a known
-    utilisation, busy GPU time, used CPU time and allocated CPU time. `memory_mib_s` is allocated memory in
-    MiB times seconds, `memory_peak_mib` the highest memory of a job on the node. `node` is empty for deleted
-    jobs, because their nodes are no longer known."""
+    """The time of one user, project, queue or job (`name`) on one node, in milliseconds: allocated GPU time,
+    GPU time with a known utilisation, busy GPU time, used CPU time and allocated CPU time. `memory_mib_s` is
+    the allocated memory in MiB-seconds, `memory_peak_mib` the highest memory use of an attempt on the node.
+    `node` is empty for deleted jobs, because their nodes are no longer known.
+    """
 
     name: str
     node: str
@@ -57,10 +58,10 @@ def billed(
     running: Sequence[UsageRow],
     names: Sequence[str] | None = None,
 ) -> tuple[list[BilledTime], dict[str, int]]:
-    """Return the time by tenant and node, and the number of jobs of each tenant.
+    """Return the billed time of each group on each node, and the number of jobs of each group.
 
-    `by` is "user", "project", "queue" or "job". `only` restricts the rows to one user, project or queue.
-    `names` restricts the groups to the users, projects, queues or jobs with these names.
+    `by` says what a group is: "user", "project", "queue" or "job". `only` selects attempts, such as
+    {"project": "vision"}. With `names`, only the groups with these names are returned.
     """
     parts = [_attempts(tables.usage, by, since, until, only), _days(by, since, until, only)]
     if running:
@@ -107,7 +108,9 @@ def _only(column: Any, only: Mapping[str, str]) -> list[Any]:
 
 
 def _amounts(column: Any, part: Any) -> list[Any]:
-    """Return as integers the parts of a row's times and memory that are inside the window."""
+    """Return SQL expressions for a row's times and memory, multiplied by `part` (the fraction of the row
+    inside the window) and rounded to integers.
+    """
     times = [_whole(column[name] * part * 1_000).label(name) for name in TIMES]
     return [*times, _whole(column[MEMORY] * part).label(MEMORY), column[PEAK].label(PEAK)]
 

@@ -21,8 +21,8 @@ class Head(NamedTuple):
 
 
 class ChainBroken(NamedTuple):
-    """The result of a check: an entry does not fit into the hash chain. `before` is the last entry that fits,
-    and `how` says what is wrong.
+    """The result of a check that found an entry which does not fit into the hash chain. `before` is the last
+    entry that fits, and `how` says what is wrong.
     """
 
     before: Head
@@ -38,7 +38,7 @@ def genesis(store_id: str) -> Head:
 def link(before: bytes, entry: JournalEntry) -> bytes:
     """Return the hash of a journal entry. `before` is the hash of the previous entry.
 
-    The hashed bytes contain the length of each text, so that different entries never give the same bytes.
+    The hashed bytes contain the length of each text, so that two different entries never have the same bytes.
     """
     node = entry.node
     spelled = (

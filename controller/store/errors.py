@@ -25,8 +25,9 @@ class StoreUnavailable(StoreFailure):
 
     trouble = "held up"
     adrift = False
-    """True if it is unknown whether the last commit is durable. The controller's state is then invalid
-    until resume()."""
+    """True if it is unknown whether the last commit is durable. The state in the controller's memory is then
+    invalid until Store.resume() has succeeded.
+    """
 
 
 class StoreFull(StoreUnavailable):

@@ -55,7 +55,8 @@ class StoreQueries:
     ) -> list[JobRow]:
         """Return up to `limit` jobs in these states and of this user, newest first.
 
-        `after` is the id of the last job on the previous page; None for the first page.
+        Only jobs with ids below `after` are returned; None: all. For the next page, pass the id of the last
+        job of this page.
         """
         query = records.JOBS.order_by(tables.jobs.c.id.desc()).limit(limit)
         if states is not None:
@@ -76,10 +77,10 @@ class StoreQueries:
         user: str = "",
     ) -> tuple[list[UsageSum], int]:
         """Return the resources that attempts used in a time window, by user, project, queue or job (`by`),
-        and the number of all such groups.
+        and the number of all groups (users, projects, queues or jobs).
 
         Only the `most` groups with the most GPU time are returned. `running` is the usage of attempts that
-        have not ended. With `user` only the attempts of this user count.
+        have not ended. With `user`, only the attempts of this user are counted.
         """
         with self._reading() as connection:
             return report(connection, by, since, until, most, running, user)
@@ -94,7 +95,8 @@ class StoreQueries:
         names: Sequence[str] | None = None,
     ) -> tuple[list[BilledTime], dict[str, int]]:
         """Return the billed time of each user, project, queue or job (`by`) on each node, and the number of
-        jobs of each. With `names`, only the users, projects, queues or jobs with these names count."""
+        jobs of each. With `names`, return only the users, projects, queues or jobs with these names.
+        """
         with self._reading() as connection:
             return billed(connection, by, since, until, only, running, names)
 

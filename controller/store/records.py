@@ -18,11 +18,10 @@ Row = JournalEntry | JobRow | NodeRow | NoteRow
 Sealed = TypeVar("Sealed", NodeRow, NoteRow)
 
 CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
-"""The columns of a job that can change. An update writes only these columns, so most indexes of the table
-need no change."""
+"""The columns of a job that an update without a spec writes. The indexes of other columns need no change."""
 
-# The columns of each table have the names and the order of the fields of its row class, followed by the
-# checksums.
+# The columns of each table have the names and the order of the fields of the row class, such as JobRow. The
+# columns with hashes or checksums come last.
 ENTRIES = select(tables.journal)
 JOBS = select(tables.jobs)
 NODES = select(tables.nodes)
@@ -49,11 +48,10 @@ def job_record(job: JobRow) -> Record:
 
 
 def job_change(job: JobRow) -> Record:
-    """Return the parameters of an UPDATE statement for the columns of a job that most updates write, such as
-    the state.
+    """Return the parameters of an UPDATE statement for the columns CHANGING of a job, such as the state.
 
-    The parameter with the job's id is named `job`, because SQLAlchemy does not permit the names of columns,
-    such as `id`, here.
+    The parameter with the job's id is named `job` and not `id`, because SQLAlchemy does not permit the name
+    of a column for a parameter of the WHERE clause.
     """
     changed = {name: getattr(job, name) for name in CHANGING if name != "seal"}
     return changed | {"job": job.id, "seal": _job_seal(job)}
@@ -75,8 +73,8 @@ def read_entry(row: Sequence[Any]) -> tuple[JournalEntry, bytes]:
 def read_job(row: Sequence[Any], texts: dict[str, str] | None = None) -> JobRow:
     """Return the job in a row of the query JOBS. Raise Unsealed if one of its checksums does not match.
 
-    `texts` saves memory. It contains the JSON texts of the jobs read before, so that jobs with equal texts
-    share one string.
+    `texts` has the JSON texts of the jobs that were read before. Jobs with equal texts thus share one string,
+    which saves memory.
     """
     *values, origin_seal, seal = row
     if texts is not None:
@@ -111,9 +109,9 @@ def _values(row: Row) -> Record:
     return {name: getattr(row, name) for name in _NAMES[type(row)]}
 
 
-# A job has two checksums: the first for the columns that most updates do not write, such as the spec, and the
-# second for all other columns. An update of the other columns writes only the second checksum, and reads
-# nothing.
+# A job has two checksums: `origin_seal` for the columns that most updates do not write, such as the spec, and
+# `seal` for the columns CHANGING. An update of the columns CHANGING thus writes only `seal`, and need not
+# read the row.
 
 
 def _origin_seal(job: JobRow) -> int:

@@ -25,8 +25,9 @@ from controller.store.schema import migrate
 T = TypeVar("T")
 
 SEALED = "JournalSealed"
-"""The kind of journal entry that announces the deletion of older entries. A row of the table `meta` with this
-name holds the number of the last entry to delete."""
+"""The kind of the journal entry that announces the deletion of older entries. The table `meta` has a row with
+the same name, which holds the number of the last entry to delete.
+"""
 
 TAIL = 1_000
 """Number of the newest journal entries whose hash chain is checked whenever the store is opened. verify()
@@ -184,8 +185,8 @@ class Store(StoreQueries):
         """Write journal entries and changed rows in one transaction. When this method returns, all these
         entries and rows are on disk.
 
-        If a job's row has a `spec`, all columns are written. Otherwise only the columns that can change are
-        written; user, key, array and submitted_at keep their stored values.
+        If a job's row has a `spec`, all its columns are written. If `spec` is None, only the columns
+        `records.CHANGING` are written, and all others keep their stored values.
         """
         self._must_work()
         head, entries = self._chained(batch.entries)
@@ -223,8 +224,8 @@ class Store(StoreQueries):
         self._head = head
 
     def _write(self, work: Callable[[], T]) -> T:
-        """Call `work`, which changes the database, in a transaction, and return its result. Errors of the
-        database become StoreFailure.
+        """Call `work`, which changes the database, in a transaction, and return its result. Raise a
+        StoreFailure if the database fails.
         """
         self._must_work()
         try:
@@ -253,8 +254,8 @@ class Store(StoreQueries):
     def old_entries(self, before: float, most: int) -> int:
         """Return the number of the newest journal entry to delete.
 
-        An entry is deleted in two cases: the entry is older than the time `before`, or the number of newer
-        entries has reached the limit `most`.
+        An entry must be deleted if it is older than the time `before`, or if there are at least `most` newer
+        entries. If no entry must be deleted, return a number below that of the oldest entry.
         """
         journal = tables.journal.c
         with self._reading() as connection:
@@ -279,8 +280,9 @@ class Store(StoreQueries):
         return int(found or 0)
 
     def delete_jobs(self, ids: Collection[int]) -> None:
-        """Delete the rows of ended jobs, but keep their usage by day. Call this only in the thread that
-        commits."""
+        """Delete the rows of ended jobs, and add their usage to the usage by day. Call this only in the
+        thread that commits.
+        """
         self._write(lambda: retention.delete_jobs(self._place, self._writer, ids))
 
     def delete_entries(self, through: int, at_once: int) -> None:

@@ -36,7 +36,9 @@ from controller.store import tables
 
 DAY_S = 86_400.0
 DELETED = "(deleted jobs)"
-"""The group of all deleted jobs in a report by job. Retention keeps their usage by day and not by job."""
+"""The name of the group of all deleted jobs in a report by job. Retention keeps the usage of deleted jobs by
+day and not by job.
+"""
 ADDED = ("gpu_s", "measured_s", "busy_s", "wh", "cpu_s", "cpu_held_s", "memory_held_s")
 GREATEST = ("p95", "peak_mib", "memory_mib")
 
@@ -76,7 +78,7 @@ def report(
     groups.
 
     `by` is "user", "project", "queue" or "job"; `running` is the usage of attempts that have not ended. With
-    `user` only the attempts of this user count.
+    `user`, only the attempts of this user are counted.
     """
     parts = [_attempts(tables.usage, by, since, until, user), _days(by, since, until, user)]
     if running:
@@ -101,7 +103,7 @@ def report(
 
 
 def running_table(connection: Connection, running: Sequence[UsageRow]) -> Table:
-    """Create a temporary table with the usage of running attempts, and return it."""
+    """Create a temporary table with the usage of running attempts, and return the table."""
     _running.create(connection)
     connection.execute(insert(_running), [asdict(row) for row in running])
     return _running

@@ -54,8 +54,10 @@ class Backend(Protocol):
         ...
 
     def settle(self, connection: Connection, head: Head) -> None:
-        """Raise StoreBroken if the last acknowledged journal entry is missing in the database. `head` is the
-        newest entry in the database. This is the last check of the store when a controller starts."""
+        """Raise StoreBroken if the journal entry that was acknowledged last is missing in the database.
+        `head` is the newest entry in the database. The controller calls this as the last check of the store
+        when it starts.
+        """
         ...
 
     def acknowledge(self, head: Head) -> None:
@@ -64,7 +66,9 @@ class Backend(Protocol):
         ...
 
     def damaged(self, what: str) -> StoreFailure:
-        """Copy the damaged store if the store is a file, and return an error about the damage (`what`)."""
+        """Return an error about the damage that `what` describes. If the store is a file, copy the damaged
+        file first.
+        """
         ...
 
     def failure(self, error: BaseException | None) -> StoreFailure:

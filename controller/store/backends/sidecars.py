@@ -40,8 +40,8 @@ class Sidecar:
 
 
 class OwnerLock(Sidecar):
-    """A lock file, whose text names the process with the lock. The kernel releases the lock when the process
-    ends.
+    """A lock file. Its text names the process that holds the lock. The kernel releases the lock when the
+    process ends.
 
     The lock is not on the database file, because closing any descriptor of that file would release SQLite's
     locks. The lock file is never removed, because a second process could then create and lock a new file with
@@ -52,7 +52,7 @@ class OwnerLock(Sidecar):
         """Lock the file until close() or the end of the process. Raise StoreRefused if another process has
         the lock.
 
-        `what` is the name of the store in the error.
+        `what` names the store in the message of the error.
         """
         lock = self.open()
         try:
@@ -79,7 +79,8 @@ class HeadFile(Sidecar):
 
     def write(self, head: Head) -> None:
         """Record that all journal entries up to `head` are durable."""
-        # Ignore a failed write: the journal entries are in the database, and the file may lag behind them.
+        # Ignore a failed write, because the journal entries are in the database, and the file may name an
+        # older entry.
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, f"{head.seq:020d} {head.hash.hex()}\n".encode(), 0)
 

@@ -86,9 +86,9 @@ class SqliteFile:
         return insert(table)
 
     def quick_check(self, connection: Connection) -> list[str]:
-        # Skip the check of a large file, because the check reads the whole file and a start must take only
-        # seconds. Each start checks the rows that it loads and the newest journal entries; verify() finds
-        # other damage.
+        # Skip the check of a large file, because the check reads the whole file, and a start of the
+        # controller must take only seconds. Each start also checks the rows that it loads and the newest
+        # journal entries. verify() finds all other damage.
         if self.path.stat().st_size > QUICK_CHECK_LIMIT:
             return []
         return _check(connection, "quick_check")
@@ -221,8 +221,9 @@ class SqliteFile:
         )
 
     def _copy_damaged(self) -> Path:
-        """Copy the damaged database and its log, but only once: more copies could fill the disk after many
-        restarts."""
+        """Copy the damaged database and its write-ahead log, unless a copy of this version of the file
+        exists, because a copy at each restart could fill the disk.
+        """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.path.stat().st_mtime))
         kept = Path(f"{self.path}.damaged-{stamp}")
         for suffix in ("", "-wal"):

@@ -4,7 +4,7 @@ The steps of a restore
 1. Verify the backup.
 2. Lock the store, so that no controller uses the store.
 3. Read the last acknowledged entry of the store from its head file. If the backup does not contain this
-   entry, the backup is older, and the operator must agree to the loss of the later entries.
+   entry, the entries after the backup would be lost, and the operator must agree to this.
 4. Rename the files of the old store, but delete none. Rename the write-ahead log first, because a log must
    never be next to another database. Copy the backup next to the store, sync the copy, and rename it to the
    name of the store.

@@ -1,8 +1,8 @@
 """Deletes the rows of old ended jobs, and the oldest journal entries.
 
 Jobs
-1. Choose ended jobs that are too old. If more ended jobs remain than allowed, also choose the jobs that ended
-   first. Keep all elements of an array while any element has not ended.
+1. Choose the ended jobs that are too old. If more ended jobs would remain than allowed, also choose the jobs
+   that ended first. Keep all elements of an array while any element has not ended.
 2. In one transaction, add the usage of the chosen jobs to the rows of `usage_days`, then delete the rows of
    these jobs.
 
@@ -30,8 +30,9 @@ from controller.store.chain import Head
 from controller.store.usage import ADDED, DAY_S, GREATEST
 
 BASE, NEXT_JOB = "base", "next_job"
-"""Names of two rows in the table `meta`: the last deleted journal entry (the base), and the lowest job number
-that was never used."""
+"""Names of two rows in the table `meta`. They hold the number and hash of the last deleted journal entry (the
+base), and the lowest job id above the ids of all deleted jobs and arrays.
+"""
 
 
 def read_base(facts: dict[str, str]) -> Head | None:
@@ -44,7 +45,7 @@ def read_base(facts: dict[str, str]) -> Head | None:
 
 
 def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> list[int]:
-    """Return the ids of up to `at_once` ended jobs to delete, in the order of their ends.
+    """Return the ids of up to `at_once` ended jobs to delete, the job that ended first at the beginning.
 
     A job is deleted if it ended before the time `before`. If more ended jobs are stored than the limit
     `most`, the surplus jobs that ended first are deleted too.
@@ -82,8 +83,8 @@ def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) ->
 def delete_entries(connection: Connection, through: int, base: Head | None, at_once: int) -> Head | None:
     """Delete the oldest journal entries: at most `at_once` entries, and none with a number above `through`.
 
-    `base` is the number and hash of the last entry that was deleted before. Return the number and hash of the
-    last entry that is deleted now; None if there is nothing to delete.
+    `base` is the number and hash of the last entry that was deleted earlier; None if there is none. Return
+    the number and hash of the last entry that is deleted now; None if there is nothing to delete.
     """
     journal = tables.journal.c
     last = min(through, (base.seq if base else 0) + at_once)

@@ -4,8 +4,8 @@
 2. Check the hash chain from the first journal entry to the newest one. If retention deleted entries, begin at
    the last deleted entry (the base). A later entry of kind `JournalSealed` must contain the hash of the base.
 3. Check the checksum of every row.
-4. Read the journal again, job by job, and compare the row of each job with the job's journal entries. Skip
-   jobs whose first entries were deleted.
+4. If no problem was found, read the journal again, job by job, and compare the row of each job with the job's
+   journal entries. Skip jobs whose first entries were deleted.
 
 Cost: the journal is read twice and the rows once, in constant memory and in one read-only snapshot of the
 database.
@@ -133,8 +133,9 @@ class Verification:
         return False
 
     def _compare(self) -> int:
-        """Compare each job's row with the journal, both in the order of job ids. Return the number of
-        compared rows."""
+        """Compare each job's row with the job's journal entries. Rows and entries are both read in the order
+        of job ids. Return the number of compared rows.
+        """
         journal = tables.journal.c
         by_job = records.ENTRIES.where(journal.job.is_not(None)).order_by(journal.job, journal.seq)
         entries = (entry for entry, _ in self._each(by_job, records.read_entry, "jobs in the journal"))
@@ -176,8 +177,9 @@ class Verification:
 
 
 def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
-    """Return the values that a job's row must have according to the job's journal entries `life`. Return None
-    if the first of these entries was deleted."""
+    """Return the values that a job's row must have, by column name. `life` has the job's journal entries.
+    Return None if the first of these entries was deleted.
+    """
     facts: dict[str, Any] | None = None
     for entry in life:
         if entry.kind == "JobQueued":
