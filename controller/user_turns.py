@@ -11,12 +11,15 @@ from contextlib import asynccontextmanager
 from controller.core.model.decision.decision import Refusal
 
 MAX_WAITING = 50
-"""The most requests of one user that may wait at the same time, if their wait has a time limit."""
+"""The greatest number of requests of one user that may wait at the same time, if `wait_s` of UserTurns is
+set.
+"""
 
 
 class TurnRefused(Exception):
-    """Raised if a request is refused because too many requests wait, or because the request has waited too
-    long. `refusal` has the reason."""
+    """Raised if a request is refused, because too many requests of its user wait, or because it has waited
+    too long. `refusal` has the reason.
+    """
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -31,10 +34,10 @@ class UserTurns:
     3. A turn that becomes free goes to the waiting user whose last turn is longest ago, for the first request
        in this user's line.
 
-    Invariant: no turn is free while a request waits.
-    With `wait_s`, a request waits at most that many seconds, and each user has at most MAX_WAITING requests
-    in line; a request beyond one of these limits raises TurnRefused.
-    Example: with one turn, ada sends 50 requests and then bob sends one. Bob's request is served second.
+    Invariant: no turn is free while a request waits. If `wait_s` is not None, TurnRefused is raised for a
+    request that has waited `wait_s` seconds, and for a new request of a user with MAX_WAITING waiting
+    requests. Example: with one turn, ada sends 50 requests and then bob sends one. Bob's request is served
+    second.
     """
 
     def __init__(self, at_once: int, wait_s: float | None = None) -> None:
@@ -75,8 +78,8 @@ class UserTurns:
             async with asyncio.timeout(self._wait_s):
                 await turn
         except BaseException as error:
-            # The request got its turn at the same moment as the timeout or the cancellation, so give the turn
-            # to the next request.
+            # Give the turn to the next request, because the request got its turn at the same moment as the
+            # timeout or the cancellation.
             if turn.done() and not turn.cancelled():
                 self._free += 1
                 self._give()

@@ -56,7 +56,7 @@ class SchedulingPass:
 
 @dataclass(slots=True)
 class JobCounters:
-    """Counts the submits, starts, ends and other events of jobs, by queue."""
+    """Counts the starts, waits, preemptions and ends of jobs, by queue."""
 
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of ended jobs by queue and outcome."""
@@ -66,7 +66,7 @@ class JobCounters:
     waits: dict[str, Histogram] = field(default_factory=dict)
 
     def observe(self, state: State, event: JobPlaced | JobPreempted | JobEnded) -> None:
-        """Count an event about a job. The engine's state must still contain the job."""
+        """Count an event about a job. Events of jobs that are not in the state `state` are not counted."""
         job = state.jobs.get(event.job)
         if job is None:
             return
@@ -99,7 +99,9 @@ class ControllerCounters:
     """Number of requests by method, path pattern and status."""
 
     failures: Counter[str] = field(default_factory=Counter)
-    """Number of failed attempts by failure class. A job on several nodes counts once for each node."""
+    """Number of failed attempts by failure class. An attempt on several nodes counts once for each node on
+    which it failed.
+    """
 
     jobs: JobCounters = field(default_factory=JobCounters)
 

@@ -51,8 +51,9 @@ class DataPathWatch:
 
 
 def existing_paths(paths: Iterable[str], roots: Iterable[str]) -> list[str]:
-    """Return the paths that exist and, with all symbolic links resolved, are below one of the root
-    directories."""
+    """Return those of `paths` that exist and are below one of the directories `roots`. Symbolic links are
+    resolved before the comparison.
+    """
     real_roots = [os.path.realpath(root).rstrip("/") + "/" for root in roots]
     found = []
     for path in paths:

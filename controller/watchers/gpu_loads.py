@@ -18,11 +18,12 @@ KEPT: Final = 60
 KEPT_S: Final = SAMPLE_S * KEPT
 
 _UNKNOWN: Final = 255
-"""The value in a ring (the samples of one GPU) for a time without a reading."""
+"""The value that a ring (the samples of one GPU) contains for a time without a reading."""
 
 Loads = tuple[int | None, ...]
-"""The mean loads of successive parts of the last 10 minutes in percent, oldest first. None for a part without
-a reading."""
+"""The last 10 minutes are divided into equal parts. This is the mean load in each part in percent, the oldest
+part first; None for a part without a reading.
+"""
 
 
 class GpuLoads:
@@ -31,10 +32,10 @@ class GpuLoads:
     1. `add` is called every second. In the first call of each 10 seconds, it writes the latest reading of
        each GPU of a connected node into the ring of the GPU. GPUs and nodes that were removed lose their
        rings.
-    2. The time of a sample follows from its place in the ring. Places for which `add` was not called, and
-       places of GPUs without a reading, are marked as unknown.
-    3. An answer divides the time into parts of KEPT_S / `points` seconds. The limits of the parts are fixed
-       times, so that between two answers only the last part changes.
+    2. The index of a sample in the ring is its number (time / SAMPLE_S) modulo KEPT. If `add` was not called
+       in a period of 10 seconds, or if the GPU had no reading, the value at this index is _UNKNOWN.
+    3. An answer divides the time into parts of KEPT_S / `points` seconds. Parts begin at fixed times
+       (multiples of their length), so that the mean of a part does not change when the part is over.
 
     The loads are not stored and never influence a decision. Cost: O(GPUs) every 10 seconds. Memory: 60 bytes
     for each GPU, with Python's objects about 250 bytes: 2.5 MB for 10,000 GPUs.
@@ -45,14 +46,16 @@ class GpuLoads:
     def __init__(self) -> None:
         self._rings: dict[str, dict[str, bytearray]] = {}
         self._latest = 0
-        """The number of the latest sample: its time divided by SAMPLE_S."""
+        """The number of the latest sample: its time divided by SAMPLE_S, rounded down."""
 
     def add(self, now: float, state: State, readings: Mapping[str, Mapping[str, GpuSample]]) -> None:
-        """Add the latest reading of each GPU, unless the present 10 seconds have a sample already."""
+        """Add the latest reading of each GPU, unless the present period of 10 seconds has a sample
+        already.
+        """
         number = int(now // SAMPLE_S)
         if number == self._latest:
             return
-        # A clock that was set back leaves samples from the future, so forget all samples.
+        # Mark all samples as unknown if the clock was set back, because they would be from the future.
         missed = range(self._latest + 1, number + 1) if number > self._latest else range(KEPT)
         places = {each % KEPT for each in (missed if len(missed) < KEPT else range(KEPT))}
         rings: dict[str, dict[str, bytearray]] = {}
@@ -72,12 +75,14 @@ class GpuLoads:
         self._rings, self._latest = rings, number
 
     def of_node(self, name: str, points: int) -> dict[str, Loads]:
-        """Return the loads of each GPU of a node by UUID, in `points` parts."""
+        """Return the loads of each GPU of a node by UUID. The last 10 minutes are divided into `points`
+        parts.
+        """
         return {uuid: self._parts([(ring, 0.0, math.inf)], points) for uuid, ring in self._of(name).items()}
 
     def of_job(self, job: Job, points: int) -> Loads:
-        """Return the mean load of the GPUs that the last attempt of a job holds, in `points` parts. Times
-        before the start of the attempt are None.
+        """Return the mean load of the GPUs of the last attempt of a job. The last 10 minutes are divided into
+        `points` parts. Samples before the start or after the end of the attempt are left out.
         """
         held = [
             (ring, member.started_at, math.inf if member.ended_at is None else member.ended_at)
@@ -92,8 +97,8 @@ class GpuLoads:
         return self._rings.get(node, {})
 
     def _parts(self, held: Iterable[tuple[bytearray, float, float]], points: int) -> Loads:
-        """Return the mean load over all rings in `held`, for each of `points` parts of the time. Each element
-        of `held` is a ring with the first and the last time at which its samples count.
+        """Return the mean load over all rings in `held`, for each of `points` parts of the last 10 minutes.
+        Each element of `held` is (ring, begin, end): only samples from `begin` to `end` count.
         """
         part_s = KEPT_S / points
         first = int(self._latest * SAMPLE_S // part_s) - points + 1

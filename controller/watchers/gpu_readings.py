@@ -1,8 +1,8 @@
 """Finds GPU problems in measurements: ECC errors, pending row remaps, NVLinks, slowdown, leaked memory.
 
-Measurements are not written to the journal, so the engine never sees measurements. This module compares each
-measurement with earlier ones and passes problems to the engine as inputs, like the Xid errors that agents
-report. The table `[gpus.rules]` of the configuration sets the actions after a problem
+Measurements are not passed to the engine, because they are not written to the journal. This module compares
+each measurement with earlier ones, and passes problems to the engine as inputs, like the Xid errors that
+agents report. The table `[gpus.rules]` of the configuration sets the actions after a problem
 (core/cluster/gpus/gpu_health.py).
 
 1. Counters: each rise of the uncorrected ECC errors is reported once. Corrected ECC errors are reported after
@@ -49,7 +49,7 @@ class _Gpu:
     slow_since: float | None = None
     leaked_since: float | None = None
     news: list[tuple[TroubleKind, str]] = field(default_factory=list)
-    """Increases of counters that have not been reported to the engine yet."""
+    """Problems from increased error counters that have not been reported to the engine yet."""
     reported: dict[TroubleKind, str] = field(default_factory=dict)
     """Lasting conditions that have been reported to the engine."""
 
@@ -97,15 +97,15 @@ class GpuHealthWatch:
             self._note_times(node, gpu, now)
 
     def forget(self, node: str) -> None:
-        """Treat the GPU conditions of the node, such as a slowdown, as if they began now: the node's agent
-        has connected again. Keep the error counters.
+        """Let the times of lasting conditions on the node's GPUs, such as a slowdown, begin anew, because the
+        node's agent has connected again. Keep the error counters.
         """
         for gpu in self._gpus.get(node, {}).values():
             gpu.slow_since = gpu.leaked_since = None
         self._busy.pop(node, None)
 
     def open(self, clock: Callable[[], float]) -> None:
-        """Start reporting: pass new problems to the engine now and then every CHECK_S seconds."""
+        """Start reporting: pass new problems to the engine at once, and then every CHECK_S seconds."""
         for given in list(self.found(clock())):
             self._tell(given)
         self._timer = asyncio.get_running_loop().call_later(CHECK_S, self.open, clock)
@@ -115,12 +115,14 @@ class GpuHealthWatch:
             self._timer.cancel()
 
     def found(self, now: float) -> Iterator[Input]:
-        """Yield an input for the engine for each GPU problem that has not been yielded before."""
+        """Yield an input for the engine for each increased error counter, and for each condition that has
+        begun, since the last call. Problems whose action is "ignore" are left out.
+        """
         for node, gpus in self._gpus.items():
             most = _most_links(gpus.values())
             for uuid, gpu in gpus.items():
-                # Check for leaked memory again, because the job on the GPU may have ended since the last
-                # measurement.
+                # Check for leaked memory again, because a job on the GPU may have started or ended since the
+                # last measurement.
                 self._note_times(node, gpu, now)
                 news, gpu.news = gpu.news, []
                 lasting = self._lasting(node, gpu, most, now)
@@ -131,8 +133,8 @@ class GpuHealthWatch:
                         yield GpuTroubled(node, uuid, kind, why)
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
-        """Return a text about a problem that is still in the measurements of a GPU, such as a slowdown; "" if
-        there is no problem. While a problem lasts, a health check of the GPU counts as failed.
+        """Return a text about a condition of a GPU that still lasts, such as a slowdown; "" if there is none.
+        While a condition lasts, a health check of the GPU counts as failed.
         """
         gpus = self._gpus.get(node, {})
         if uuid not in gpus:
@@ -165,8 +167,8 @@ class GpuHealthWatch:
 
     def _leaked_mib(self, node: str, gpu: _Gpu) -> int:
         """Return the leaked memory of a GPU in MiB. Memory is leaked if it is in use although no job holds
-        the GPU and no process uses the GPU. A small amount counts as 0, because the driver may need this
-        amount.
+        the GPU and no process uses the GPU. A small amount does not count as leaked, because the driver
+        itself needs some memory.
         """
         uuid = gpu.sample.uuid
         if node not in self._busy or uuid in self._busy[node] or uuid in self._held(node):

@@ -14,12 +14,13 @@ from wire.agent.reports import GpuSample
 from wire.names import JobState
 
 IDLE_PERCENT = 5
-"""A GPU with a mean utilisation below this percentage is idle. Agents report each reading with which the
-utilisation rises above or falls below this value."""
+"""A GPU with a mean utilisation below this percentage is idle. Agents report a reading at once if the
+utilisation has crossed this percentage.
+"""
 _LONGEST_S, _LEAST_S = 30.0, 0.1
 _DEFAULT_S = 1_800.0
-"""The value of `window_s`, in seconds, if the configuration never flags jobs as idle. Idle times are then
-measured only for views.
+"""The value of `window_s`, in seconds, if jobs are never flagged as idle (`idle_after_s` is 0). Idle times of
+GPUs are then only shown.
 """
 _SPANS = 48
 
@@ -53,8 +54,8 @@ class _Readings:
     def _merge_older(self) -> None:
         """Merge older time spans in pairs, so that half of their number remains."""
         starts, percents = self.starts, self.percents
-        # Add only 1 to the index in each step, because the step merges the spans `at` and `at + 1` into a
-        # single span.
+        # The index increases by 1 and not by 2, because each step merges the spans `at` and `at + 1` into one
+        # span.
         for at in range(_SPANS // 4):
             first, second, end = starts[at], starts[at + 1], starts[at + 2]
             percents[at] = (percents[at] * (second - first) + percents[at + 1] * (end - second)) / (
@@ -67,7 +68,8 @@ class _Readings:
 
     def mean(self, since: float, now: float) -> float:
         """Return the mean utilisation in percent from the time `since` to the time `now`. If the first
-        measurement is later than `since`, the mean begins there."""
+        measurement is later than `since`, the mean begins at this measurement.
+        """
         work, end = 0.0, now
         for start, percent in self._backwards():
             work += percent * max(0.0, end - max(start, since))
@@ -101,8 +103,10 @@ class IdleGpuWatch:
 
     1. A time span is idle if its mean utilisation and its first measurement are below IDLE_PERCENT. A GPU is
        idle since the begin of the longest idle span that ends now. Spans begin at most 2 * `after_s` ago.
-    2. A GPU is busy if its mean utilisation over the last third of `after_s` is at least IDLE_PERCENT.
-    3. A job is flagged as idle when all its GPUs have been idle for `after_s` since its start.
+    2. A GPU is busy, and thus not idle, if its mean utilisation over the last `after_s` / 3 seconds is at
+       least IDLE_PERCENT.
+    3. A job is flagged as idle when all its GPUs have been idle for `after_s` seconds. Time before its start
+       does not count.
     4. The flag is removed when one of the job's GPUs is busy.
 
     A GPU without a measurement is neither idle nor busy.
@@ -137,7 +141,7 @@ class IdleGpuWatch:
         self._readings.pop(node, None)
 
     def since(self, node: str, now: float) -> dict[str, float]:
-        """Return, for each idle GPU of a node, by UUID, the begin of its idle time."""
+        """Return the begin of the idle time of each idle GPU of a node, by UUID."""
         found = {}
         for uuid, readings in self._readings.get(node, {}).items():
             since = self._idle_since(readings, 0.0, now, self._window_s)
@@ -146,12 +150,12 @@ class IdleGpuWatch:
         return found
 
     def open(self, clock: Callable[[], float]) -> None:
-        """Start checking for idle jobs, unless `after_s` is 0."""
+        """Start checking for idle jobs, unless `after_s` is 0 for all queues."""
         if self._idling.longest_s:
             self._check(clock)
 
     def reconfigure(self, idling: IdlePolicy, clock: Callable[[], float]) -> None:
-        """Change the idle times after which jobs are flagged."""
+        """Use other settings for idle GPUs from now on."""
         self.close()
         self._idling = idling
         self.open(clock)
@@ -169,8 +173,8 @@ class IdleGpuWatch:
         self._timer = asyncio.get_running_loop().call_later(pause, self._check, clock)
 
     def found(self, now: float) -> Iterator[Input]:
-        """Yield an input for the engine for each job whose GPUs are idle, and for each flagged job with a
-        busy GPU.
+        """Yield an input for the engine for each job whose GPUs have been idle for `after_s` seconds, and for
+        each flagged job with a busy GPU.
         """
         for job in self._jobs():
             if job.state is not JobState.RUNNING or job.stopping is not None or job.started_at is None:

@@ -1,4 +1,4 @@
-"""Makes inputs for the engine at intervals, such as start estimates and orders to rebalance."""
+"""Passes inputs to the engine at intervals, such as start estimates and orders to rebalance."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PeriodicInputs:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def reconfigure(self, every_s: float) -> None:
-        """From now on, call `find` every `every_s` seconds."""
+        """Call `find` every `every_s` seconds from now on; never if `every_s` is 0."""
         if every_s != self._every_s:
             self.close()
             self._every_s = every_s

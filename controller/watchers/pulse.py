@@ -40,8 +40,8 @@ log = logging.getLogger("corral.pulse")
 
 @dataclass(slots=True)
 class _Minute:
-    """The numbers of first starts and of failures of jobs within one minute, and the waits of the started
-    jobs.
+    """For one minute: the number of jobs that started for the first time, the number of jobs that failed, and
+    the waits of the started jobs.
     """
 
     number: int
@@ -58,7 +58,7 @@ class Pulse:
        last hour are kept.
     2. Every second, `sample` reads the other figures from the state. The sample is added to the ring of
        seconds, and passed to `publish`.
-    3. When a minute ends, the means of its samples are added to the ring of minutes.
+    3. When a minute is over, one sample with the means of its samples is added to the ring of minutes.
     4. Every 10 seconds, the load of each GPU is added to `gpu_loads`.
     5. While the store cannot be written, no samples are taken, because the engine's state is then not on
        disk.
@@ -105,7 +105,7 @@ class Pulse:
             self._task.cancel()
 
     def observe(self, state: State, happened: Iterable[Event]) -> None:
-        """Count the first starts and the failures of jobs."""
+        """Count the first start of each job, and each job that fails, among the events of a commit."""
         for event in happened:
             if isinstance(event, JobPlaced) and event.attempt == 1:
                 minute = self._minute(event.at)
@@ -143,7 +143,9 @@ class Pulse:
         )
 
     def add(self, sample: PulseSample) -> None:
-        """Add a sample to the ring of seconds, and to the ring of minutes if a minute has ended."""
+        """Add a sample to the ring of seconds. If it is the first sample of a minute, also add the mean of
+        the previous minute to the ring of minutes.
+        """
         self.seconds.append(sample)
         if self._present and sample.at // MINUTE_S != self._present[0].at // MINUTE_S:
             self.minutes.append(_mean(self._present))
@@ -176,7 +178,9 @@ class Pulse:
 
     def _gpu_hours_waiting(self, engine: Engine) -> float:
         """Return the GPU-hours of the waiting jobs: the sum of GPUs * time limit in hours. A job without a
-        time limit counts with `[jobs] default_time_limit_s`, or with 0 hours if that key is not set."""
+        time limit counts with `[jobs] default_time_limit_s`, or with 0 hours if that key is not set. Between
+        two counts, return the result of the last count.
+        """
         began = time.monotonic()
         if began < self._count_queue_at:
             return self._queued_gpu_hours

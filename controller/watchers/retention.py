@@ -22,8 +22,9 @@ SHARE = 0.1
 AT_ONCE = 200
 ENTRIES_AT_ONCE = 1_000
 LEAST = 1_000
-"""Journal entries are deleted only if at least this number of entries are old. This number of the newest
-entries is never deleted, because the controller reads these entries when it starts.
+"""Journal entries are deleted only if at least this many of them are too old or above the limit. A smaller
+`journal_entries` in [retention] counts as this number, because the controller reads the newest entries when
+it starts.
 """
 DAY_S = 86_400.0
 
@@ -83,7 +84,7 @@ class Retention:
             await asyncio.sleep(EVERY_S)
 
     async def enforce(self, limits: RetentionSection, now: float) -> Deleted:
-        """Delete all jobs and journal entries beyond the limits now. Return how many were deleted."""
+        """Delete all jobs and journal entries beyond `limits` now. Return how many were deleted."""
         async with self._running:
             return Deleted(await self._jobs(limits, now), await self._entries(limits, now))
 

@@ -1,8 +1,8 @@
-"""Keeps the latest reports of agents on the GPU, CPU and memory use of running attempts.
+"""Keeps the latest reports of agents on the GPU, CPU and memory usage of running attempts.
 
 Each report of an agent covers all running attempts of its node, so a new report replaces the earlier report.
-When an attempt ends, its final use is written to the journal, and commands show this use. After a restart of
-the controller, the use of running attempts is missing until each agent has sent the next report.
+When an attempt ends, its final usage is written to the journal, and commands show this usage. After a restart
+of the controller, the usage of running attempts is missing until their agents have sent the next reports.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wire.agent.reports import AttemptUse
 
 
 class RunningUsage:
-    """The latest report of each node about the use of its running attempts."""
+    """The latest report of each node on the usage of its running attempts."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[int, AttemptUse]] = {}
@@ -30,8 +30,9 @@ class RunningUsage:
         self._by_node.pop(node, None)
 
     def of(self, job: Job) -> Mapping[str, AttemptUse]:
-        """Return the use of the job's current attempt until now, by node. Members of a gang that have ended
-        are left out."""
+        """Return the usage of the job's current attempt until now, by node. Members of a gang that have ended
+        are left out.
+        """
         found = {}
         for node, member in job.members.items():
             reported = self._by_node.get(node, {}).get(job.id)
