@@ -40,7 +40,7 @@ class ScreenAction:
 
     `command` is the shell command that does the same as the action. Its placeholders are words in braces:
     {jobs}, for example, stands for the ids of the marked jobs, or of the job under the cursor. `footer` is
-    the position of the action in the footer; 0 means that the action is not in the footer.
+    the rank of the action in the footer, from 1 on the left; 0 means that the action is not in the footer.
     """
 
     name: str
@@ -433,8 +433,8 @@ def shown_command(action: ScreenAction) -> str:
 
 
 def keys_of(action: ScreenAction, view: str) -> tuple[str, ...]:
-    """Return the keys of an action in a view. If two actions have the same key, the key belongs to the action
-    that is available in fewer views.
+    """Return the keys of an action in a view. If two actions of the view have the same key, the key belongs
+    to the action that is available in fewer views.
     """
     rivals = [other for other in ACTIONS if other.in_view(view) and len(other.views) < len(action.views)]
     return tuple(key for key in action.keys if all(key not in other.keys for other in rivals))

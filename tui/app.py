@@ -1,5 +1,5 @@
-"""The Textual application. The application shows a view and the lines above and below the view, and carries
-out actions.
+"""The Textual application. It shows a view, with the header above and the status line and the footer below,
+and carries out actions.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
 class CorralApp(OrderedKeysApp):
     """The application. It shows the state of the cluster and sends requests to the controller.
 
-    1. A thread (module cluster_feed) collects changes of the cluster, and then calls the method `take` on the
-       screen's thread.
+    1. A thread (module cluster_feed) collects changes of the cluster, and lets the screen's thread call
+       `take`.
     2. The method `take` applies the changes to the model (class ClusterModel), at most once in PACE_S
        seconds, and updates the view.
     3. After a key, the method `act` checks whether the key's action (module actions) is allowed, and calls
@@ -162,7 +162,7 @@ class CorralApp(OrderedKeysApp):
     # -- updates from the controller ------------------------------------------------------
 
     def deliver(self, function: Callable[[], None]) -> None:
-        """Run a function on the screen's thread. If the screen has been closed, do nothing."""
+        """Run a function on the screen's thread. Do not run it if the application has ended."""
 
         def run() -> None:
             if self.screen_stack:
@@ -178,7 +178,9 @@ class CorralApp(OrderedKeysApp):
             self.set_timer(wait, self.take)
 
     def take(self) -> None:
-        """Apply the controller's changes since the last call, and show the changes."""
+        """Take the changes that the feed has collected since the last call, apply them to the model, and show
+        them.
+        """
         if not self.screen_stack:
             return
         self._taken_at = time.monotonic()
@@ -244,8 +246,9 @@ class CorralApp(OrderedKeysApp):
             method()
 
     def method_of(self, action: ScreenAction) -> Callable[[], None] | None:
-        """Return the method that carries out the action; None if there is no such method now. The method is
-        searched in the view, the application, JobOrders, TenantEdits and Menus, in this order.
+        """Return the method that carries out the action; None if the view has no such method. If the action
+        has the name of a view, the method shows this view. Other methods are searched in the view, the
+        application, JobOrders, TenantEdits and Menus, in this order.
         """
         for root in self.roots:
             if action.name == root.NAME:
@@ -279,8 +282,9 @@ class CorralApp(OrderedKeysApp):
         self.refresh_lines()
 
     def _focus_view(self) -> bool:
-        """Move the keyboard focus to the view at once. Textual's `Widget.focus` moves the focus later, and a
-        key that already waits in the queue would go to another widget. Return True if the view has the focus.
+        """Move the keyboard focus to the view at once, and return True if the view has the focus. Do not use
+        Textual's `Widget.focus`, because it moves the focus later, and a key that waits in the queue would go
+        to another widget.
         """
         pane = self.view.pane
         if pane.is_attached and pane.is_mounted:
@@ -371,8 +375,8 @@ class CorralApp(OrderedKeysApp):
         self._go(self.roots[(self.roots.index(self.trail[0]) + by) % len(self.roots)])
 
     def act_back(self) -> None:
-        """Remove the filter of the view. Without a filter, remove the marks. Without a filter and marks, go
-        back to the previous view.
+        """Undo the last step in the view, such as its filter or its marks (`View.undo`). If there is nothing
+        to undo, go back to the previous view.
         """
         if self.view.undo():
             self.refresh_lines()
@@ -415,7 +419,7 @@ class CorralApp(OrderedKeysApp):
     # -- errors ----------------------------------------------------------
 
     def thread_broke(self, broken: threading.ExceptHookArgs) -> None:
-        """End the application with the exception that has ended a thread."""
+        """End the application because of the exception that has ended another thread."""
         error = broken.exc_value
         if isinstance(error, Exception):
             self.deliver(lambda: self._handle_exception(error))

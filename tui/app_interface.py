@@ -30,8 +30,8 @@ class CliFunctions:
     command_of: Callable[[Easing, str], str]
     """A function that returns the shell command for a suggested change of a job."""
     inherit: Callable[[JobSpec], JobSpec]
-    """A function that adds settings to a new job: the settings that `corral submit` takes from the shell,
-    such as the umask.
+    """A function that returns the job with the settings that `corral submit` takes from the shell, such as
+    the umask.
     """
 
 
@@ -87,7 +87,7 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def open_jump(self, jump: Jump) -> None:
-        """Open a job, a node, a view, or the queue with a filter."""
+        """Open the target of a jump: a job, a node, a view, or the queue with a filter."""
         raise NotImplementedError
 
     def cordon_gpu(self, node: NodeView, gpu: GpuView) -> None:
@@ -114,14 +114,12 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def reserve(self, typed: Mapping[str, str]) -> None:
-        """Open the form of a new reservation. `typed` has texts with which fields of the form are filled in,
-        by the names of the fields.
-        """
+        """Open the form of a new reservation. `typed` has the first texts of some fields, by field name."""
         raise NotImplementedError
 
     def show_effect(self, answer: WhatIfAnswer | None) -> None:
-        """If the plan is shown, draw the effect of a proposed change into the plan. None draws the plan
-        without an effect.
+        """If the plan is shown, draw the effect of a proposed change into the plan. If `answer` is None, draw
+        the plan without a change.
         """
         raise NotImplementedError
 
@@ -135,8 +133,8 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def deliver(self, function: Callable[[], None]) -> None:
-        """Run a function on the screen's thread. Every thread may call this method. If the screen has been
-        closed, this method does nothing.
+        """Run a function on the screen's thread. Every thread may call this method. The function is not run
+        if the application has ended.
         """
         raise NotImplementedError
 

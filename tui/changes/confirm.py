@@ -31,9 +31,9 @@ LISTED: Final = 6
 class Confirmation:
     """The content of a confirmation dialog. If `must_type` is not empty, the user must type this text.
 
-    If `reason` is not empty, the user may type a reason for the change, and `reason` is the flag of the shell
-    command for this text, such as --why. If `trial` is set, the dialog sends this what-if request and shows
-    which jobs would start sooner or later.
+    If `reason` is not empty, the user may type a reason for the change. `reason` is the flag of the shell
+    command for the typed text, such as --why. If `trial` is set, the dialog sends this what-if request and
+    shows which jobs would start sooner or later.
     """
 
     title: str
@@ -161,7 +161,7 @@ def drain(nodes: Sequence[NodeView]) -> Confirmation:
 
 
 def unset_quota(quota: QuotaView) -> Confirmation:
-    """Return the dialog that asks whether to remove the limits of this quota that a command has set."""
+    """Return the dialog that asks whether to remove the limits that a command has set for this quota."""
     name = printable(quota.name)
     return Confirmation(
         f"Unset the quota of {quota.scope} {printable(quota.name, 40)}?",
@@ -229,8 +229,8 @@ def job_command(verb: str, jobs: Sequence[JobView]) -> str:
 
 def _rows(jobs: Sequence[JobView], now: float) -> list[Sequence[Piece]]:
     """Return one line for each of the first LISTED jobs, and one line with the number of the other jobs.
-    These lines come after the other texts of the dialog, because they are the least important texts and a
-    screen with few lines cuts off the end of the dialog.
+    These lines are the last texts of the dialog, because they are the least important, and a screen with few
+    lines cuts off the end of the dialog.
     """
     more = len(jobs) - LISTED
     rest: list[Sequence[Piece]] = [[(f"  … and {more:,} more", "muted")]] if more > 0 else []

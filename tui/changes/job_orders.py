@@ -29,8 +29,8 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True)
 class OrderResults(Generic[Thing]):
-    """The result of changing several jobs or nodes: the changed items, and the refused items with their
-    errors.
+    """The result of changing several jobs or nodes: the changed jobs or nodes, and the failed ones, each with
+    its error.
     """
 
     done: tuple[Thing, ...]
@@ -78,8 +78,8 @@ class JobOrders:
         self._waiting("released", "release")
 
     def drain(self) -> None:
-        """Ask the user for confirmation and an optional reason, then drain the node under the cursor, or the
-        node that the view shows.
+        """Ask the user for confirmation and an optional reason, then drain the marked nodes. Without marks,
+        drain the node under the cursor or the node that the view shows.
         """
         nodes = self._app.view.nodes()
         if not nodes:
@@ -97,7 +97,9 @@ class JobOrders:
         self._app.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
 
     def drain_by(self) -> None:
-        """Open the form for a timed drain of the node under the cursor, or of the node of the view."""
+        """Open the form for a timed drain of the marked nodes. Without marks, it is for the node under the
+        cursor or the node that the view shows.
+        """
         nodes = self._app.view.nodes()
         if nodes:
             self._app.push_screen(FormDialog(drain.new(nodes, self._app.model.now), self._draining))
@@ -175,7 +177,7 @@ class JobOrders:
         impossible: str,
     ) -> None:
         """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then change
-        the jobs for which `can_change` returns True.
+        those of these jobs for which `can_change` returns True.
 
         Example: to cancel jobs, `action` is "cancel", `done` is "cancelled", and `impossible` is the reason
         why no job can be cancelled, such as "the job has ended".
@@ -214,8 +216,8 @@ class JobOrders:
 
     def _order(self, done: str, action: str, jobs: Sequence[JobView], left_out: str = "") -> None:
         """Send one request that applies `action`, such as cancel, to all these jobs. The message about the
-        result contains `done`, such as "cancelled". The message ends with `left_out`, a text about other jobs
-        that cannot be changed.
+        result contains `done`, such as "cancelled". The message ends with `left_out`, a text about marked
+        jobs that cannot be changed.
         """
         by_label = {job.label: job for job in jobs}
 

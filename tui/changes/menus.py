@@ -50,7 +50,7 @@ class Menus:
 
     def what_if(self) -> None:
         """Open the menu of changes whose effect the plan can show. Each entry opens the dialog of a change.
-        In this dialog the user can also make the change.
+        Except for more nodes, the user can also make the change in this dialog.
         """
         app = self._app
         jobs, nodes = app.view.jobs(), app.view.nodes()
@@ -121,8 +121,9 @@ class Menus:
         app.push_screen(menu, lambda text: app.copy(text) if text else None)
 
     def commands(self) -> list[str]:
-        """Return the shell commands for the menu in which the user copies commands. The list begins with the
-        commands that the view suggests. Then follow commands with the same effect as an action of the view.
+        """Return the shell commands for the menu from which the user copies a command. First come the
+        commands that the view suggests, then commands that show the only chosen job, and then commands with
+        the same effect as an action of the view.
         """
         view = self._app.view
         jobs, nodes = view.jobs(), " ".join(printable(node.name) for node in view.nodes())

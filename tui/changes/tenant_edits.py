@@ -60,9 +60,7 @@ class TenantEdits:
             )
 
     def new_reservation(self, typed: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Open the form of a new reservation. `typed` has texts with which fields of the form are filled in,
-        by the names of the fields.
-        """
+        """Open the form of a new reservation. `typed` has the first texts of some fields, by field name."""
 
         def made(view: ReservationView) -> None:
             self._app.model.reservations.put((view,))

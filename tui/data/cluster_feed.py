@@ -23,7 +23,7 @@ from wire.names import JobState
 
 KEPT_EVENTS: Final = 2_000
 KEPT_ENDED: Final = 20_000
-"""Of the ended jobs, only those are loaded that are among this many newest jobs of the cluster."""
+"""Ended jobs are loaded only if they are among the newest jobs of the cluster, up to this number of jobs."""
 
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 15.0
@@ -91,8 +91,8 @@ class ClusterSource(Protocol):
 
 
 class PendingChanges:
-    """Collects changes until the screen takes the changes. If a row changes several times, only the newest
-    version of the row is kept.
+    """Collects changes until the screen takes them. If a row changes several times, only the newest version
+    of the row is kept.
     """
 
     def __init__(self) -> None:
@@ -109,8 +109,8 @@ class PendingChanges:
         self._minutes: list[PulseSample] = []
 
     def on_wake(self, wake: Callable[[], None]) -> None:
-        """Set the function that is called for the first change after each `take`, and not for further changes
-        before the next `take`.
+        """Set the function that is called when changes arrive. After a call, it is not called again before
+        the next `take`.
         """
         self._wake = wake
 
@@ -134,8 +134,8 @@ class PendingChanges:
             self._wake()
 
     def take(self) -> Changes:
-        """Return all collected changes, and forget these changes. For the next change, the wake function (see
-        `on_wake`) is called again.
+        """Return all collected changes, and forget them. The wake function (see `on_wake`) is called again
+        when the next change arrives.
         """
         with self._lock:
             taken = Changes(
@@ -226,8 +226,8 @@ class LiveFeed:
         self._basket.put(replace(changes, connection=self._connection))
 
     def _catch_up(self, source: ClusterSource) -> None:
-        """Load the whole state of the cluster. Do nothing if the event stream can continue after the last
-        event that was received.
+        """Load the whole state of the cluster, unless the event stream can continue after the last received
+        event.
         """
         cluster = source.cluster()
         if self._seq is not None and cluster.seq >= self._seq:
@@ -243,8 +243,8 @@ class LiveFeed:
         """Yield the whole state of the cluster in parts. The first parts contain the nodes and the active
         jobs.
 
-        Afterwards the event stream starts at `cluster.seq`, the journal position before the first part. So
-        changes that happen while the parts are loaded are not lost.
+        Afterwards the event stream starts after `cluster.seq`, the number of the newest journal entry before
+        the first part was loaded. So changes that happen while the parts are loaded are not lost.
         """
         yield Changes(fresh=True, cluster=cluster, nodes=source.nodes().nodes)
         yield from (Changes(jobs=page.jobs) for page in _pages(source, _ACTIVE, 0))
@@ -268,8 +268,8 @@ class LiveFeed:
 
 
 def _history(source: ClusterSource) -> Changes:
-    """Return the samples of the cluster's figures that the controller has kept; no samples for a controller
-    of an earlier version.
+    """Return the samples of the cluster's figures that the controller keeps. Return no samples if the
+    controller has an earlier version without samples.
     """
     try:
         return Changes(seconds=source.pulse("seconds").samples, minutes=source.pulse("minutes").samples)

@@ -1,7 +1,7 @@
 """Handles keys strictly one after the other.
 
 A slow connection or a paste delivers several keys at once. Textual would send all these keys to the widget
-with the focus at that moment. But the first key may open a dialog: after `/`, the text `H100` should be typed
+that has the focus when they arrive. But the first key may open a dialog: after `/`, the text `H100` belongs
 into the filter, and `H` must not hold a job. Therefore each key waits until all messages that the previous
 key has caused are handled.
 """
@@ -26,7 +26,8 @@ PAUSE_S: Final = 0.01
 
 
 class KeyHandled(Message, verbose=True):
-    """A message with which the application detects that all messages that a key has caused are handled.
+    """A message by which the application finds out when a key is handled, with all messages that the key has
+    caused.
 
     1. The application posts the message to the focused widget directly after the key.
     2. When the message arrives, the widget has handled the key. The application posts the message again. It
@@ -40,7 +41,7 @@ class KeyHandled(Message, verbose=True):
 
 
 class OrderedKeysApp(AppInterface):
-    """Base class of an application that handles keys strictly one after the other."""
+    """An application that handles keys strictly one after the other. CorralApp is derived from this class."""
 
     def __init__(self, *, ansi_color: bool | None = None) -> None:
         super().__init__(ansi_color=ansi_color)
@@ -94,6 +95,6 @@ class OrderedKeysApp(AppInterface):
         target = self.focused or self.screen
         await super().on_event(key)
         target.post_message(KeyHandled(key, target, again=True))
-        # Wait at most PATIENCE_S seconds before the next key. The message KeyHandled never returns if the
-        # widget that should handle the message was removed.
+        # Handle the next key after at most PATIENCE_S seconds, because the message KeyHandled never arrives
+        # if the widget with the focus was removed.
         self.set_timer(PATIENCE_S, partial(self._done, key))

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tui.app_interface import AppInterface
 
 EVERY_S: Final = 10
-"""Seconds between two requests. The controller takes a sample of each GPU after the same time."""
+"""Seconds between two requests. The controller takes a sample of each GPU equally often."""
 KEPT: Final = 2_000
-"""The most jobs, and the most nodes, whose loads are kept."""
+"""The loads of about this many jobs and nodes together are kept."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,9 @@ class LoadHistory:
     jobs: dict[int, Values] = field(default_factory=dict)
 
     def take(self, answer: GpuLoadView) -> None:
-        """Add the loads of an answer. If too many rows are kept, keep only the rows of this answer."""
+        """Add the loads of an answer. If the loads of more than KEPT jobs and nodes are kept, first delete
+        all of them.
+        """
         if len(self.nodes) + len(self.jobs) > KEPT:
             self.nodes.clear()
             self.jobs.clear()
@@ -59,7 +61,9 @@ class LoadHistory:
 
 
 def mean(series: Iterable[Values]) -> list[float | None]:
-    """Return the mean of several series of the same length. A value is None if it is None in all series."""
+    """Return a series with the mean, at each index, of the values that several series have there. A mean is
+    None if all series have None there.
+    """
     means: list[float | None] = []
     for values in zip(*series, strict=False):
         known = [value for value in values if value is not None]
@@ -71,10 +75,10 @@ class LoadRequests:
     """Requests the loads of the rows that a view shows. `shown` returns these rows, and `redraw` is called
     after an answer.
 
-    1. `tick` is called once a second. It sends a request if the loads of a shown row are missing, or if the
-       last request is EVERY_S seconds old.
+    1. `tick` is called once a second. It sends a request if the loads of a shown row are missing, or if it
+       sent the last request EVERY_S seconds ago.
     2. Only one request is under way at a time.
-    3. If a controller of an earlier version refuses the request, the request is not repeated.
+    3. If the controller refuses a request, because it has an earlier version, no further requests are sent.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Fetches parts of a log from any place. Lets the agent search the whole log, so that the log need not be
-loaded.
+"""Fetches a part of a log, from any byte of the log. Lets the agent search the log, so that the log need not
+be loaded.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from wire.http.client import Client
 
 PAGE_BYTES: Final = 1 << 20
 BEFORE_BYTES: Final = 1 << 18
-"""The number of bytes of a page that lie before the place that the user has requested."""
+"""A page begins this many bytes before the byte `place` that was requested."""
 
 
 @dataclass(frozen=True)
 class LogPage:
-    """A part of a log: its lines, and the byte of the log at which each line begins. `end` is the byte after
-    the last line. `over` is True if the page reaches the present end of the log.
+    """A part of a log: its lines, and the byte of the log at which each line begins. `begin` is the first
+    byte of the page, and `end` the byte after its last line. `over` is True if the page reaches the present
+    end of the log.
     """
 
     lines: tuple[str, ...]
@@ -32,7 +33,7 @@ class LogPage:
     over: bool
 
     def line_at(self, place: int) -> int:
-        """Return the number of the line that contains the byte `place`."""
+        """Return the index in `lines` of the line that contains the byte `place` of the log."""
         return max(0, bisect_right(self.offsets, place) - 1)
 
 
@@ -76,8 +77,8 @@ def fetch_page(connect: Callable[[], Client], job: int, stream: str, place: int)
 @dataclass(frozen=True)
 class FoundPage:
     """The result of a search: the byte at which the match begins, and the page around the match; both are
-    None if there is no match. `wrapped` is True if the search has reached one end of the log and continued at
-    the other end.
+    None if there is no match. `wrapped` is True if the search has reached an end of the log, and has
+    continued from the other end.
     """
 
     place: int | None
@@ -89,7 +90,8 @@ def search(
     connect: Callable[[], Client], job: int, stream: str, text: str, place: int, back: bool
 ) -> FoundPage:
     """Search a log from the byte `place` on, or with `back` from this byte towards the beginning of the log.
-    `place` -1 means the end of the log. If nothing is found, continue at the other end of the log.
+    `place` -1 means the end of the log. If nothing is found before an end of the log is reached, continue at
+    the other end.
 
     The agent also answers after it has read 1 GiB without a match. In this case, send another request that
     continues at the byte that the agent has reached.

@@ -1,1 +1,3 @@
-"""The lists that the screens show: their rows, their filter and sort order, and the rows that are folded."""
+"""The lists that the screens show: their rows, filters and sort orders, and which jobs are folded into one
+row.
+"""

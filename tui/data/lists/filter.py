@@ -29,7 +29,7 @@ _LEADING = re.compile(r"\d+")
 
 class FilterError(ValueError):
     """Raised if a text is not a valid filter, for example because the user is still typing. The message is
-    shown on the line of the filter.
+    shown on the line in which the user types.
     """
 
 
@@ -50,8 +50,9 @@ class RowFilter(Generic[Row]):
 
 
 def parse(text: str, fields: Fields[Row], haystack: Callable[[Row], str]) -> RowFilter[Row]:
-    """Parse a filter text. A word without a field name is a regular expression, which is searched in the text
-    of `haystack` for a row.
+    """Parse a filter text. `fields` has a function for each field name that returns the value of a row. A
+    term without a field name is a regular expression, which is searched in the text that `haystack` returns
+    for a row.
     """
     return RowFilter(text, tuple(_term(word, fields, haystack) for word in text.split()))
 
@@ -88,7 +89,8 @@ def _field(name: str, wanted: str, fields: Fields[Row]) -> Test[Row]:
     def test(row: Row) -> bool:
         is_ = value(row)
         if number and number[1] and isinstance(is_, str) and (leading := _LEADING.match(is_)):
-            # Compare only the leading number of a job id: 29_299 is element 299 of array 29.
+            # If the value is a text with a number at its beginning, compare this number. For a display id
+            # such as 29_299, it is the id of the array.
             is_ = float(leading[0])
         if isinstance(is_, str) or is_ is None:
             return search(is_ or "") is not None

@@ -10,7 +10,9 @@ from wire.names import JobState
 from wire.workload.bodies import progress_text
 
 GroupKey = tuple[str, int]
-"""("workload", its id), or ("array", its id) for an array outside of workloads."""
+"""Identifies a group: ("workload", id of the workload), or ("array", id of the array) for an array outside of
+workloads.
+"""
 RUNNING, WAITING, ENDED, FILTERED = range(4)
 Passes = Callable[[JobView], bool]
 """A function that returns whether a job passes the filter of the list."""
@@ -18,7 +20,9 @@ Passes = Callable[[JobView], bool]
 
 @dataclass(frozen=True)
 class FoldedRow:
-    """One row for several jobs: its display id, its progress and the GPUs of its running jobs."""
+    """The row of a folded group: its label (w7 for workload 7, 12_* for array 12), its progress, and the GPUs
+    of its running jobs.
+    """
 
     label: str
     progress: str
@@ -27,21 +31,21 @@ class FoldedRow:
 
 @dataclass
 class _Group:
-    """The jobs of a workload or array that the terminal UI has received. Jobs that a retry has replaced do
-    not count in the numbers of jobs.
+    """The jobs of a workload or array that the terminal UI has received. A job that a retry has replaced is a
+    member, but is not counted in `ended`, `failed` and `gpus`.
     """
 
     members: dict[int, JobView] = field(default_factory=dict)
     latest: dict[tuple[str, int | None], int] = field(default_factory=dict)
-    """The newest job for each pair (task, index in the task)."""
+    """For each pair (task, index in the array): the id of the newest job."""
     ended: int = 0
     failed: int = 0
     gpus: float = 0.0
     shown: int = 0
-    """The id of the job whose row shows the group; 0 while the group is not folded."""
+    """The id of the job in whose row the group is shown; 0 while the group is not folded."""
     rank: int = FILTERED
-    """The rank of the job `shown`, from which the row of the group is chosen: running, waiting, ended, or
-    hidden by the filter.
+    """The rank of the job `shown`: RUNNING, WAITING, ENDED, or FILTERED (does not pass the filter). The group
+    is shown in the row of a job with the lowest rank.
     """
 
     def put(self, job: JobView) -> None:
@@ -67,9 +71,9 @@ class JobFolding:
     1. Group the jobs of each workload, and the other jobs of each array. A group of one job is not folded.
     2. Show each group in the row of one of its jobs: the running job with the lowest id; if none runs, the
        waiting job with the lowest id; otherwise the ended job with the lowest id. A job that does not pass
-       the filter is chosen only if no job of the group passes the filter. The group keeps its row until the
-       job of the row ends. If the job of the row waits, the group gets another row as soon as one of its
-       jobs runs. All other rows of the group are hidden.
+       the filter is chosen only if no job of the group passes the filter. The group moves to another row when
+       another job gets a better rank than the job of the row (running before waiting before ended), or when
+       the job of the row gets a worse rank. All other rows of the group are hidden.
     3. Groups that the user has opened are not folded.
 
     Jobs that the terminal UI has not received are neither shown nor chosen.
@@ -81,8 +85,8 @@ class JobFolding:
         self.on = True
         self.hidden: set[int] = set()
         self.ends: Mapping[str, float] = {}
-        """The expected ends of groups, by their labels in the API, for the groups whose ends the controller
-        has sent.
+        """The expected ends of groups in seconds since 1970, by the label of the group in the API
+        (`_api_label`). Groups without an expected end are missing.
         """
         self._groups: dict[GroupKey, _Group] = {}
         self._opened: set[GroupKey] = set()
@@ -105,8 +109,8 @@ class JobFolding:
         return moved
 
     def drop(self, jobs: Iterable[int], passes: Passes) -> set[int]:
-        """Remove the rows of old jobs; the numbers of their groups still include these jobs. Return the jobs
-        whose rows are newly shown.
+        """Remove the rows of old jobs. Their groups still count these jobs in their progress. Return the jobs
+        whose rows are newly hidden or shown.
         """
         touched = set()
         for job in jobs:
@@ -130,13 +134,13 @@ class JobFolding:
         self.hidden.clear()
 
     def fold_all(self, passes: Passes) -> None:
-        """Choose the shown rows of all groups again, because the filter has changed."""
+        """Choose the shown rows of all groups again. The caller has changed the filter."""
         for key in self._groups:
             self._fold_anew(key, passes)
 
     def toggle(self, job: int, passes: Passes) -> bool:
-        """Open the group of a job, or fold an open group again. Return False if the job is in no group of
-        several jobs.
+        """Open the group of a job, or fold it if it is open. Return False if the job is in no group of
+        several jobs, or if turn() has opened all groups.
         """
         key = self._group_of.get(job)
         if not self.on or key is None or len(self._groups[key].members) < 2:
@@ -146,15 +150,15 @@ class JobFolding:
         return True
 
     def turn(self, passes: Passes) -> None:
-        """Open all groups (workloads and arrays), so that each job has a row. If all groups are already open,
-        fold all groups again.
+        """Open all groups (workloads and arrays), so that each job has a row. Fold all groups if the last
+        call has opened them.
         """
         self.on = not self.on
         self._opened.clear()
         self.fold_all(passes)
 
     def row(self, job: int) -> FoldedRow | None:
-        """Return the group that the row of this job shows; None if the row shows the job itself."""
+        """Return the row of the folded group of this job; None if the job has a row of its own."""
         key = self._group_of.get(job)
         if key is None or not self._is_folded(key):
             return None
@@ -167,8 +171,8 @@ class JobFolding:
         )
 
     def jobs_of(self, job: int, passes: Passes) -> list[int]:
-        """Return the jobs that the row of this job represents. For a folded group, these are the jobs of the
-        group that pass the filter. Otherwise this is the job itself.
+        """Return the jobs that the row of this job stands for. If the row shows a folded group, these are the
+        jobs of the group that pass the filter. If not, it is the job itself.
         """
         key = self._group_of.get(job)
         if key is None or not self._is_folded(key) or self._groups[key].shown != job:
@@ -177,7 +181,9 @@ class JobFolding:
         return [number for number in sorted(members) if number in self._group_of and passes(members[number])]
 
     def shown_for(self, job: int) -> int:
-        """Return the job whose row shows this job: the job itself, or another job of its folded group."""
+        """Return the job in whose row this job is shown: the job itself, or another job of its folded
+        group.
+        """
         key = self._group_of.get(job)
         return job if key is None or job not in self.hidden else self._groups[key].shown
 
@@ -186,8 +192,8 @@ class JobFolding:
         self.ends = {each.label: each.ends_at for each in groups if each.ends_at is not None}
 
     def is_waiting_for_ends(self) -> bool:
-        """Return whether a folded group has jobs that have not ended. If True, the caller requests the
-        expected ends of groups.
+        """Return whether the caller should request the expected ends of groups: folding is on, and a group
+        has jobs that have not ended.
         """
         return self.on and any(group.ended < len(group.latest) for group in self._groups.values())
 
@@ -195,8 +201,8 @@ class JobFolding:
         return self.on and key not in self._opened and len(self._groups[key].members) > 1
 
     def _fold(self, key: GroupKey, changed: Iterable[JobView], passes: Passes) -> set[int]:
-        """Update the shown row of a group after the jobs `changed` of this group have changed. Return the
-        jobs whose rows are newly hidden or shown.
+        """Choose the shown row of a group again after the jobs `changed` of this group have changed. Return
+        the jobs whose rows are newly hidden or shown.
         """
         group = self._groups[key]
         if not group.shown or not self._is_folded(key):

@@ -36,8 +36,8 @@ class JobListing(Listing[int, JobView]):
         super().put([*changed.values(), *(self.rows[job] for job in moved - changed.keys())])
 
     def _move_marks(self, moved: set[int]) -> None:
-        """Keep the cursor and the mark on a group that is now shown in the row of another job. `moved` are
-        the jobs whose rows are newly hidden or shown.
+        """Keep the cursor and the mark on a group that has moved to the row of another job. `moved` are the
+        jobs whose rows are newly hidden or shown.
         """
         for job in moved & self.hidden:
             if job in self.marks:
@@ -70,8 +70,8 @@ class JobListing(Listing[int, JobView]):
         return super().follow(self.folding.shown_for(key))
 
     def chosen(self) -> list[JobView]:
-        """Return the marked jobs, or the job under the cursor. A folded row counts as all jobs of its group
-        that pass the filter.
+        """Return the marked jobs; without marks, the job under the cursor. A row with a folded group stands
+        for all jobs of the group that pass the filter.
         """
         found = {
             number: self.rows[number]
@@ -81,8 +81,8 @@ class JobListing(Listing[int, JobView]):
         return [found[number] for number in sorted(found)]
 
     def fold_one(self) -> bool:
-        """Open the group of the job under the cursor, or fold an open group again. Return False if the job is
-        in no group.
+        """Open the group of the job under the cursor, or fold it if it is open. Return False if the job has
+        no group to open or fold.
         """
         job = self.cursor
         if job is None or not self.folding.toggle(job, self.filter):
@@ -92,7 +92,7 @@ class JobListing(Listing[int, JobView]):
         return True
 
     def fold_all(self) -> None:
-        """Open all groups. If all groups are open already, fold all groups again."""
+        """Open all groups, or fold all groups if the last call has opened them."""
         job = self.cursor
         self.folding.turn(self.filter)
         self.rearrange()

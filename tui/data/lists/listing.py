@@ -1,8 +1,8 @@
 """A filtered and sorted list of rows. An update changes only the rows that are new or different. The cursor
 and the marks stay on their rows.
 
-The list uses no widget and no clock. Invariant: the order of the rows is the same as after sorting all rows.
-Cost: O(log n) per changed row.
+Invariant: the rows are always in the order that sorting all rows would give. Cost: O(log n) comparisons per
+changed row. The list uses no widget and no clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Listing(Generic[Key, Row]):
         self.sort, self.reverse = next(iter(sorts)), False
         self.filter: RowFilter[Row] = RowFilter()
         self.hidden: set[Key] = set()
-        """Keys of rows that are hidden although they pass the filter."""
+        """Keys of rows that are never shown, even if they pass the filter (the rows of folded jobs)."""
         self.marks: set[Key] = set()
         self.cursor: Key | None = None
         self._index = 0
@@ -66,8 +66,8 @@ class Listing(Generic[Key, Row]):
         return self._order[-1 - index if self.reverse else index][1]
 
     def index_of(self, key: Key) -> int | None:
-        """Return the index of the row with this key among the shown rows; None if the filter hides the row or
-        no such row exists.
+        """Return the index of the row with this key among the shown rows; None if the row is not shown or
+        does not exist.
         """
         if key not in self._placed:
             return None
@@ -161,7 +161,7 @@ class Listing(Generic[Key, Row]):
             self.marks.update(self.key_at(at) for at in range(low, high + 1))
 
     def mark_shown(self) -> None:
-        """Mark all shown rows. If all shown rows are marked, remove their marks."""
+        """Mark all shown rows. If all of them are marked already, remove their marks."""
         shown = self._placed.keys()
         self.marks = self.marks - shown if shown <= self.marks else self.marks | shown
 
@@ -207,8 +207,9 @@ class Listing(Generic[Key, Row]):
         self._order = sorted((value, key) for key, value in self._placed.items())
 
     def _restore_cursor(self) -> None:
-        """Put the cursor back on its row after a change of the list. If the filter hides the row, put the
-        cursor at the index that the row would have. If the row no longer exists, the cursor keeps its index.
+        """Put the cursor back on its row after a change of the list. If the row exists but is not shown, put
+        the cursor at the index that the row would have. If the row no longer exists, the cursor keeps its
+        index.
         """
         home = self._home
         if home is None:

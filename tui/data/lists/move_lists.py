@@ -19,8 +19,9 @@ from wire.api.policy.rebalance import (
 
 @dataclass(frozen=True)
 class MoveRow:
-    """One row of the list: a proposed move, or a move that has begun. `at` is its position in the
-    controller's answer, in which the best proposals and the latest moves come first.
+    """One row of the list: a proposed move, or a move that has begun. `at` is the index of the row in the
+    controller's answer: first the proposals, the best first, then the moves that have begun, the latest
+    first.
     """
 
     at: int

@@ -10,8 +10,8 @@ from wire.cluster.quota import AMOUNTS, ANY_NAME, SCOPES, UNLIMITED
 
 
 def share_key(share: ShareView) -> str:
-    """Return the path of the tenant in the fair-share tree. Names are not unique, because an organisation and
-    a project may have the same name.
+    """Return a unique key: the path of the tenant in the fair-share tree, as text. The name alone is not
+    unique, because an organisation and a project may have the same name.
     """
     return "\0".join(share.path)
 
@@ -50,14 +50,14 @@ def share_listing() -> Listing[str, ShareView]:
 
 
 def quota_key(quota: QuotaView) -> str:
-    """Return the scope and name of a quota. The name alone is not unique, because a user and a project may
-    have the same name.
+    """Return a unique key: the scope and the name of a quota, as text. The name alone is not unique, because
+    a user and a project may have the same name.
     """
     return f"{quota.scope}\0{quota.name}"
 
 
 def quota_state(quota: QuotaView) -> str:
-    """Return a word for the usage of a quota: `borrows` (above the hard limit, as the quota allows), `over`
+    """Return a word for the usage of a quota: `borrows` (above the hard limit; the quota may borrow), `over`
     (above the hard limit, because the limit was lowered while jobs ran), `full` (at the hard limit) or `over
     soft` (above the soft limit). Return an empty text if the usage is below all limits.
     """
@@ -103,7 +103,9 @@ def quota_listing() -> Listing[str, QuotaView]:
 
 
 def reservation_for(row: ReservationView) -> str:
-    """Return the users and projects that may use the reserved nodes, as text."""
+    """Return, as text, the users and projects that may use the reserved nodes; "maintenance" if there are
+    none.
+    """
     names = [*row.spec.users, *(f"project {name}" for name in row.spec.projects)]
     return ", ".join(names) or "maintenance"
 
