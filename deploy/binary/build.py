@@ -3,7 +3,7 @@
 1. PyInstaller collects corral-agent and corral, each as a directory with all modules and libraries.
 2. Each directory becomes one file: the script launcher.sh, followed by the directory as a compressed archive.
    The file of corral-agent is put into the directory of corral, which sends it to hosts without Python.
-3. Each library requires a version of the C library. The newest of these versions is the oldest version with
+3. Each library requires at least some version of glibc. The newest of these versions is the oldest glibc with
    which a host can run the program.
 """
 
@@ -44,7 +44,7 @@ def main() -> None:
     for library in work.glob("*/_internal/libpython*"):
         subprocess.run(["strip", "--strip-unneeded", str(library)], check=True)
     for file in corral.glob("_internal/*.dist-info/direct_url.json"):
-        file.unlink()  # The file names a directory of the build machine.
+        file.unlink()  # Delete the file, because it names a directory of the build machine.
     pack(work / "corral-agent", corral / "_internal" / "corral-agent")
     made = HOME / "dist" / "corral"
     made.parent.mkdir(exist_ok=True)
@@ -88,7 +88,9 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def oldest_glibc(folder: Path) -> int:
-    """Return the second number of the newest version of glibc that the libraries in the directory use."""
+    """Return the minor version of the newest glibc that the libraries in the directory need: 28 for glibc
+    2.28.
+    """
     libraries = (path for path in folder.rglob("*") if path.is_file() and path.read_bytes()[:4] == b"\x7fELF")
     return max(int(number) for path in libraries for number in _GLIBC.findall(path.read_bytes()))
 

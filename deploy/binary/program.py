@@ -29,8 +29,8 @@ def main() -> int | None:
 
 
 def _restore_environment() -> None:
-    """Remove the environment variables that the start of the program has added, because other programs would
-    inherit them.
+    """Undo the changes that the start of the frozen program made to the environment, because programs that
+    Corral starts would inherit them.
     """
     program = os.environ.pop("CORRAL_PROGRAM", "")
     if program:
