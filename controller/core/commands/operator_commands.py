@@ -74,8 +74,8 @@ class OperatorCommands:
     def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
         """Remove a node from the cluster. The command is refused while a job holds resources on the node."""
         node = self._state.nodes.by_name[given.node]
-        # A gang counts on its nodes until its last member has ended. Therefore also find gangs that have no
-        # more processes on this node.
+        # A gang keeps its nodes until its last member has ended. Therefore also count a gang that has no more
+        # processes on this node.
         held = [self._state.jobs[job] for _, job in self._state.releases]
         labels = [job.label for job in held if given.node in job.members]
         if labels:
