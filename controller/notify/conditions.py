@@ -1,5 +1,5 @@
-"""Finds reasons for notices that no single event shows: quotas that are nearly used up, slow scheduling
-cycles, and changed health of GPUs.
+"""Finds reasons for notices that follow from several events: nearly used quotas, slow scheduling cycles, and
+changed health of GPUs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from controller.notify.messages import Notice
 from wire.names import GpuHealth
 
 QUOTA_NOTE = "notify-quota"
-"""The `kind` column of the database rows about sent notices of limits."""
+"""The `kind` column of the database rows that record the sent notices about quotas."""
 STEPS = (100, 80)
-"""A notice is sent when the use of a limit reaches one of these percentages."""
+"""A notice is sent when the used percentage of a limit reaches one of these numbers."""
 AGAIN_BELOW = 60
-"""A further notice about a limit is possible when the use has fallen below this percentage."""
+"""A notice about a limit can be sent again when the used percentage has fallen below this number."""
 SLOW_AGAIN_S = 3_600.0
 """Seconds between two notices about slow cycles."""
 QUOTA_WORDS = frozenset(("quota.80", "quota.100"))
@@ -33,28 +33,28 @@ LimitKey = tuple[str, str, str]
 
 
 class Conditions:
-    """Records the conditions of the cluster (such as a nearly used quota) about which a notice was sent, so
-    that no notice is sent twice.
+    """Records about which conditions of the cluster (such as a nearly used quota) a notice was sent, so that
+    no notice is sent twice.
 
     Quotas
-    1. When a job is submitted, placed or grows, compare the use of its user, project and queue with each hard
-       limit. If the use has reached 80 % or 100 % of the limit for the first time, yield a notice.
-    2. When the use falls below 60 % of the limit, forget the sent notice, so that the notice can be sent
-       again. The sent notices are stored, so a restart of the controller does not repeat a notice.
+    1. When a job is queued, placed, grows or ends, compare the usage of its user, project and queue with each
+       of their hard limits. If the usage reaches 80 % or 100 % of a limit for the first time, yield a notice.
+    2. When the usage falls below 60 % of the limit, forget the sent notice, so that it can be sent again. The
+       sent notices are stored, so a restart of the controller does not repeat a notice.
 
     Cost: one comparison per limit for each user, project and queue with changed jobs in a commit.
     """
 
     def __init__(self) -> None:
         self._quota_steps: dict[LimitKey, int] = {}
-        """For each limit the highest percentage about which a notice was sent."""
+        """The highest percentage about which a notice was sent, by limit."""
         self._changed: dict[LimitKey, None] = {}
         self._gpu_health: dict[tuple[str, str], GpuHealth] = {}
         self._slow: Notice | None = None
         self._slow_at = 0.0
 
     def load(self, notes: Iterable[NoteRow]) -> None:
-        """Replace the record of the sent notices about quotas by the stored record."""
+        """Load the record of the sent notices about quotas from the database rows."""
         self._quota_steps.clear()
         self._changed.clear()
         for note in notes:
@@ -63,7 +63,9 @@ class Conditions:
                 self._quota_steps[scope, name, what] = int(note.body)
 
     def take_changed(self) -> list[NoteRow]:
-        """Return the database rows of limits for which a notice was sent or forgotten since the last call."""
+        """Return the database rows that record the notices about quotas that were sent or forgotten since the
+        last call.
+        """
         rows = []
         for key in self._changed:
             step = self._quota_steps.get(key)
@@ -72,7 +74,9 @@ class Conditions:
         return rows
 
     def is_news(self, event: GpuHealthRecorded) -> bool:
-        """Return whether the health of a GPU differs from that of the last call for this GPU."""
+        """Return whether the health of a GPU differs from the health recorded by earlier calls. PROBING is
+        not recorded.
+        """
         key = event.node, event.uuid
         before = self._gpu_health.get(key, GpuHealth.OK)
         if event.health is GpuHealth.OK:
@@ -97,13 +101,15 @@ class Conditions:
             )
 
     def take_slow(self) -> Iterator[Notice]:
-        """Yield the notice about a slow cycle since the last call, if there was one."""
+        """Yield the notice about a slow cycle that pass_took() has made since the last call, if any."""
         found, self._slow = self._slow, None
         if found is not None:
             yield found
 
     def quotas(self, state: State, events: Iterable[Event]) -> Iterator[Notice]:
-        """Yield a notice for each hard limit whose use has reached 80 % or 100 % through these events."""
+        """Yield a notice for each hard limit of which 80 % or 100 % is used for the first time after these
+        events.
+        """
         if state.quotas.unlimited:
             return
         tenants: dict[TenantKey, TenantUsage] = {}

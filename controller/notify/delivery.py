@@ -18,7 +18,9 @@ from controller.notify.sinks.delivery_error import DeliveryFailed
 
 FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 600.0
-"""The first and the longest time in seconds before a message is tried again."""
+"""A failed message is tried again after FIRST_RETRY_S seconds. This time doubles with each failure up to
+LAST_RETRY_S.
+"""
 LONGEST_WAIT_S = 60.0
 """Seconds. A task reads the clock at least this often, because the system clock can be set while the task
 waits."""
@@ -36,13 +38,13 @@ class Delivery:
 
     One task for each sink
     1. Wait until a message of the sink is due. If the message was joined from several messages (a digest),
-       write the row of the message to the database before sending.
-    2. Send the message. If the sink accepts the message, remove the message from the outbox.
-    3. If the refusal is final, or if the message is older than `give_up_s`, the message becomes a dead
-       letter, which is not tried again.
-    4. Otherwise try the message again after 0.5 s, 1 s, 2 s, 4 s and so on, at most 10 minutes. The sink also
-       pauses for 0.5 s, 1 s, 2 s and so on after 1, 2, 3 failures in a row, so that an unreachable sink is
-       not tried for each message.
+       write its row to the database before sending.
+    2. Send the message. If the sink accepts the message, remove it from the outbox.
+    3. If the refusal is final, or if the message is older than `give_up_s`, make the message a dead letter,
+       which is not tried again.
+    4. After any other failure, try the message again after 0.5 s, 1 s, 2 s, 4 s and so on, at most 10
+       minutes. Meanwhile pause the whole sink: 0.5 s after one failure, 1 s after two failures in a row, 2 s
+       after three, and so on. So an unreachable sink is not tried for each message.
 
     Messages of one sink are sent one after the other. A sink that does not answer delays no other sink.
     """
@@ -53,7 +55,9 @@ class Delivery:
         self.delivered: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.problems: dict[str, str] = {}
-        """For each sink whose last try failed, the reason of the failure."""
+        """The reason why the last try of a sink failed, by sink. Sinks whose last try succeeded are
+        left out.
+        """
         self._outbox = outbox
         self._now = now
         self._flush = flush
@@ -65,7 +69,9 @@ class Delivery:
         """The sinks whose pause must end now, because an operator has ordered to try messages again."""
 
     def adopt(self, config: Config) -> None:
-        """Use the sinks of a configuration from now on. Call this method in the event loop."""
+        """Use the sinks of a configuration. Messages to sinks that no longer exist become dead letters. Call
+        this method in the event loop.
+        """
         old, self._config = self._config, config
         for name in [*self._tasks]:
             if old is None or old.notify.sinks.get(name) != config.notify.sinks.get(name):
@@ -81,7 +87,7 @@ class Delivery:
             self._outbox.give_up(message, f"there is no sink {message.sink} any more", config.notify.max_dead)
 
     def wake(self) -> None:
-        """Wake the tasks after messages were added, so that due messages are sent at once."""
+        """Wake the tasks, so that new messages that are due are sent at once."""
         for event in self._wakes.values():
             event.set()
 

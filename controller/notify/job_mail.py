@@ -1,7 +1,7 @@
-"""Finds the notices that a job wants as mail: the options --mail-user and --mail-type of Slurm.
+"""Finds the notices that a job wants as mail: Slurm's options --mail-user and --mail-type.
 
-A job causes mail about the events in its `mail_types`. An array without ARRAY_TASKS causes one mail when its
-first element starts, and one mail when its last element has ended, as in Slurm.
+`mail_types` of a job names the events about which it wants mail. An array without ARRAY_TASKS causes one mail
+when its first element starts, and one mail when its last element has ended, as in Slurm.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NO_MAIL: Final[frozenset[str]] = frozenset()
 
 
 def mail_words_of(event: Event, state: State) -> frozenset[str]:
-    """Return the words (such as mine.failed) of the notices about this event that the job wants as mail;
-    empty if the job wants none.
+    """Return the kinds of notices (such as mine.failed) about this event that the job wants as mail; empty if
+    it wants none.
     """
     if not isinstance(event, JobPlaced | JobEnded | JobRequeued | DependencyDecided):
         return NO_MAIL
@@ -45,14 +45,15 @@ def _words(event: Event, job: Job, state: State) -> Iterator[str]:
         if "FAIL" in types or ("TIME_LIMIT" in types and event.reason is Reason.TIME_LIMIT):
             yield "mine.failed"
             if any(each.state is JobState.FAILED for each in _others(job, state)):
-                # Another element of the array has failed. Therefore also yield the word for an end without
-                # failure, because the last element may have completed.
+                # Another element of the array has failed, but this last element may have completed. So also
+                # yield the kind for an end without failure.
                 yield "mine.ended"
 
 
 def _is_first(event: JobPlaced, job: Job, state: State) -> bool:
-    """Return whether no other element of the job's array has started before. If several elements start in one
-    commit, the element with the lowest id counts as the first."""
+    """Return whether the job is the first started element of its array. If several elements start in one
+    commit, the element with the lowest id is the first.
+    """
     return not any(
         each.attempt > 1 or (each.attempt == 1 and (each.placed_at or 0.0, each.id) < (event.at, job.id))
         for each in _others(job, state)
@@ -60,7 +61,9 @@ def _is_first(event: JobPlaced, job: Job, state: State) -> bool:
 
 
 def _is_last(event: JobEnded, job: Job, state: State) -> bool:
-    """Return whether all other elements of the job's array have already ended."""
+    """Return whether the job is the last ended element of its array: all other elements have already
+    ended.
+    """
     return all(
         each.state.terminal and (each.ended_at or 0.0, each.id) < (event.at, job.id)
         for each in _others(job, state)
@@ -69,7 +72,8 @@ def _is_last(event: JobEnded, job: Job, state: State) -> bool:
 
 def _others(job: Job, state: State) -> Iterator[Job]:
     """Yield the other elements of the job's array that are in memory, the last element first. Yield nothing
-    if each element has its own mail."""
+    if each element gets mail of its own (ARRAY_TASKS).
+    """
     if job.array is not None and "ARRAY_TASKS" not in job.spec.mail_types:
         for number in reversed(state.arrays.get(job.array, {}).values()):
             if number != job.id and number in state.jobs:

@@ -18,37 +18,39 @@ from wire.names import JobState
 from wire.text import duration
 
 LIMIT_NOTE = "notify-limit"
-"""The `kind` column of the database rows about sent mails for percentages of time limits."""
+"""The `kind` column of the database rows that record the sent mails about time limits."""
 PERCENT: Final[Mapping[str, int]] = {"TIME_LIMIT_90": 90, "TIME_LIMIT_80": 80, "TIME_LIMIT_50": 50}
 
 
 class LimitMails:
-    """Finds the times at which jobs reach the percentages of their time limits about which they request mail.
-    A part is such a percentage.
+    """Finds the jobs that have used a percentage (50, 80 or 90) of their time limit about which they request
+    mail.
 
-    1. When a job with such a request starts, or gets another time limit, push the time of its next part on a
-       heap.
-    2. `due` yields the jobs that have reached a part, with the largest reached part of each. A job that runs
-       again after a requeue begins with the first part.
-    3. The caller calls `told` before asking `due` for the next job. `told` records the part in a database
-       row. The row is written together with the message, and deleted after the end of the job. A restart of
-       the controller thus repeats no mail and loses none.
+    1. When a job with such a request starts, or gets another time limit, push the time at which it reaches
+       its next percentage on a heap.
+    2. `due` yields the jobs that have reached a percentage, each with the highest percentage reached. A new
+       attempt after a requeue begins with the lowest percentage again.
+    3. The caller calls `told` before it asks `due` for the next job. `told` returns a database row that
+       records the percentage. The row is written together with the message, and deleted after the end of the
+       job. So a restart of the controller repeats no mail and loses none.
 
-    An array without ARRAY_TASKS gets one mail for each part, when the first element reaches the part. Cost:
-    O(log n) for each start, if n jobs with such a request run; nothing for other jobs.
+    An array without ARRAY_TASKS gets one mail for each percentage, when its first element reaches this
+    percentage. Cost: O(log n) for each start, if n jobs with such a request run; nothing for other jobs.
     """
 
     def __init__(self) -> None:
         self._planned: list[tuple[float, int]] = []
         self._told: dict[int, tuple[int, int]] = {}
-        """The attempt and the percentage of the last mail, by job id, or by array id if the whole array gets
-        one mail."""
+        """(attempt, percentage) of the last mail, by job id; for an array that gets one mail as a whole, by
+        array id.
+        """
         self._ended: dict[int, None] = {}
         self._loaded = False
 
     def load(self, notes: Iterable[NoteRow]) -> None:
-        """Replace the record of the sent mails by the stored rows, and plan the mails of all running jobs
-        again."""
+        """Load the record of the sent mails from the database rows, and plan the mails of all running jobs
+        again.
+        """
         self._told.clear()
         self._ended.clear()
         for note in notes:
@@ -58,13 +60,15 @@ class LimitMails:
         self.look_again()
 
     def look_again(self) -> None:
-        """Plan the mails of all running jobs again before the next mail, because mail may have been switched
-        off until now."""
+        """Let the next `due` plan the mails of all running jobs again. Needed when mail may have been
+        switched off until now.
+        """
         self._loaded = False
 
     def observe(self, events: Iterable[Event], state: State) -> list[NoteRow]:
-        """Plan the mails of jobs that have started. Return the database rows to delete, because their jobs
-        have ended."""
+        """Plan the mails of jobs that have started or were edited. Return deletions of the database rows of
+        ended jobs.
+        """
         for event in events:
             if isinstance(event, AttemptStarted | MembersStarted | JobEdited):
                 self._plan(state.jobs[event.job])
@@ -101,14 +105,15 @@ class LimitMails:
                 self._plan(found)
 
     def told(self, job: Job, percent: int) -> NoteRow:
-        """Record the mail about a part of a time limit, plan the mail about the next part, and return the
-        database row to write with the mail."""
+        """Record that the mail about a percentage of the time limit is sent, and plan the mail about the next
+        percentage. Return the database row to write together with the mail.
+        """
         self._told[_key(job)] = job.attempt, percent
         self._plan(job)
         return NoteRow(LIMIT_NOTE, str(_key(job)), f"{job.attempt} {percent}")
 
     def not_told(self, job: Job) -> None:
-        """Plan the mail again, because its database rows could not be written."""
+        """Plan the mail of the last `told` again, because its database rows could not be written."""
         self._told.pop(_key(job), None)
         self._plan(job)
 
@@ -120,7 +125,7 @@ class LimitMails:
                 heapq.heappush(self._planned, (at, job.id))
 
     def _parts(self, job: Job) -> list[int]:
-        """Return the percentages of the time limit about which the job requests mail and has had none."""
+        """Return the percentages of the time limit about which the job requests mail and has got none yet."""
         wanted = [PERCENT[each] for each in job.spec.mail_types if each in PERCENT]
         attempt, told = self._told.get(_key(job), (0, 0))
         whole_array = _key(job) != job.id
@@ -152,7 +157,9 @@ def _key(job: Job) -> int:
 
 
 def _members(job: Job, state: State) -> Iterable[int]:
-    """Return all jobs that share one mail with this job (the elements of its array), the last job first."""
+    """Return the ids of the jobs that share one mail with this job: the elements of its array, the last one
+    first, or only this job.
+    """
     if job.array is None or "ARRAY_TASKS" in job.spec.mail_types:
         return (job.id,)
     return reversed(state.arrays.get(job.array, {0: job.id}).values())

@@ -1,5 +1,6 @@
-"""Notices (each is a sentence about one event) and messages (each contains the notices for one delivery to
-one recipient)."""
+"""Notices and messages. A notice is a sentence about one event. A message contains the notices of one
+delivery to one recipient.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ NOTE = "outbox"
 class Notice:
     """A sentence about something that has happened, and the next step for the reader.
 
-    `word` is one of wire.notify.WORDS, such as mine.failed. The fields from `job` on name the job, node and
-    other objects of the notice, and are empty otherwise.
+    `word` is the kind of the notice, such as mine.failed (see wire.notify.WORDS). The fields `job`, `user`,
+    `project`, `queue` and `node` name what the notice is about. A field is empty if the notice is not about
+    such an object.
     """
 
     word: str
@@ -24,7 +26,7 @@ class Notice:
     next_step: str = ""
     """A sentence with the command that shows more."""
     job: str = ""
-    """The label of a job, such as 7 or 12_3."""
+    """The display id of a job, such as 7 or 12_3."""
     user: str = ""
     project: str = ""
     queue: str = ""
@@ -42,15 +44,17 @@ class Message:
     due: float
     """The message is not sent before this time, in seconds since 1970."""
     to: str = ""
-    """The mail address or topic of the recipient; empty if the sink sends all messages to the same place."""
+    """The mail address or topic of the recipient. Empty for a sink that sends all messages to the
+    same place.
+    """
     user: str = ""
     """The user that gets the message; empty if the recipient is not a user."""
     bundle: str = ""
-    """The name of a bundle. Due messages of one bundle are joined into one message. A message with an empty
-    name is sent alone.
+    """The name of the bundle of this message. All due messages of one bundle are joined into one message.
+    Empty: the message is sent alone.
     """
     more: int = 0
-    """The number of further notices that were left out, because there were too many."""
+    """The number of notices that were left out, because the message had too many."""
     tries: int = 0
     error: str = ""
     """The reason why the last try to deliver the message failed; empty if no try failed."""
@@ -59,8 +63,8 @@ class Message:
 
     @property
     def subject(self) -> str:
-        """Return the subject line. For one notice it is the subject of this notice, otherwise a summary with
-        the number of notices by subject.
+        """Return the subject line. For one notice it is the subject of this notice. For several it is the
+        number of notices and the subject of the first.
         """
         if len(self.notices) == 1 and not self.more:
             return self.notices[0].subject
@@ -68,15 +72,15 @@ class Message:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the words (such as mine.failed) of the notices, each word once."""
+        """Return the kinds (such as mine.failed) of the notices, each kind once."""
         return tuple(dict.fromkeys(each.word for each in self.notices))
 
 
 def text_of(message: Message, link: str = "") -> str:
     """Return the message as plain text: a paragraph for each notice, with its next step.
 
-    `link` is the address of a web page about a job, with {job} in place of the job's display id (17 or 12_3);
-    empty: no link.
+    `link` is the address of a web page about a job, in which {job} stands for the job's display id (17 or
+    12_3). Empty: no link.
     """
     parts = []
     for notice in message.notices:

@@ -45,8 +45,9 @@ CAUSES: Mapping[Reason, str] = {
     Reason.UNHEALTHY: "its health checks failed",
     Reason.MEMBER_FAILED: "a part of it on another node failed",
 }
-"""A clause for each reason for which a job ends without an order of a user. For other reasons, the notice
-names the exit code and the signal."""
+"""A clause for each reason of an end that no user has ordered. For an end with another reason, the notice
+names the exit code or the signal.
+"""
 
 REMEDIES: Mapping[Reason, str] = {
     Reason.TIME_LIMIT: "Submit it again with a longer --time, or let it save checkpoints.",
@@ -58,14 +59,15 @@ REMEDIES: Mapping[Reason, str] = {
 
 
 def words_of(event: Event) -> tuple[str, ...]:
-    """Return the words (such as mine.failed) of the notices that an event may cause; empty for an event
-    without notices."""
+    """Return the kinds of notices (such as mine.failed) that an event may cause; empty for an event without
+    notices.
+    """
     return _WORDS_OF.get(type(event), ())
 
 
 def notices_of(event: Event, state: State, failures: Iterable[FailureRule] = ()) -> Iterator[Notice]:
-    """Yield the notices about an event. `state` is the state after the commit's events, and `failures` are
-    the failure classes of the site.
+    """Yield the notices about an event. `state` is the state after all events of the commit, and `failures`
+    are the rules of the site's failure classes.
     """
     if isinstance(event, JobEnded):
         yield from _ended(event, state, failures)
@@ -144,7 +146,9 @@ def _ended(event: JobEnded, state: State, failures: Iterable[FailureRule]) -> It
 
 
 def _cause(event: JobEnded) -> str:
-    """Return the reason why a job ended, as a clause; empty if its user has ended the job."""
+    """Return the reason why a job ended, as a clause. If a user has ended the job, the clause is the detail
+    of the event, such as "cancelled by ann".
+    """
     if event.reason is Reason.USER:
         return _escaped(event.detail)
     clause = CAUSES.get(event.reason)
@@ -295,7 +299,8 @@ def _gpu(event: GpuHealthRecorded, state: State) -> Iterator[Notice]:
 
 def _away(event: NodeWentAway, _state: State) -> Iterator[Notice]:
     if event.why == JUST_STARTED:
-        # Send no notice, because after a restart of the controller all nodes are disconnected for a moment.
+        # Send no notice about a restart of the controller, after which all nodes are disconnected for a
+        # moment.
         return
     why = f": {printable(event.why)}" if event.why else ""
     yield Notice(

@@ -34,9 +34,7 @@ from wire.notify import NotifySettings
 SETTINGS_NOTE = "notify-user"
 """The `kind` column of the database rows with the users' settings for notifications."""
 WRITE_EVERY_S = 0.5
-"""Seconds for which outcomes of deliveries are collected before they are written together in one
-transaction.
-"""
+"""The results of deliveries are collected for this many seconds, and then written in one transaction."""
 HOUR_S = 3_600
 
 log = logging.getLogger("corral.notify")
@@ -50,8 +48,8 @@ class Notifier:
 
     1. `prepare` is called with the events of each commit. It makes the messages and returns their database
        rows, which become part of the same commit.
-    2. `committed` is called after the commit. The messages are then in the outbox, and are sent.
-    3. The outcomes of deliveries are written every WRITE_EVERY_S seconds, outside of the commits of events.
+    2. `committed` is called after the commit. It puts the messages into the outbox, from which they are sent.
+    3. The results of deliveries are written every WRITE_EVERY_S seconds, outside of the commits of events.
 
     Invariant: no message is sent before its events are on disk. A message whose events are on disk is sent at
     least once, or becomes a dead letter. Cost: one dictionary lookup for an event that no rule or setting
@@ -71,8 +69,8 @@ class Notifier:
         self.settings: dict[str, NotifySettings] = {}
         self.rules = NotifyRules(config)
         self.dropped = 0
-        """The number of notices that were dropped because of a full outbox (messages that wait
-        for delivery).
+        """The number of notices that were dropped because the outbox (the messages that wait for delivery)
+        was full.
         """
         self._config = config
         self._prefix = store_id[:8]
@@ -95,8 +93,9 @@ class Notifier:
     # --- called by the main loop ---
 
     def load(self, notes: Iterable[NoteRow]) -> None:
-        """Load messages, users' settings and the record of quota notices from the database. Called at the
-        start, and after a commit has failed."""
+        """Load messages, users' settings and the records of sent notices from the database. Called at the
+        start, and after the engine was loaded again.
+        """
         notes = list(notes)
         self._prepared = []
         self.outbox.load(notes)
@@ -116,9 +115,9 @@ class Notifier:
     def prepare(
         self, state: State, last_seq: int, events: Sequence[Event], failures: Sequence[FailureRule] = ()
     ) -> list[NoteRow]:
-        """Make the messages about events in a commit, and return the rows to write in the same commit.
-        `last_seq` is the number of the last journal entry before these events, and `failures` are the failure
-        classes of the site.
+        """Make the messages about the events of a commit, and return the database rows to write in the same
+        commit. `last_seq` is the number of the last journal entry before these events, and `failures` are the
+        rules of the site's failure classes.
         """
         self._prepared = []
         if not self._wanted and not self.rules.mail_sink:
@@ -128,8 +127,8 @@ class Notifier:
         last: dict[Route, int] = {}
         for place, notice, mail in self._notices(state, events, failures):
             for route in self.rules.routes(notice, self.settings, mail, now):
-                # One event may cause two notices, such as mine.failed and mine.ended. Send only one of these
-                # notices to each recipient.
+                # One event may cause two notices, such as mine.failed and mine.ended. Send only the first of
+                # them to a recipient.
                 if place < 0 or last.get(route) != place:
                     last[route] = place
                     routed.setdefault(route, []).append(notice)
@@ -139,7 +138,7 @@ class Notifier:
         return [*map(row_of, self._prepared), *self._conditions.take_changed(), *ended]
 
     def committed(self) -> None:
-        """Send the messages of the last prepare(), because their commit is on disk."""
+        """Put the messages of the last prepare() into the outbox, because their commit is on disk."""
         if self._prepared:
             self.outbox.add(self._prepared)
             self._prepared = []
@@ -169,9 +168,9 @@ class Notifier:
     # --- notices that are caused by the time and not by an event ---
 
     async def send_due(self) -> None:
-        """Make the messages that are due by time: about used parts of time limits, and the weekly notices.
-        Write these messages in one transaction with the rows that record them as sent. Raise StoreFailure if
-        the store cannot be written.
+        """Make the messages that are due at a time: mails about used percentages of time limits, and the
+        weekly notices. Write them in one transaction with the rows that record them as sent. Raise
+        StoreFailure if the store cannot be written.
         """
         now = self._now()
         if self.rules.mail_sink:
@@ -205,7 +204,9 @@ class Notifier:
     async def _send_timed(
         self, notices: Iterable[tuple[Notice, tuple[Wish, ...]]], rows: Iterable[NoteRow], now: float
     ) -> None:
-        """Write messages with these notices to the database, then send the messages."""
+        """Write the messages with these notices and the given rows to the database in one transaction, then
+        send the messages.
+        """
         routed: dict[Route, list[Notice]] = {}
         for notice, wishes in notices:
             for route in self.rules.routes(notice, self.settings, wishes, now):
@@ -218,8 +219,9 @@ class Notifier:
     # --- called by the API ---
 
     async def set_settings(self, user: str, settings: NotifySettings) -> None:
-        """Store the settings of a user. If the settings choose no notices, delete the stored settings. Raise
-        StoreFailure if the store cannot be written."""
+        """Store the settings of a user, or delete the stored settings if these settings are the defaults.
+        Raise StoreFailure if the store cannot be written.
+        """
         body = dumps(encode(settings)) if settings != NotifySettings() else None
         await self._write([NoteRow(SETTINGS_NOTE, user, body)])
         if body is None:
@@ -229,8 +231,9 @@ class Notifier:
         self._find_wanted()
 
     async def test(self, sink: str, to: str, user: str) -> tuple[str, str]:
-        """Send a test message to a sink now, without the outbox. Return the id of the message, and the reason
-        if the delivery failed, otherwise ""."""
+        """Send a test message to a sink now, without the outbox. Return (id of the message, reason of the
+        failed delivery). The reason is "" after a delivery.
+        """
         notify, now = self._config.notify, self._now()
         notice = Notice(
             "test",
@@ -248,8 +251,8 @@ class Notifier:
         return message.id, ""
 
     def retry(self, ids: Iterable[str]) -> list[Message]:
-        """Try now to deliver these messages again. Return the messages that are tried: dead letters (messages
-        that were given up) and messages that wait after a failure.
+        """Try these messages again now, if they are dead letters (messages that are no longer tried) or wait
+        after a failure. Return the messages that are tried.
         """
         found = self.outbox.retry(ids, self._now())
         self.delivery.end_pauses()
@@ -276,8 +279,9 @@ class Notifier:
     def _notices(
         self, state: State, events: Sequence[Event], failures: Sequence[FailureRule]
     ) -> Iterator[tuple[int, Notice, tuple[Wish, ...]]]:
-        """Yield for each notice that a rule, user or job wants: the index of its event in the commit, the
-        notice, and the mail requests of its job. The index is -1 for a notice that is not about one event."""
+        """Yield (index of the event in the commit, notice, mail requests of its job) for each notice that a
+        rule, user or job wants. The index is -1 for a notice that is not about one event.
+        """
         wanted, mails = self._wanted, bool(self.rules.mail_sink)
         for place, event in enumerate(events):
             if isinstance(event, GpuHealthRecorded) and not self._conditions.is_news(event):
@@ -300,8 +304,9 @@ class Notifier:
         yield from ((-1, each, ()) for each in self._conditions.take_slow() if each.word in wanted)
 
     def _messages(self, routed: dict[Route, list[Notice]], prefix: str, now: float) -> list[Message]:
-        """Return one message for each route (sink and recipient) of the notices. A recipient with too many
-        messages in this hour gets further notices in one message at the end of the hour."""
+        """Return one message for each route (sink and recipient) of the notices. After the greatest number of
+        messages in an hour, a recipient gets the later notices of this hour in one message at its end.
+        """
         found: list[Message] = []
         room = self._config.notify.max_waiting - len(self.outbox.waiting)
         for route, notices in routed.items():
@@ -319,8 +324,9 @@ class Notifier:
         return found
 
     def _is_over(self, route: Route, now: float) -> bool:
-        """Count a message, and return whether its recipient has already got the greatest number of messages
-        per hour."""
+        """Count a message to the recipient of this route. Return whether the recipient has now got more
+        messages in this hour than allowed.
+        """
         hour = int(now) // HOUR_S
         if hour != self._sent_hour:
             self._sent_hour = hour

@@ -22,10 +22,10 @@ class Outbox:
        puts the messages into the heap of their sink.
     2. `take` returns the next due message of a sink. Messages of one bundle are first joined into one
        message, which keeps the id of the earliest. The caller writes the changed rows before sending a joined
-       message. If the message is sent twice, both copies thus have the same id and text.
-    3. `delivered` deletes the row, `postpone` sets the time of the next try, and `give_up` makes the message
-       a dead letter. The rows change later (`take_changed`). If the controller is killed before that, the
-       message is sent again with the same id.
+       message. So if the message is sent twice, both copies have the same id and text.
+    3. `delivered` deletes the message, `postpone` sets the time of the next try, and `give_up` makes the
+       message a dead letter. The caller writes the changed rows later (`take_changed`). If the controller is
+       killed before that, the message is sent again with the same id.
 
     Invariant: a message that is not delivered is in `waiting` or `dead`, and its row is in the database or in
     `take_changed`. Cost: O(log waiting messages) for each message.
@@ -35,8 +35,8 @@ class Outbox:
         self.waiting: dict[str, Message] = {}
         self.dead: dict[str, Message] = {}
         self._heaps: dict[str, list[tuple[float, float, str]]] = {}
-        """For each sink a heap of the waiting messages as (due, made_at, id). If a message has changed, its
-        old heap entry is ignored.
+        """A heap of the waiting messages of each sink, with entries (due, made_at, id). The old entry of a
+        message whose `due` has changed is ignored.
         """
         self._bundles: dict[str, dict[str, None]] = {}
         self._changed: dict[str, None] = {}
@@ -50,8 +50,9 @@ class Outbox:
                 self._put(each)
 
     def load(self, notes: Iterable[NoteRow]) -> None:
-        """Add the stored messages that are not in memory yet. A row that this version cannot read is
-        skipped."""
+        """Add the stored messages that are not in memory yet. Rows that this version cannot read are
+        skipped.
+        """
         for note in notes:
             known = note.name in self.waiting or note.name in self.dead or note.name in self._changed
             if note.kind == NOTE and note.body is not None and not known:
@@ -61,15 +62,16 @@ class Outbox:
                     continue
 
     def next_due(self, sink: str) -> float | None:
-        """Return the time of the next message of a sink; None if no message waits."""
+        """Return the time at which the next waiting message of a sink is due; None if no message waits."""
         heap = self._heaps.get(sink, [])
         while heap and not self._is_current(heap[0]):
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def take(self, sink: str, now: float) -> Message | None:
-        """Return the next due message of a sink, or None. If the message belongs to a bundle, join all
-        messages of the bundle first. The returned message stays in `waiting`."""
+        """Return the next message of a sink if it is due, None if not. If the message belongs to a bundle,
+        join all messages of the bundle first. The returned message stays in `waiting`.
+        """
         due = self.next_due(sink)
         if due is None or due > now:
             return None
@@ -87,7 +89,7 @@ class Outbox:
         self._drop(message.id)
 
     def postpone(self, message: Message, due: float, error: str) -> None:
-        """Set the time `due` for the next try of a message. Count the failed try, and store the error."""
+        """Try a message again at the time `due`, because this try has failed with `error`."""
         if message.id in self.waiting:
             self._put(replace(message, due=due, tries=message.tries + 1, error=error))
             self._changed[message.id] = None
@@ -158,8 +160,8 @@ class Outbox:
 
     def _join(self, message: Message, now: float) -> Message:
         """Replace all messages of a bundle by one message with all their notices. The new message keeps the
-        id of the earliest message and gets the current time as its creation time, so its retry period starts
-        now."""
+        id of the earliest. It counts as made now, so that it is tried for the whole `give_up_s`.
+        """
         parts = [self.waiting[each] for each in self._bundles.pop(message.bundle)]
         parts.sort(key=lambda each: (each.made_at, each.id))
         notices = [notice for each in parts for notice in each.notices]

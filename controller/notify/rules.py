@@ -15,26 +15,28 @@ from controller.notify.messages import Notice
 from wire.notify import JOB_WORDS, NotifySettings
 
 OWNER = "owner"
-"""In the recipients of a rule, this word stands for the user of the job that the notice is about."""
+"""This word among the recipients of a rule stands for the user of the job that the notice is about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One delivery of a notice: the sink, the recipient, and the time at which the message is sent."""
+    """One delivery of a notice: the sink, the recipient, and the time at which its message is sent."""
 
     sink: str
     to: str
     user: str
     due: float
     bundle: str = ""
-    """The name of a bundle. Due messages of one bundle are joined. A message with an empty name is sent
-    alone.
+    """The name of the bundle of the message. All due messages of one bundle are joined. Empty: the message is
+    sent alone.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The notices that one rule, one user or one job requests, and the way of sending."""
+    """A delivery that a rule, a user or a job requests for a notice: the sink, the recipient, the digest and
+    the quiet hours.
+    """
 
     sink: str
     to: str
@@ -48,14 +50,17 @@ class NotifyRules:
     """Finds the routes (sink, recipient, time) of notices from the rules of [notify] and the users' settings.
 
     Algorithm of `routes`, for one notice
-    1. Take the rules with the notice's word whose users, projects and queues match. The recipient `owner` is
-       the user of the job, at the address that the user has set, or at USER@domain of the sink.
-    2. Take the settings of the job's user, if the user has chosen the word.
+    1. Take the rules that name the kind of the notice and whose users, projects and queues match. The
+       recipient `owner` is the user of the job, at the address that the user has set, or at USER@domain of
+       the sink.
+    2. Take the settings of the job's user if they name the kind of the notice. Then take the mail requests of
+       the job (--mail-user).
     3. If two routes have the same sink and recipient, keep only the first.
-    4. If the rule has the key `every`, the message is sent at the time of the rule's next digest. Otherwise,
-       in quiet hours, the message is sent at the end of the quiet hours.
+    4. If the rule or the settings have the key `every`, send the message with the next digest. If not, and it
+       is a quiet hour, send the message at the end of the quiet hours, unless the rule is urgent. In all
+       other cases, send the message at once.
 
-    Cost: one dictionary lookup for a notice that no rule contains.
+    Cost: one dictionary lookup for a notice whose kind no rule names.
     """
 
     def __init__(self, config: Config) -> None:
@@ -75,7 +80,7 @@ class NotifyRules:
 
     @property
     def words(self) -> frozenset[str]:
-        """Return the words of notices (such as mine.failed) that at least one rule contains."""
+        """Return the kinds of notices (such as mine.failed) that at least one rule names."""
         return frozenset(self._of_word)
 
     @property
@@ -85,21 +90,22 @@ class NotifyRules:
         return self._mail
 
     def personal_sinks(self, settings: NotifySettings) -> tuple[tuple[str, str], ...]:
-        """Return the sink and the recipient of each address to which a user's own notices are sent."""
+        """Return (sink, recipient) for each address to which a user's own notices are sent."""
         if not self._personal:
             return ()
         wanted = ((self._mail, settings.mail), (self._ntfy, settings.ntfy))
         return tuple((sink, to) for sink, to in wanted if sink and to)
 
     def wants(self, word: str, settings: Mapping[str, NotifySettings]) -> bool:
-        """Return whether a rule or a user's settings may want notices with this word."""
+        """Return whether a rule or a user's settings may request notices of the kind `word`."""
         return word in self._of_word or (word in JOB_WORDS and bool(settings))
 
     def routes(
         self, notice: Notice, settings: Mapping[str, NotifySettings], more: Iterable[Wish], now: float
     ) -> Iterator[Route]:
-        """Yield the routes of a notice. `settings` has the settings of all users, and `more` the requests of
-        the notice's job, such as --mail-user."""
+        """Yield the routes of a notice. `settings` are the settings of all users. `more` are the mail
+        requests of the notice's job (--mail-user).
+        """
         seen: set[tuple[str, str]] = set()
         for wish in (*self._by_rules(notice, settings), *self._by_settings(notice, settings), *more):
             if wish.sink in self.sinks and (wish.sink, wish.to) not in seen:
@@ -108,7 +114,8 @@ class NotifyRules:
 
     def address(self, user: str, sink: str, settings: Mapping[str, NotifySettings]) -> str:
         """Return the recipient of a user's messages in a sink: the address or topic that the user has set, or
-        USER@domain for mail. Return "" if the sink has no address for this user alone."""
+        USER@domain for mail. Return "" if the sink has no address for this user.
+        """
         section, own = self.sinks[sink], settings.get(user, NotifySettings())
         if section.kind == "smtp":
             found = own.mail or (f"{user}@{section.domain}" if section.domain else "")
@@ -116,8 +123,10 @@ class NotifyRules:
         return own.ntfy or section.topic or "" if section.kind == "ntfy" else ""
 
     def mail_wish(self, mail_user: str, user: str) -> Wish | None:
-        """Return the request of a job with --mail-user. The recipient is the address, or the user name at the
-        domain of the mail sink. Return None if there is no mail sink or no valid address."""
+        """Return the mail request of a job. The recipient is `mail_user` or, if it is empty, the job's user.
+        A name without @ is completed by the domain of the mail sink. Return None if there is no mail sink or
+        the address is not allowed.
+        """
         if not self._mail:
             return None
         section, to = self.sinks[self._mail], mail_user or user
@@ -166,8 +175,8 @@ class NotifyRules:
         return WeekHours(texts, tuple(windows), ZoneInfo(self._zone_name), self._zone_name)
 
     def next_digest(self, every: str, now: float) -> float:
-        """Return the time of the next digest: the next full hour, the next `digest_at`, or the next Monday at
-        `digest_at`, in [scheduler] time_zone.
+        """Return the time of the next digest: the next full hour ("1h"), the next `digest_at` ("1d"), or the
+        next Monday at `digest_at` ("weekly"), in [scheduler] time_zone.
         """
         local = datetime.fromtimestamp(now, ZoneInfo(self._zone_name))
         if every == "1h":

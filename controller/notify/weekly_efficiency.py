@@ -14,11 +14,11 @@ WEEK_S = 7 * 86_400.0
 WEEKLY_NOTE = "notify-weekly"
 """The `kind` column of the database row with the time of the last weekly notices."""
 NAMED_JOBS = 3
-"""The number of jobs that a notice names."""
+"""The most jobs that a weekly notice names."""
 
 WeekOf = Callable[[float, float, str], Awaitable[Sequence[UsageSum]]]
-"""A function that returns the usage between two times for each user. If the third argument names a user, the
-function returns the usage of each of this user's largest jobs.
+"""A function of (begin, end, user). It returns the usage of each user between two times. If a user is named,
+it returns the usage of each of this user's jobs with the most usage.
 """
 
 
@@ -31,7 +31,7 @@ class WeeklyEfficiency:
     def __init__(self, week_of: WeekOf) -> None:
         self._week_of = week_of
         self._last: float | None = None
-        """The time of the Monday of the last weekly notices; None before the first notices."""
+        """The Monday (a time) of the last weekly notices; None before the first notices."""
 
     def load(self, notes: Iterable[NoteRow]) -> None:
         """Read the time of the last weekly notices from its database row."""
@@ -40,13 +40,15 @@ class WeeklyEfficiency:
         )
 
     def is_due(self, monday: float) -> bool:
-        """Return whether the weekly notices are due. `monday` is the time of the last Monday at
-        `digest_at`."""
+        """Return whether the weekly notices of the time `monday` (the last Monday at `digest_at`) are still
+        to be made.
+        """
         return self._last is None or self._last < monday
 
     async def notices(self, monday: float, now: float) -> list[Notice]:
-        """Return the notices of all users with jobs in the last week. The first call returns none, because a
-        new cluster has no complete week."""
+        """Return the notices of all users with jobs in the week before `monday`. Return none if weekly
+        notices were never sent before, because a new cluster has no complete week.
+        """
         if self._last is None:
             return []
         since = monday - WEEK_S

@@ -9,14 +9,14 @@ from pathlib import Path
 from controller.config.tables.notify import SinkSection
 
 MAX_SECRET = 8_192
-"""The most bytes of a file with a secret."""
+"""A file with a secret may have at most this many bytes."""
 
 
 class DeliveryFailed(Exception):
-    """Raised if a sink did not accept a message. `message` names no secret.
+    """Raised if a sink did not accept a message. `message` contains no secret.
 
-    If `final` is True, a repetition would fail too, so the message is given up at once. `wait_s` is the
-    number of seconds for which the sink wants no further message; 0 if the sink named no time.
+    If `final` is True, the message is given up at once, because another try would fail too. `wait_s` is the
+    number of seconds for which the sink wants no message; 0 if the sink named no time.
     """
 
     def __init__(self, message: str, *, final: bool = False, wait_s: float = 0.0) -> None:
@@ -28,8 +28,9 @@ class DeliveryFailed(Exception):
 
 def secret_of(file: str | None, variable: str | None) -> str:
     """Return the secret from the configured file or environment variable, without spaces at its ends; "" if
-    neither is configured. Raise DeliveryFailed if the secret cannot be read or if every user may read the
-    file."""
+    neither is configured. Raise DeliveryFailed if the secret cannot be read, or if users other than the
+    file's owner and group may access the file.
+    """
     if variable is not None:
         found = os.environ.get(variable, "").strip()
         if not found:

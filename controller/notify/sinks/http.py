@@ -24,14 +24,13 @@ from controller.notify.sinks.delivery_error import DeliveryFailed, secret_of, ur
 from wire.text import printable
 
 FORMAT = 1
-"""The version of the JSON body of webhooks."""
+"""The version number in the JSON body of webhooks."""
 MAX_TEXT = 3_500
-"""The most characters of a text for a chat service. Slack allows 4,000, ntfy 4,096 bytes."""
+"""The most characters of a text for a chat service. Slack allows 4,000 characters, ntfy 4,096 bytes."""
 MAX_WAIT_S = 3_600.0
 """The longest pause in seconds that a server can request by the header Retry-After."""
 TEMPORARY = (408, 425, 429)
-"""The HTTP statuses from 400 to 499 after which a message is tried again, because a repetition may
-succeed."""
+"""The HTTP statuses from 400 to 499 after which a message is tried again, because another try may succeed."""
 
 
 async def post(sink: SinkSection, message: Message, cluster: str, link: str) -> None:
@@ -84,7 +83,8 @@ def signature(secret: str, name: str, timestamp: str, body: bytes) -> str:
     """Return the value of the header webhook-signature: "v1," and the HMAC-SHA256 of ID.TIMESTAMP.BODY in
     Base64.
 
-    The key is the secret itself, or the Base64 text after "whsec_" if the secret begins with `whsec_`.
+    The key of the HMAC is the secret. If the secret begins with "whsec_", the key is the decoded Base64 text
+    after it.
     """
     key = secret.encode()
     if secret.startswith("whsec_"):
@@ -99,7 +99,7 @@ def signature(secret: str, name: str, timestamp: str, body: bytes) -> str:
 def _request(
     sink: SinkSection, message: Message, cluster: str, link: str, url: str, secret: str
 ) -> tuple[str, bytes, dict[str, str]]:
-    """Return the URL, the body and the headers of the request for this kind of sink."""
+    """Return (URL, body, headers) of the request for this kind of sink."""
     if sink.kind == "ntfy":
         return _ntfy(sink, message, cluster, link, url, secret)
     if sink.kind == "webhook":
@@ -113,8 +113,8 @@ def _request(
         if sink.kind == "slack":
             text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         else:
-            # Put a zero-width space after @, so that a word such as @all in a text does not notify all
-            # members of a channel.
+            # Put a zero-width space after each @, so that a word such as @all does not notify all members of
+            # a channel.
             text = text.replace("@", "@\u200b")
         body, headers = json.dumps({"text": text}, ensure_ascii=False).encode(), {}
     return url, body, {"Content-Type": "application/json", "User-Agent": "corral", **headers}

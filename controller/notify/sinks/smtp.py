@@ -15,10 +15,11 @@ from controller.notify.sinks.delivery_error import DeliveryFailed, secret_of
 from wire.text import printable
 
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-"""The default port for each value of the key `security`."""
+"""The default port for each value of the sink's key `security`."""
 MOST_TIMES = 4
-"""The longest time of a whole delivery, as a multiple of `timeout_s`, which is the longest time of a single
-answer of the server."""
+"""A whole delivery may take at most this many times `timeout_s`. A single answer of the server may take
+`timeout_s`.
+"""
 
 
 async def send(sink: SinkSection, message: Message, cluster: str, link: str) -> None:
@@ -90,7 +91,7 @@ def _send(sink: SinkSection, mail: EmailMessage, to: str) -> None:
 
 
 def _failure(sink: SinkSection, error: Exception) -> DeliveryFailed:
-    """Return the error of a delivery for an exception of smtplib or of a socket."""
+    """Return the DeliveryFailed error for an exception of smtplib or of a socket."""
     host = f"{sink.host}:{sink.port or PORTS[sink.security]}"
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         code, said = next(iter(error.recipients.values()))
