@@ -1,11 +1,11 @@
-"""Isolates the plugins of a site: a plugin that raises an exception or returns an invalid value cannot stop
-the scheduler.
+"""Isolates the plugins of a site, so that a plugin that raises an exception or returns an invalid value
+cannot stop the scheduler.
 
 1. A failure is recorded with its reason, and the plugin is not called again in the same scheduling cycle.
-2. After three cycles with a failure the plugin is not called until the controller restarts (CircuitBreaker).
-3. While the plugin is not called, its wrapper returns a fixed value: a filter rejects all nodes (unless
-   `on_error = "pass"`), a scorer gives all nodes the same score, an order ranks the job last, and a
-   preemption strategy stops no job.
+2. After three cycles with a failure, the plugin is not called until the controller restarts (CircuitBreaker).
+3. While the plugin is not called, its wrapper returns a fixed value: a filter rejects all nodes (with
+   `on_error = "pass"` it keeps all nodes), a scorer gives all nodes the same score, an order ranks the job
+   last, and a preemption strategy stops no job.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 
 class IsolatedPlugin:
-    """A wrapper that calls a plugin. While the plugin fails, the wrapper returns a fixed value instead of the
-    plugin's result.
+    """A wrapper that calls a plugin. While the plugin fails, the wrapper returns a fixed value in place of
+    the plugin's result.
     """
 
     kind = ""
@@ -48,16 +48,16 @@ class IsolatedPlugin:
 
     @property
     def failure(self) -> str:
-        """Return the text of the plugin's last failure while the plugin is not called; otherwise an empty
-        text.
+        """The text of the plugin's last failure, while the plugin is not called because of it; empty for a
+        plugin that is called.
         """
         return "" if self._breaker.allows(self.kind, self.name) else self._breaker.why(self.kind, self.name)
 
     def call(self, question: Callable[[], T], instead: T, wrong: Callable[[T], str] = lambda _: "") -> T:
         """Call `question`, a function that calls the plugin, and return its result.
 
-        Return `instead` if the plugin is disabled, if it raises an exception, or if `wrong` returns an error
-        text for the result. Record an exception or an error text as a failure.
+        Return `instead` if the plugin is not called at present, if it raises an exception, or if `wrong`
+        returns an error text for its result. Record the exception or the error text as a failure.
         """
         if not self._breaker.allows(self.kind, self.name):
             return instead
@@ -75,10 +75,9 @@ class IsolatedPlugin:
 
 class IsolatedFilter(IsolatedPlugin):
     """Isolates a filter. While the filter fails, all nodes are rejected for the requests that the filter
-    checks, so these jobs wait.
+    checks, so these jobs wait. With `on_error = "pass"` in the filter's table, all nodes are kept instead.
 
-    With `on_error = "pass"` in the filter's table, a failing filter keeps all nodes instead. A job is never
-    refused as impossible because of a failing filter, because `could_keep` then keeps all nodes.
+    `could_keep` keeps all nodes while the filter fails, so a failing filter never makes a job impossible.
     """
 
     kind = "filter"
@@ -95,14 +94,15 @@ class IsolatedFilter(IsolatedPlugin):
         return bool(getattr(self.plugin, "static", False))
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node that the filter keeps for the request. While the filter fails, the value
-        is False for all nodes, or True for all nodes with `on_error = "pass"`.
+        """Return True for each node that the filter keeps for the request. While the filter fails, return
+        False for all nodes; with `on_error = "pass"`, True for all nodes.
         """
         return self._keep(part, nodes, rows, passes=self._passes)
 
     def could_keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return for each node True if the node could run the job when no other job runs there. `nodes`
-        contains the nodes without their jobs. While the filter fails, return True for all nodes."""
+        """Return True for each node that could run the job if no other job ran there. `nodes` is a table
+        without running jobs. While the filter fails, return True for all nodes.
+        """
         return self._keep(part, nodes, rows, passes=True)
 
     def _keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, passes: bool) -> Bools:
@@ -110,8 +110,8 @@ class IsolatedFilter(IsolatedPlugin):
         return self.call(lambda: self.plugin.keep(part, nodes, rows), instead, _wrong_array(instead))
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return whether the filter checks this request. While the filter fails, return True, or with
-        `on_error = "pass"` False.
+        """Return whether the filter checks this request. While the filter fails, return True; with `on_error
+        = "pass"`, False.
         """
         return bool(self.call(lambda: self.plugin.concerns(part), instead=not self._passes))
 
@@ -131,7 +131,7 @@ class IsolatedScorer(IsolatedPlugin):
         return asked is None or bool(self.call(lambda: asked(part, nodes), instead=False))
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return one score per row (node); 0 for all while the scorer fails."""
+        """Return the score of each node in `rows`; 0 for all nodes while the scorer fails."""
         alike = np.zeros(len(nodes.open[rows]))
         return self.call(lambda: self.plugin.score(part, nodes, rows), alike, _wrong_array(alike))
 
@@ -160,7 +160,7 @@ class IsolatedOrder(IsolatedPlugin):
 
 
 class IsolatedDynamicOrder(IsolatedOrder):
-    """Isolates a queue order in which waiting jobs change their positions, such as `fair`."""
+    """Isolates a queue order whose sort keys change while jobs wait, such as `fair`."""
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
         return self.call(lambda: self.plugin.group(job, tenant), tenant)
@@ -180,8 +180,10 @@ class IsolatedStrategy(IsolatedPlugin):
     kind = "preemption"
 
     def standing(self, job: Job) -> float:
-        """Return the rank of a running job. The job may be stopped only for a waiting job whose `reach` is at
-        least this rank. While the plugin fails, the rank is NEVER (infinite), so that no job is stopped."""
+        """Return the rank by which the strategy protects a running job. The job may be stopped only for a
+        waiting job whose `reach` is at least this rank. While the strategy fails, return NEVER (infinity), so
+        that no job is stopped.
+        """
         return self.call(lambda: self.plugin.standing(job), NEVER, _not_a_number)
 
     def reach(self, job: Job) -> float | None:
@@ -191,11 +193,10 @@ class IsolatedStrategy(IsolatedPlugin):
 
 
 class IsolatedReclaimStrategy(IsolatedStrategy):
-    """Isolates a reclaim strategy. A reclaim strategy stops jobs of tenants that use more than their fair
-    share or quota.
+    """Isolates a reclaim strategy, which stops jobs of tenants that use more than their fair share or quota.
 
-    Only the strategy is isolated. An exception in a reclaim policy that the strategy returns is not caught
-    here.
+    Only the strategy itself is isolated. The wrapper does not catch exceptions in the reclaim policy that the
+    strategy returns.
     """
 
     def group(self, job: Job, state: State) -> Hashable:
@@ -228,7 +229,9 @@ class IsolatedMetrics(IsolatedPlugin):
     kind = "metrics"
 
     def collect(self, state: State, now: float) -> Iterable[Sample]:
-        """Return the plugin's metric samples; no samples if a sample is invalid."""
+        """Return the plugin's metric samples. Return none if the plugin fails or one of its samples is
+        invalid.
+        """
         nothing: list[Sample] = []
         return self.call(lambda: list(self.plugin.collect(state, now)), nothing, _no_samples)
 
@@ -243,10 +246,10 @@ class IsolatedHook(IsolatedPlugin):
 
 
 class IsolatedBackfill(IsolatedPlugin):
-    """Isolates a kind of backfill: while the plugin fails, backfill candidates are tried in queue order.
+    """Isolates a kind of backfill. While the plugin fails, backfill candidates are tried in queue order.
 
-    If the plugin lacks an attribute, the wrapper uses the value of EASY backfill. The exception is
-    `in_queue_order`, which is then False: candidates are tried in the order of `candidate_key`.
+    For an attribute that the plugin lacks, the wrapper uses the value of EASY backfill. One exception:
+    without the attribute `in_queue_order`, candidates are tried in the order of `candidate_key`.
     """
 
     kind = "backfill"
@@ -279,10 +282,9 @@ ISOLATED: dict[str, type[IsolatedPlugin]] = {
 
 
 def isolated(kind: str, plugin: Any, breaker: CircuitBreaker, *, passes: bool = False) -> Any:
-    """Return the plugin in the wrapper for its kind. A plugin of a kind without a wrapper is returned
-    unchanged.
+    """Return a wrapper around the plugin. A plugin of a kind without a wrapper is returned itself.
 
-    If `passes` is True, a failing filter keeps all nodes instead of rejecting all.
+    If `passes` is True, a filter keeps all nodes while it fails. If `passes` is False, it rejects all nodes.
     """
     if kind == "filter":
         return IsolatedFilter(plugin, breaker, passes=passes)

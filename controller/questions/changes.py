@@ -1,5 +1,5 @@
-"""Translates the changes of a what-if question into inputs for the engine (such as Cancel) and into another
-scheduling policy.
+"""Translates a what-if question: its changes into inputs for the engine (such as Cancel), and its
+configuration file into another scheduling policy.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from wire.names import GpuHealth
 from wire.text import printable
 
 MOST_NODES = 1_000
-"""The most nodes that one question may add."""
+"""The most nodes that one entry of a question may add."""
 WHY = "what if"
 
 
 @dataclass(frozen=True, slots=True)
 class OtherPolicy:
     """The scheduling policy (pipeline) of another configuration, for a forecast. `passed_over` names the
-    changed tables of scheduler.toml that have no effect on a forecast."""
+    changed tables of scheduler.toml that a forecast ignores.
+    """
 
     pipeline: Pipeline
     passed_over: tuple[str, ...]
@@ -39,7 +40,8 @@ def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
     """Return the scheduling policy of the configuration in `file`. Raise ConfigRefused with all problems."""
     config = load_text(file.text, file.name)
     strange = [path for path in config.plugin_files if path not in running.plugin_files]
-    # Refuse plugin files that are not loaded, because a running controller loads no further code.
+    # Refuse plugin files that the controller has not loaded, because a running controller loads no further
+    # code.
     if strange:
         message = f"{strange[0]} is not among the files that the running controller has loaded"
         hint = "Start the controller with it first, or leave it out of the question."
@@ -50,7 +52,9 @@ def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
 
 
 def changes_of(question: WhatIf, engine: Engine, user: str, asker: Requester | None = None) -> list[Input]:
-    """Return the changes of a what-if question as inputs of the engine, in the order of their application."""
+    """Return the changes of a what-if question as inputs of the engine, in the order in which they are
+    applied.
+    """
     return [
         *(each for more in question.nodes for each in _joining(more, engine, user)),
         *(inputs.MarkNode(each.node, user, each.labels, each.taints) for each in question.marks),
@@ -70,15 +74,16 @@ def changes_of(question: WhatIf, engine: Engine, user: str, asker: Requester | N
 
 
 def _edit(each: JobEdit, user: str, asker: Requester | None) -> Input:
-    """Return the input that edits a job. A longer time limit that delays other jobs is not refused, because
-    the answer to the what-if question names these jobs.
+    """Return the input that edits a job. A longer time limit is accepted even if it delays other jobs,
+    because the answer to the what-if question names these jobs.
     """
     return inputs.Edit(each.job, user, each.changes, asker=asker, delays_nobody=True)
 
 
 def _resumed(name: str, engine: Engine, user: str) -> Iterator[Input]:
-    """Yield the engine's inputs that resume a node, or one GPU (gpu01:3). The inputs for a GPU include a
-    passed health check."""
+    """Yield the inputs of the engine that resume a node, or one GPU (named such as gpu01:3). For a GPU, also
+    yield the report of a passed health check.
+    """
     node, _, gpu = name.rpartition(":")
     there = engine.state.nodes.get(node)
     if there is None or not (gpu.isascii() and gpu.isdigit()):
@@ -97,8 +102,8 @@ def _quota(each: QuotaEdit, user: str) -> Input:
 
 
 def _joining(more: MoreNodes, engine: Engine, user: str) -> Iterator[Input]:
-    """Yield the engine's inputs that add nodes like an existing node. The new nodes get GPUs with new
-    UUIDs.
+    """Yield the inputs of the engine that add nodes like an existing node. The GPUs of the new nodes get
+    UUIDs of their own.
     """
     nodes = engine.state.nodes
     like = nodes.get(more.like)

@@ -232,8 +232,8 @@ class State:
         self._regroup()
 
     def _count_models(self, window_s: float | None = None, *, again: bool = False) -> None:
-        """Count the usage of all tenants again if `window_s` (the time window of quotas) is another than
-        before, or if quotas limit other GPU models than before. With `again` True, always count again.
+        """Count the usage of all tenants again if `window_s` (the time window of quotas) has changed, or if
+        quotas limit other GPU models than before. With `again` True, always count again.
         """
         window_s, models = window_s or self.accounts.window_s, self.quotas.models
         if again or (window_s, models) != (self.accounts.window_s, self.accounts.models):
@@ -416,9 +416,10 @@ class State:
         reservations and by the deadlines of other jobs.
 
         1. With a time limit: the time limit plus the grace.
-        2. Without a time limit, if `[jobs] default_time_limit_s` is set: the longest of the last run times of
-           similar jobs, or `default_time_limit_s` if too few of them have ended, plus the grace.
-        3. All other cases, and also replicas and jobs that are always restarted, without a time limit: NEVER.
+        2. Without a time limit, if `[jobs] default_time_limit_s` is set, and the job is neither a replica nor
+           always restarted: the longest of the last run times of similar jobs, or `default_time_limit_s` if
+           too few of them have ended, plus the grace.
+        3. In all other cases: NEVER.
         """
         if job.limit < NEVER:
             return job.span

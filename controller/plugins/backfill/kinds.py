@@ -9,7 +9,7 @@ from controller.core.framework.interfaces import Reserves
 
 
 class _InQueueOrder:
-    """Base class for kinds of backfill that try the jobs behind the first waiting job in queue order."""
+    """Base class for kinds of backfill that try waiting jobs in queue order."""
 
     __slots__ = ()
 
@@ -23,8 +23,8 @@ class _InQueueOrder:
 
 @dataclass(frozen=True, slots=True)
 class Easy(_InQueueOrder):
-    """The `easy` backfill: a job may start before earlier jobs in the queue if its start does not delay the
-    first waiting job.
+    """The `easy` backfill: a job may start before jobs that are ahead of it in the queue, if its start does
+    not delay the first waiting job.
     """
 
     name: ClassVar[str] = "easy"
@@ -64,8 +64,8 @@ class Aggressive(_InQueueOrder):
 
 @dataclass(frozen=True, slots=True)
 class Conservative(_InQueueOrder):
-    """The `conservative` backfill: every waiting job has a reservation (a planned start), and no job may
-    delay an earlier job in the queue.
+    """The `conservative` backfill: every waiting job has a backfill reservation (a planned start), and no job
+    may delay a job that is ahead of it in the queue.
     """
 
     name: ClassVar[str] = "conservative"
@@ -73,15 +73,15 @@ class Conservative(_InQueueOrder):
     max_delay_s: ClassVar[None] = None
 
     depth: int | None = None
-    """The most waiting jobs that get a reservation; None means all waiting jobs. Jobs without a reservation
-    start if they delay no reservation.
+    """The most waiting jobs that get a backfill reservation; None means all waiting jobs. A job without a
+    reservation may start if it delays no reservation.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Greedy(Easy):
-    """The `greedy` backfill: every job that fits starts at once. A large job may wait forever, because small
-    later jobs keep starting.
+    """The `greedy` backfill: every job that fits starts at once. A large job may wait forever, because
+    smaller jobs behind it in the queue keep starting.
     """
 
     name: ClassVar[str] = "greedy"
@@ -90,7 +90,7 @@ class Greedy(Easy):
 
 @dataclass(frozen=True, slots=True)
 class NoBackfill(Easy):
-    """The `none` backfill: no job starts while an earlier job waits."""
+    """The `none` backfill: no job starts while a job ahead of it in the queue waits."""
 
     name: ClassVar[str] = "none"
     starts_behind: ClassVar[bool] = False

@@ -1,5 +1,6 @@
-"""The `company` filter keeps nodes that meet the required job affinity (such as "not on a node with another
-job of mine") of the waiting job and of the running jobs."""
+"""The `company` filter keeps nodes that meet the required job affinity terms, such as "not on a node with
+another job of mine".
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class JobAffinityFilter:
-    """Keeps a node if two conditions hold: the node meets the required affinity terms of the waiting job, and
-    no running job on the node has an anti-affinity term against the waiting job.
+    """Keeps a node if it meets the required job affinity terms of the waiting job, and if no running job has
+    an anti-affinity term that keeps the waiting job off the node.
     """
 
     name: ClassVar[str] = "company"
@@ -23,8 +24,8 @@ class JobAffinityFilter:
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
         if nodes.job_affinity is not None:
             return nodes.job_affinity().nodes_allowed(part, nodes)[rows]
-        # A node table without running jobs is used to check whether the job can ever run. Keep all nodes on
-        # which the affinity terms could be met once other jobs have started.
+        # This node table has no running jobs: it is used to check whether the job can ever run. Keep all
+        # nodes on which the affinity terms can be met once other jobs have started.
         mask = np.ones(nodes.height, dtype=np.bool_)
         for term in part.company:
             if not term.prefer and term.domains is not None:

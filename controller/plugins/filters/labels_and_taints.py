@@ -42,7 +42,7 @@ class SelectorFilter:
 
 @dataclass(frozen=True, slots=True)
 class AffinityFilter:
-    """The `affinity` filter keeps nodes whose labels match all required affinity terms of the job.
+    """The `affinity` filter keeps nodes whose labels match all required node affinity terms of the job.
 
     The operators of terms are In, NotIn, Exists, DoesNotExist, Gt and Lt, as in Kubernetes.
     """
@@ -59,9 +59,9 @@ class AffinityFilter:
         return bool(part.affinity)
 
     def apart(self, part: PerNodeRequest) -> Iterator[PerNodeRequest]:
-        """Yield a copy of the request for each required affinity term, with this term only.
+        """Yield a copy of the request for each required node affinity term. The copy has this term only.
 
-        `corral explain` uses the copies to count the nodes that each term rejects.
+        With these copies, `corral explain` counts how many nodes each term rejects.
         """
         return (replace(part, affinity=(term,)) for term in part.affinity)
 

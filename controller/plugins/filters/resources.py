@@ -49,10 +49,11 @@ class CapacityFilter:
         return True
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
-        """Return a text about the resources that at least one of these nodes lacks, such as "less than 8 CPUs
-        free".
+        """Return a text that names the resources which at least one of these nodes lacks, such as "less than
+        8 CPUs free".
 
-        If `idle` is True, no jobs run on the nodes, and the text says "in all" in place of "free".
+        `idle` is True if `nodes` is a table without running jobs. The text then ends with "in all" in place
+        of "free".
         """
         short = [
             f"{amount} {what}"
@@ -74,12 +75,11 @@ class CapacityFilter:
 
 @dataclass(frozen=True, slots=True)
 class GpuFilter:
-    """The `gpu` filter keeps nodes with enough free GPUs of a suitable type. If the job requires it, these
-    GPUs must be on one NUMA node or linked by NVLink.
+    """The `gpu` filter keeps nodes with enough free GPUs that meet the job's requirements. The GPUs can be
+    whole GPUs, a part of one GPU, or MIG instances. Unhealthy GPUs do not count.
 
-    It checks whole GPUs, parts of one GPU and MIG instances. Unhealthy GPUs do not count. A job without GPUs
-    that names GPU models, such as a job of `sbatch --constraint=a100`, gets a node with a GPU of such a
-    model, whether the GPU is free or not.
+    A job without GPUs that names GPU models, such as a job of `sbatch --constraint=a100`, gets a node that
+    has a GPU of such a model, whether the GPU is free or not.
     """
 
     name: ClassVar[str] = "gpu"
@@ -96,7 +96,7 @@ class GpuFilter:
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
         """Return a text about the GPUs that these nodes lack, such as "fewer than 4 free GPUs".
 
-        If `idle` is True, no jobs run on the nodes, and the text leaves out the word "free".
+        `idle` is True if `nodes` is a table without running jobs. The text then leaves out the word "free".
         """
         reason = self.explain(part)
         if not idle:
@@ -117,8 +117,8 @@ class GpuFilter:
 
 
 def _which(part: PerNodeRequest) -> str:
-    """Return the end of a sentence about GPUs: the job's requirements other than the number of GPUs, such as
-    memory and NVLink.
+    """Return the end of a sentence about GPUs that names the other requirements of the job, such as memory
+    and NVLink.
     """
     wish = part.gpu
     if wish is None:

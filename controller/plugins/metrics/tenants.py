@@ -14,15 +14,15 @@ from wire.names import WHOLE_GPU, JobState
 
 @dataclass(frozen=True, slots=True)
 class TenantMetrics:
-    """Counts the GPUs held and the jobs of each user, project or queue; `by` selects which of the three."""
+    """Counts the GPUs and jobs of each user, of each project or of each queue, as the option `by` says."""
 
     name: ClassVar[str] = "tenants"
 
     by: Literal["user", "project", "queue"] = "project"
 
     def collect(self, state: State, now: float) -> Iterator[Sample]:
-        """Yield the numbers of GPUs held, of running jobs and of waiting jobs, for each user, project or
-        queue that has running or waiting jobs.
+        """Yield the number of GPUs that jobs hold, of running jobs and of waiting jobs, for each user,
+        project or queue with running or waiting jobs.
         """
         milli: Counter[str] = Counter()
         running: Counter[str] = Counter()

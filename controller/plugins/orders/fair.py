@@ -1,4 +1,4 @@
-"""The `fair` order: the first jobs are those of the tenant with the least usage in relation to its weight."""
+"""The `fair` order: jobs of the tenant with the least usage in proportion to its weight are first."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LEVELS = 3
 class FairShareOrder:
     """The `fair` order: the job of the tenant with the greatest value of weight / (usage + 1) is first.
 
-    First the values of the jobs' organisations are compared. If these are equal, the values of the projects
-    are compared, and then the values of the users. The jobs of one user stay in submit order.
+    First the values of the jobs' organisations are compared, then those of their projects, and then those of
+    their users. The jobs of one user stay in submit order.
     """
 
     name: ClassVar[str] = "fair"
@@ -34,9 +34,9 @@ class FairShareOrder:
         return tenant
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the sort key of the job; the lowest is first. Jobs of tenants above a soft limit are last.
-        The next parts of the key are the negatives of weight / (usage + 1) of the job's organisation, project
-        and user.
+        """Return the sort key of the job; the job with the lowest key is first. The first part of the key is
+        1 for jobs of tenants above a soft limit, 0 for other jobs. The other parts are the negatives of
+        weight / (usage + 1) of the job's organisation, project and user.
         """
         path = view.path(job)
         fairness = [-each for each in view.shares.fairness(path, view.now)]

@@ -21,14 +21,14 @@ class MultifactorOrder:
 
     - priority: the priority / 100.
     - age: seconds waited / `age_full_s`.
-    - fair_share: the tenant's fair-share factor; 0 above a soft limit.
-    - size: GPUs of the job / GPUs of the cluster. It is 0 if the job has more GPUs than the project's part of
-      the cluster, and the job's user has got more than the user's part of the project while another user of
-      the project waits (`OrderView.rationed`).
+    - fair_share: the fair-share factor of the job's user; 0 above a soft limit.
+    - size: GPUs of the job / GPUs of the cluster. The factor is 0 for a user that has used more than its part
+      of its project's usage while another user of the project waits (`OrderView.rationed`), if the job
+      requests more GPUs than the project's fair share of the cluster.
     - deadline: rises from 0 to 1 in the `deadline_from_s` seconds before the latest start that meets the
       job's deadline.
-    - queue: the priority of the queue. If the weight is 0, this factor adds no points. Instead, all jobs of a
-      queue with a higher priority come first.
+    - queue: the priority of the queue. If the weight is 0, all jobs of a queue with a higher priority come
+      first instead.
 
     Example with the default weights: a job has priority 50 (500 points), has waited half of `age_full_s`
     (250), has the fair-share factor 0.8 (800) and no deadline. It has 1550 points, plus at most 100 for its
@@ -48,23 +48,23 @@ class MultifactorOrder:
 
     @property
     def compares_shares(self) -> bool:
-        """Return True if the use of tenants is one of the factors that add points."""
+        """True if the fair-share factor adds points, so that the usage of tenants matters."""
         return self.fair_share > 0
 
     @property
     def weighs_queues(self) -> bool:
-        """Return True if the priority of the queue is one of the factors that add points."""
+        """True if the priority of the queue adds points."""
         return self.queue > 0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the Unix time from which the job's age is counted, usually its submit time. Of two jobs with
-        the same `group`, the one with the earlier time never has fewer points.
+        """Return the Unix time from which the job's age is counted, usually its submit time. Jobs of one
+        order group are sorted by this time.
         """
         return (job.ages_from,)
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return all properties of the job that change its points, except its age. Jobs with equal values are
-        ordered by age alone.
+        """Return all properties of the job that change its points, except its age. Jobs with equal properties
+        are sorted by their age alone.
         """
         queue = (job.spec.queue,) if self.queue else ()
         return *tenant, job.priority, _last_start(job), *queue
@@ -94,15 +94,17 @@ class MultifactorOrder:
 
 
 def _size(path: SharePath, gpus: float, view: OrderView) -> float:
-    """Return the size factor of a job with so many GPUs; `path` is its user in the share tree."""
+    """Return the size factor of a job with `gpus` GPUs. `path` is the path of the job's user in the
+    fair-share tree.
+    """
     if not view.gpus or (path in view.rationed and gpus > view.shares.fair_rate(path[:-1], view.gpus)):
         return 0.0
     return gpus / view.gpus
 
 
 def _last_start(job: Job) -> float:
-    """Return the latest start time with which the job meets its deadline. The job is assumed to run for its
-    whole time limit. NEVER if the job has no deadline.
+    """Return the latest start time with which the job meets its deadline if it runs for its whole time limit.
+    Return NEVER if the job has no deadline.
     """
     if job.spec.deadline_at is None:
         return NEVER

@@ -12,14 +12,16 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class TightestPicker:
-    """The `tightest` picker chooses, of the GPUs with enough free capacity, the one with the smallest free
-    part. Other GPUs thus stay wholly free.
+    """The `tightest` picker: of the GPUs with enough free capacity, it chooses the GPU with the smallest free
+    part. So other GPUs stay wholly free.
     """
 
     name: ClassVar[str] = "tightest"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return the index on the node of the GPU with the smallest free part; on a tie, the first one."""
+        """Return the index on the node of the GPU with the smallest free part; of several such GPUs, the
+        first.
+        """
         free = nodes.gpu_free[row]
         return min(slots, key=lambda slot: (free[slot], slot))
 
@@ -33,14 +35,17 @@ class SpreadPicker:
     name: ClassVar[str] = "spread"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return the index on the node of the GPU with the largest free part; on a tie, the first one."""
+        """Return the index on the node of the GPU with the largest free part; of several such GPUs, the
+        first.
+        """
         free = nodes.gpu_free[row]
         return max(slots, key=lambda slot: (free[slot], -slot))
 
 
 @dataclass(frozen=True, slots=True)
 class GpuValuePicker:
-    """The `thrift` picker chooses the GPU whose remaining free part is the most useful for later jobs.
+    """The `thrift` picker chooses the GPU on which the placement reduces the value of the free GPUs for later
+    jobs the least.
 
     The value of free GPUs for later jobs is computed as for the `thrift` scorer (cluster/gpus/gpu_value.py).
     """
@@ -48,7 +53,7 @@ class GpuValuePicker:
     name: ClassVar[str] = "thrift"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return the index on the node of the GPU that loses the least value for later jobs; on a tie, the
-        first one.
+        """Return the index on the node of the GPU that loses the least value for later jobs; of several such
+        GPUs, the first.
         """
         return slots[0] if nodes.gpu_value is None else nodes.gpu_value().best_slot(part, row, slots)

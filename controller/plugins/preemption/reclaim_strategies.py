@@ -1,4 +1,6 @@
-"""Preemption strategies that take resources back for a tenant: by fair share, and by borrowed quota."""
+"""Preemption strategies that take resources back for a tenant: its fair share, or quota that it lent to other
+projects.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from controller.core.state.state import State
 
 @dataclass(frozen=True, slots=True)
 class FairShareStrategy:
-    """The `fair` strategy stops jobs of tenants far above their fair share for jobs of tenants below their
-    fair share.
+    """The `fair` strategy stops jobs of tenants far above their fair share, so that jobs of tenants below
+    their fair share can start.
 
     The strategy compares the resources that organisations, projects and users hold now, in billing units (see
     FairShareReclaim).
@@ -30,8 +32,8 @@ class FairShareStrategy:
     name: ClassVar[str] = "fair"
 
     threshold: float = 1.25
-    """A tenant gives resources back if the tenant holds more than its fair share times this factor. The
-    factor is at least 1.
+    """Jobs of a tenant may be stopped if the tenant holds more than its fair share times this factor (1 or
+    more).
     """
     most: int = 100
     """Jobs with a higher priority than this are never stopped for fair share."""
@@ -61,8 +63,8 @@ class FairShareStrategy:
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
         """Return the object that decides which running jobs may be stopped for this waiting job by fair
-        share. Return None if the waiting job would take its tenant above its fair share, so that no job may
-        be stopped.
+        share. Return None, so that no job is stopped, if the start of the waiting job would take its tenant
+        above its fair share.
         """
         return fair_share_reclaim(ground, job, self.threshold)
 
@@ -82,7 +84,7 @@ class QuotaReclaimStrategy:
         return 0.0
 
     def reach(self, _job: Job) -> float | None:
-        """Return 0. Every running job has the `standing` 0, so each may be stopped, whatever its priority."""
+        """Return 0, so that every running job (`standing` 0) may be stopped, whatever its priority."""
         return 0.0
 
     def group(self, job: Job, state: State) -> Hashable:
@@ -93,6 +95,6 @@ class QuotaReclaimStrategy:
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
         """Return the object that decides which running jobs may be stopped for this waiting job by quota.
-        Return None if the waiting job would exceed the quota of its project, so that no job may be stopped.
+        Return None, so that no job is stopped, if the waiting job would exceed the quota of its project.
         """
         return quota_reclaim(ground, job)

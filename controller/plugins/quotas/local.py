@@ -37,8 +37,8 @@ class QuotaAmounts:
             raise ValueError(f'cannot read {self.memory!r} as memory; write "512G", "2T" or "800M"')
 
     def limits(self, queued: int | None = None) -> Limits:
-        """Return the limits in the engine's units: thousandths of a CPU, and MiB of memory. `queued` is the
-        greatest number of waiting jobs; None means no limit.
+        """Return the limits in the engine's units, such as thousandths of a CPU and MiB of memory. `queued`
+        is the limit on waiting jobs, which soft limits do not have; None means no limit.
         """
         match = _MEMORY.fullmatch(self.memory) if self.memory is not None else None
         gpus = _gpu_limit(self.gpus)
@@ -84,9 +84,7 @@ class QuotaTable(QuotaAmounts):
 
 @dataclass(frozen=True, slots=True)
 class BorrowTable:
-    """The amounts that a project may borrow above its hard limits while other projects leave these amounts
-    unused.
-    """
+    """The amounts that a project may borrow above its hard limits, while other projects do not use them."""
 
     cpus: float | None = None
     memory: str | None = None

@@ -16,8 +16,8 @@ _PRICE = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class CostScorer:
-    """The `cost` scorer prefers nodes with a low price. The price is the value of the node label whose name
-    is the option `label`.
+    """The `cost` scorer prefers nodes with a low price. The price of a node is the value of its label with
+    the name `label` (an option).
 
     A node without this label has the price `unknown`. A node with the price `unit` gets the score 0.5.
     """

@@ -1,5 +1,5 @@
-"""The `fragmentation` scorer prefers nodes where the placement leaves few free GPU resources that later jobs
-cannot use.
+"""The `fragmentation` scorer prefers nodes where the placement leaves few free GPU resources that jobs with
+whole GPUs cannot use.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _FULL = 2 * WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class FragmentationScorer:
-    """The `fragmentation` scorer prefers nodes where the placement adds the least to the free GPU resources
-    that no job with whole GPUs can use.
+    """The `fragmentation` scorer prefers nodes where the placement adds the least to the unusable free GPU
+    resources: those that no job with whole GPUs can use.
 
-    Two kinds of free GPU resources are unusable: the free part of a partly used GPU, and a free GPU for which
-    the node has too few free CPUs (fewer than its CPUs divided by its GPUs). The `thrift` scorer depends on
-    the requests of the users' jobs; this scorer does not.
+    Two kinds are unusable: the free part of a partly used GPU, and a free GPU without enough free CPUs. A GPU
+    needs as many free CPUs as the node's CPUs divided by its GPUs. This scorer does not depend on the
+    requests of the users' jobs; the `thrift` scorer does.
     """
 
     name: ClassVar[str] = "fragmentation"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 0.5 for a node where the placement does not change the amount of unusable resources. The
-        score is above 0.5 on a node where the amount falls, and below 0.5 where the amount rises.
+        """Return 0.5 for a node where the placement does not change the amount of unusable free GPU
+        resources. The score is above 0.5 where the amount falls, and below 0.5 where it rises.
         """
         free = nodes.gpu_free[rows]
         cpu = nodes.cpu_free[rows]

@@ -1,4 +1,4 @@
-"""Scorers for the preferences of jobs about labels, taints, data sets, other jobs, and connections between
+"""Scorers for the preferences of jobs about node labels, taints, data sets, other jobs, and links between
 GPUs.
 """
 
@@ -19,8 +19,8 @@ from wire.job.placement.gpu_requirements import PREFER
 
 @dataclass(frozen=True, slots=True)
 class AffinityScorer:
-    """The `affinity` scorer prefers nodes whose labels meet many of the job's preferences. Each preference
-    has a weight.
+    """The `affinity` scorer prefers nodes whose labels meet many of the job's node affinity preferences. Each
+    preference has a weight.
     """
 
     name: ClassVar[str] = "affinity"
@@ -29,8 +29,8 @@ class AffinityScorer:
         return bool(part.preferences)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node that meets all preferences of the job, and 0 for a node that meets no
-        preference.
+        """Return the sum of the weights of the preferences that the node meets, divided by the sum of all
+        weights.
         """
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted, labels = part.preferences, nodes.labels
@@ -80,8 +80,9 @@ class DataScorer:
         return bool(part.datasets)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return the fraction of the job's data sets that the node has, measured by size. A data set of
-        unknown size counts with the mean size of the others."""
+        """Return the fraction of the job's data sets, by size, that the node has. For a data set of unknown
+        size, the mean size of the job's other data sets counts.
+        """
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         labels = [nodes.labels[row] for row in chosen]
         wanted = [parse_dataset(text) for text in part.datasets]
@@ -99,8 +100,8 @@ class DataScorer:
 
 @dataclass(frozen=True, slots=True)
 class JobAffinityScorer:
-    """The `company` scorer prefers nodes that meet many of the job's preferences to be near to, or far from,
-    other jobs.
+    """The `company` scorer prefers nodes that meet many of the job's preferred job affinity terms: to be near
+    to, or far from, other jobs.
     """
 
     name: ClassVar[str] = "company"
@@ -109,9 +110,7 @@ class JobAffinityScorer:
         return nodes.job_affinity is not None and any(term.prefer for term in part.company)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node that meets all preferred job affinity terms, and 0 for a node that meets none
-        of these terms.
-        """
+        """Return the fraction of the job's preferred job affinity terms that the node meets."""
         score: Floats = np.zeros(nodes.height)
         wanted = [term for term in part.company if term.prefer]
         if nodes.job_affinity is not None:
@@ -132,8 +131,9 @@ class GpuTopologyScorer:
         return part.gpus > 1 and part.gpu is not None and part.gpu.prefers
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return which fraction of the job's preferences (GPUs on one NUMA node, GPUs linked by NVLink) the
-        free GPUs of the node can meet."""
+        """Return the fraction of the job's preferences (GPUs on one NUMA node, GPUs linked by NVLink) that
+        the free GPUs of the node can meet.
+        """
         fits, _ = gpu_needs_of(part, nodes).usable(nodes, rows)
         score: Floats = np.zeros(len(fits))
         wish = part.gpu

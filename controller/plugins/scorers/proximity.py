@@ -1,5 +1,6 @@
-"""The `proximity` scorer places the members of a gang near to each other. The scorer prefers a node if many
-of the node's neighbours (for example nodes in the same rack) also have room for the job."""
+"""The `proximity` scorer places the members of a gang near to each other: it prefers nodes in a topology
+domain, such as a rack, where many nodes have room for the job.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class ProximityScorer:
-    """The `proximity` scorer prefers nodes with many neighbours that can hold the request. Neighbours are
-    nodes with the same value of a node label, such as `rack`. The option `label` names the label.
+    """The `proximity` scorer prefers nodes in a topology domain where many nodes can hold the request. A
+    topology domain is the nodes with the same value of a node label, such as `rack`. The option `label` names
+    the label.
     """
 
     name: ClassVar[str] = "proximity"
@@ -28,8 +30,8 @@ class ProximityScorer:
         return any(self.label in labels for labels in nodes.labels)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return the number of the node's neighbours that can hold the request, divided by the number of
-        nodes; 0 for a node without the label.
+        """Return the number of nodes in the node's topology domain that can hold the request, divided by the
+        number of all nodes; 0 for a node without the label.
         """
         room = nodes.open & (nodes.cpu_free >= part.cpu_milli) & (nodes.memory_free >= part.memory_mib)
         if part.wants_gpus:

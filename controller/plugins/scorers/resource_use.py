@@ -1,4 +1,4 @@
-"""Scorers that compare how much of a node's CPU, memory and GPUs is in use."""
+"""Scorers that compare how much of the CPU, memory and GPUs of the nodes is free."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from wire.names import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class FitScorer:
-    """The `fit` scorer prefers the node on which the least is free after the placement (best fit).
+    """The `fit` scorer prefers the node with the fewest free GPUs and CPUs after the placement (best fit). So
+    other nodes stay wholly free.
 
-    This keeps other nodes wholly free. `gpu` is the weight of the GPUs in the score, 1 - `gpu` the weight of
-    the CPU.
+    `gpu` is the weight of the GPUs in the score, and 1 - `gpu` the weight of the CPUs.
     """
 
     name: ClassVar[str] = "fit"
@@ -25,7 +25,7 @@ class FitScorer:
     gpu: float = 0.7
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node without free resources after the placement, 0 for a completely free node."""
+        """Return 1 minus the weighted mean of the free fractions of GPUs and CPUs after the placement."""
         total = nodes.gpu_count[rows] * WHOLE_GPU
         free = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - part.gpus * WHOLE_GPU - part.share
         gpu_left = free / np.maximum(total, 1)
@@ -36,15 +36,12 @@ class FitScorer:
 
 @dataclass(frozen=True, slots=True)
 class LoadScorer:
-    """The `load` scorer prefers nodes with much free CPU and much free memory. The score of a node is the
-    smaller one of its free fractions of CPU and of memory."""
+    """The `load` scorer prefers nodes with much free CPU and much free memory."""
 
     name: ClassVar[str] = "load"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node that is idle after the placement, 0 for a node without free CPU or without free
-        memory.
-        """
+        """Return the free fraction of CPU or of memory after the placement, whichever is smaller."""
         cpu = (nodes.cpu_free[rows] - part.cpu_milli) / np.maximum(nodes.cpu_total[rows], 1)
         memory = (nodes.memory_free[rows] - part.memory_mib) / np.maximum(nodes.memory_total[rows], 1)
         score: Floats = np.clip(np.minimum(cpu, memory), 0.0, 1.0)
@@ -53,15 +50,15 @@ class LoadScorer:
 
 @dataclass(frozen=True, slots=True)
 class PackScorer:
-    """The `pack` scorer prefers the node of which the largest fraction is in use before the placement.
+    """The `pack` scorer prefers the node with the largest used fraction before the placement.
 
-    It compares the used fraction of the GPUs, and for jobs without GPUs the used fraction of the CPU.
+    For a job with GPUs it compares the used fraction of the GPUs, for a job without GPUs that of the CPU.
     """
 
     name: ClassVar[str] = "pack"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a full node, 0 for an idle node."""
+        """Return the used fraction of GPUs or CPU: 1 for a full node, 0 for an idle node."""
         if part.wants_gpus:
             total = nodes.gpu_count[rows] * WHOLE_GPU
             left = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1)
@@ -73,15 +70,16 @@ class PackScorer:
 
 @dataclass(frozen=True, slots=True)
 class SpreadScorer:
-    """The `spread` scorer prefers the node with the largest free fraction, so that few jobs share a node.
+    """The `spread` scorer prefers the node with the largest free fraction after the placement, so that few
+    jobs share a node.
 
-    It compares the GPUs that are free after the placement, and for jobs without GPUs the free CPU.
+    For a job with GPUs it compares the free fraction of the GPUs, for a job without GPUs that of the CPU.
     """
 
     name: ClassVar[str] = "spread"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a completely free node after the placement, 0 for a node without free resources."""
+        """Return the free fraction of GPUs or CPU after the placement: 0 for a node that is then full."""
         asked = part.gpus * WHOLE_GPU + part.share
         if asked:
             left = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - asked
@@ -95,15 +93,15 @@ class SpreadScorer:
 
 @dataclass(frozen=True, slots=True)
 class BalancedScorer:
-    """The `balanced` scorer prefers nodes of which CPU, memory and GPUs are used to similar fractions after
-    the placement.
+    """The `balanced` scorer prefers nodes whose CPU, memory and GPUs are used to similar fractions after the
+    placement.
     """
 
     name: ClassVar[str] = "balanced"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
         """Return 1 minus the difference between the highest and the lowest used fraction of CPU, memory and
-        GPUs after the placement.
+        GPUs after the placement. For a node without GPUs, compare CPU and memory only.
         """
         cpu = _used(nodes.cpu_free[rows], part.cpu_milli, nodes.cpu_total[rows])
         memory = _used(nodes.memory_free[rows], part.memory_mib, nodes.memory_total[rows])
@@ -128,7 +126,7 @@ class PowerScorer:
     name: ClassVar[str] = "power"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node of which some CPU or memory is in use, 0 for an idle node."""
+        """Return 1 for a node with some CPU or memory in use, 0 for an idle node."""
         idle = (nodes.cpu_free[rows] >= nodes.cpu_total[rows]) & (
             nodes.memory_free[rows] >= nodes.memory_total[rows]
         )

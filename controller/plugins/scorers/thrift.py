@@ -1,4 +1,6 @@
-"""The `thrift` scorer prefers the placement that leaves the most useful free GPUs for later jobs."""
+"""The `thrift` scorer prefers the placement that leaves the free GPUs that are the most useful for later
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from wire.names import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class GpuValueScorer:
-    """The `thrift` scorer prefers nodes where a placement reduces the value of the free GPUs the least. The
-    value says how useful free GPUs are for later jobs (see core/cluster/gpus/gpu_value.py)."""
+    """The `thrift` scorer prefers nodes where the placement reduces the value of the free GPUs the least. The
+    value says how useful free GPUs are for later jobs (see core/cluster/gpus/gpu_value.py).
+    """
 
     name: ClassVar[str] = "thrift"
 
@@ -23,7 +26,7 @@ class GpuValueScorer:
         return nodes.gpu_value is not None and bool(nodes.gpu_free.shape[1])
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 0.5 for a node that loses no value. The score falls as the lost value rises."""
+        """Return 0.5 for a node whose free GPUs lose no value. The score falls as the lost value rises."""
         chosen = np.arange(nodes.height)[rows] if isinstance(rows, slice) else rows
         if nodes.gpu_value is None or not nodes.gpu_free.shape[1]:
             return np.full(len(chosen), 0.5)
