@@ -154,8 +154,8 @@ def _dataclass_decoder(kind: type) -> Decoder:
 
     1. If the data has exactly the fields of the class, read them in order. A value that already has the right
        type is used unchanged, and an empty list becomes (); other values go to their decoder.
-    2. Otherwise read the fields by name: an unknown or missing field raises Malformed, and an optional field
-       that is missing gets its default.
+    2. If step 1 fails, read the fields by name: an unknown field raises Malformed, and a missing field gets
+       its default, or raises Malformed if it has none.
     """
     hints = typing.get_type_hints(kind)
     fields = {f.name: decoder(hints[f.name]) for f in dataclasses.fields(kind)}

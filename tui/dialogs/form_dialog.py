@@ -158,8 +158,8 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
             )
 
     def _answered(self, app: AppInterface, answer: Answer | Failure) -> None:
-        """Close the dialog if the controller has accepted the form. Otherwise show the controller's error
-        beside the field.
+        """Close the dialog if the controller has accepted the form. If the controller has refused the form,
+        show its error beside the field.
         """
         there, self._sending = self.is_attached, False
         if not isinstance(answer, (Refused, Unreachable)):

@@ -133,7 +133,9 @@ class Menu(Dialog[str]):
 
     @on(Input.Changed)
     def search(self, event: Input.Changed) -> None:
-        """Show the entries that match the typed text, the best match first."""
+        """Show the entry that `extra` returns for the typed text, if any, and then the entries that match the
+        text, the best match first.
+        """
         extra = self._extra(event.value.strip())
         found = self._matching(event.value.strip())
         self._choices.show([*([extra] if extra else []), *found])

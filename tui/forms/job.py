@@ -40,8 +40,8 @@ FIELDS: Final = (
 )
 BY_TARGET: Final = {field.target: field for field in FIELDS}
 DEFAULTS: Final = {"priority": "normal", "project": "default", "queue": "default"}
-"""Texts that stand for the default of JobSpec. The shell command needs no option for a field with such a
-text.
+"""By field name, the text that means the default of JobSpec. For a field with this text, the shell command
+has no option.
 """
 
 

@@ -29,8 +29,8 @@ def gpu_lines(
     width: int,
 ) -> list[list[Piece]]:
     """Return the lines of the tab with the GPUs: one line for each GPU that the job holds, with its load over
-    the last 10 minutes, and then the usage of the last attempt. `loads` is a dict from node name to a dict
-    from GPU UUID to the loads.
+    the last 10 minutes, and then the lines of `_use`. `loads` is a dict from node name to a dict from GPU
+    UUID to the loads.
     """
     lines = []
     graph = max(cells.SPARKS, min(60, width - 64))
@@ -106,7 +106,9 @@ def _shrunk(values: Values, most: int) -> list[float | None]:
 
 
 def _use(job: JobView, detail: JobDetail | None) -> list[list[Piece]]:
-    """Return lines with the GPU, CPU and memory usage of the last attempt."""
+    """Return lines with the GPU, CPU and memory usage of the last attempt, the GPU-hours of the ended
+    attempts, and the newest checkpoint.
+    """
     lines: list[list[Piece]] = []
     if job.use is not None:
         text = f"mean load {job.use.mean:.0f} %, 95 % of the time at most {job.use.p95} %, "

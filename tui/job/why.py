@@ -61,8 +61,9 @@ def reason_lines(why: Why) -> list[list[Piece]]:
 
 
 def start_lines(explanation: Explanation, now: float) -> list[list[Piece]]:
-    """Return lines about the start of a waiting job: the time at which the job starts at the latest, or the
-    reason why this time is unknown, the likely time, and the reason why no other job is preempted.
+    """Return lines about the start of a waiting job: the latest start with the preemptions that it assumes,
+    or the reason why the latest start is unknown; then the likely start, and the reason why no other job is
+    preempted.
     """
     lines = []
     if explanation.starts_at is not None:

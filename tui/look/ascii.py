@@ -35,7 +35,7 @@ def _ascii(text: str) -> str:
 
 
 def ascii_only(environment: Mapping[str, str]) -> bool:
-    """Return True if the terminal UI may show only ASCII: the user has set CORRAL_ASCII, the locale does not
+    """Return True if the terminal UI must show only ASCII: the user has set CORRAL_ASCII, the locale does not
     use UTF-8, or the terminal is the Linux console.
     """
     if environment.get("CORRAL_ASCII", "") not in ("", "0"):

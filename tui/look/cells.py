@@ -32,7 +32,9 @@ def job_state(job: JobView) -> Piece:
 
 
 def job_location_cell(job: JobView) -> Piece:
-    """Return the nodes of the job, or the reason why the job waits."""
+    """Return the nodes of the job, or the reason why the job waits or has ended. The cell is empty for a
+    usual reason to wait (_QUIET_REASONS).
+    """
     if job.state is JobState.QUEUED and job.last is not None and job.last.reason is Reason.PREEMPTED:
         return (printable(f"PREEMPTED · {job_location(job)}"), "warn")
     if job.state is JobState.QUEUED and job.reason in _QUIET_REASONS:
@@ -42,7 +44,7 @@ def job_location_cell(job: JobView) -> Piece:
 
 
 def job_time(job: JobView, now: float) -> Piece:
-    """Return the time for which the job has run; for a waiting job, the time for which it has waited."""
+    """Return how long the job has run; for a waiting job, how long it has waited since its submit."""
     if job.state.terminal:
         ran = None if job.started_at is None or job.ended_at is None else job.ended_at - job.started_at
         return (duration(ran), "muted")
@@ -83,8 +85,8 @@ def node_state(node: NodeView) -> Piece:
 
 
 def gpu_kind(gpu: GpuView) -> str:
-    """Return the style name for a GPU: "busy", "share" (a part is allocated), "free", or "sick" (not
-    healthy).
+    """Return the style name for a GPU: "busy", "share" (only a part is allocated, or several jobs hold it),
+    "free", or "sick" (not healthy).
     """
     if gpu.health is not GpuHealth.OK:
         return "sick"

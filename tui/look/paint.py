@@ -29,8 +29,8 @@ class Paint:
         made = self._on.get((name, ground))
         if made is None:
             over, under = self._styles[name], self._styles[ground] if ground else Style.null()
-            # If the style `ground` swaps text and background colours, use one colour for the whole line.
-            # Otherwise each text colour would become the background of its own text.
+            # If the style `ground` swaps text and background colours, use one colour for the whole line,
+            # because each text colour would otherwise become the background of its own text.
             made = Style(bold=over.bold) + under if under.reverse else over + under
             self._on[name, ground] = made
         return made

@@ -89,7 +89,9 @@ class PlanPane(Pane):
         self._follow()
 
     def step_bar(self, by: int) -> bool:
-        """Move the cursor to the next job of the row. Return False if the row has no further job."""
+        """Move the cursor to the next job of the row (`by` = 1) or to the previous job (`by` = -1). Return
+        False if the row has no such job in the shown time.
+        """
         bars = self._bars()
         places = [place for place, entry in enumerate(bars) if entry.job == self.job]
         place = (places[0] if places else -1) + by
@@ -128,7 +130,9 @@ class PlanPane(Pane):
         return sorted(shown, key=lambda entry: (entry.starts_at, entry.job))
 
     def _keep_job(self) -> None:
-        """If the row of the cursor does not contain the selected job, select the first job of the row."""
+        """If the job under the cursor is not in the row of the cursor and in the shown time, move the cursor
+        to the first job of this row.
+        """
         bars = self._bars()
         if all(entry.job != self.job for entry in bars):
             self.job = bars[0].job if bars else None

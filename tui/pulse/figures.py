@@ -16,9 +16,7 @@ from wire.api.service.cluster import PulseSample
 from wire.text import duration
 
 AXIS, LEGEND = 6, 11
-"""The widths, in terminal cells, of the scale on the left of a graph and of the words on the right of a
-graph.
-"""
+"""The widths, in terminal cells, of the scale to the left and of the legend to the right of a graph."""
 HOUR_S: Final = 3_600.0
 MARKS: Final = 4
 """The number of times below a graph."""

@@ -17,7 +17,9 @@ from wire.api.service.cluster import EventView
 from wire.names import WHOLE_GPU, JobState
 
 WIDE: Final = 100
-"""Panels are beside one another if the screen is at least this many cells wide, otherwise below."""
+"""Panels are beside one another on a screen of at least this many cells, and below one another on a narrower
+screen.
+"""
 LEAST_LIST: Final = 4
 """The least number of rows of the lists at the bottom."""
 RECENT_EVENTS: Final = 60

@@ -61,7 +61,8 @@ def holders(
     """Return the panel with the GPUs that each project holds, beside its fair share. With one project or
     without projects, the panel shows users.
 
-    The fair share of a project is its part of all GPUs by weight, at all levels of the fair-share tree.
+    The fair share of a project is a part of all GPUs, computed from the weights on all levels of the
+    fair-share tree.
     """
     fair = _fair_parts(shares)
     jobs = list(running)
@@ -122,7 +123,7 @@ def next_starts(plan: Plan | None, now: float, width: int, height: int) -> list[
 
 
 def last_events(events: Sequence[EventView], width: int, height: int) -> list[PanelRow]:
-    """Return the panel of the last events, newest first."""
+    """Return the panel of the last events, newest first, without the kinds in QUIET."""
     rows = [title([("just now", "strong")], width, Jump("view", "events"))]
     for event in events:
         if len(rows) >= height:
@@ -150,7 +151,9 @@ def event_style(kind: str) -> str:
 
 
 def _fair_parts(shares: Sequence[ShareView]) -> dict[str, float]:
-    """Return the part of the cluster of each project, from 0 to 1, by weight on all levels of the tree."""
+    """Return the fair share of each project as a fraction of the cluster (0 to 1): the product of the parts
+    by weight on all levels of the fair-share tree.
+    """
     parts = {share.path: share.part for share in shares}
     named = [share.path for share in shares if share.share == share.path[-1]]
     organisations = {path[:-1] for path in named}

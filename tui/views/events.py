@@ -100,7 +100,7 @@ def _part(event: EventView) -> str:
 
 
 def _text_part(event: EventView) -> str:
-    """Return the name of the style for an event's text: "muted" if the event only repeats another event of
+    """Return the name of the style for an event's text: "faint" if the event only repeats another event of
     the same job.
     """
     if event.kind in QUIET:

@@ -64,7 +64,7 @@ class JobDetailsView(View):
         self.job_log = JobLog(self, job, self.output, self._log_changed)
         self.tab = LOG
         self._chosen = False
-        """True if the user has chosen the tab."""
+        """True if the user has chosen a tab, so that the view does not change the tab by itself."""
         self._lines = LinesPane()
         self._lines.display = False
         self._facts = Facts()
@@ -135,8 +135,8 @@ class JobDetailsView(View):
         self._redraw()
 
     def tick(self) -> None:
-        """Update the shown times. At intervals, also request the details of the job and its forecast
-        again.
+        """Update the shown times. At intervals, also request the details of the job, its forecast and the
+        loads of its GPUs again. Called once a second.
         """
         self._ticks += 1
         row = self.row
@@ -232,8 +232,8 @@ class JobDetailsView(View):
             app.apply_advice(row, self._explanation.easings[0], advice[0][1])
 
     def act_first_advice(self) -> None:
-        """Apply the first change that would start the job now. If there is no such change, show the queue, as
-        this key does in other views.
+        """Ask the user to confirm the first change that would start the job now. If there is no such change,
+        show the queue, as this key does in other views.
         """
         app = app_of(self)
         app.act(BY_NAME["apply_advice"].name if self._advice() else actions.QUEUE)

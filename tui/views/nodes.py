@@ -60,7 +60,7 @@ class NodesView(ListView[str, NodeView]):
         )
 
     def tint(self, node: NodeView) -> str:
-        """Return the style of the background of a row: red for a node that is down or does not report."""
+        """Return the style of the background of a row: red for a node in the state SUSPECT or DOWN."""
         return "failed-row" if node.state.away else ""
 
     def _load(self, node: NodeView) -> Sequence[Piece]:
@@ -93,8 +93,9 @@ class NodesView(ListView[str, NodeView]):
         self.card.update()
 
     def on_resize(self) -> None:
-        """Divide the height of the screen: the list gets the lines of its rows, and the details of the node
-        get the other lines. A screen with few lines shows only the list.
+        """Divide the height of the screen between the list and the details of the node below it. The list
+        gets the lines that it needs, but at least half of the screen or 16 lines (the smaller number) stays
+        for the details. If fewer than 5 lines would stay, only the list is shown.
         """
         self._share_height()
 

@@ -38,7 +38,7 @@ SOON_S: Final = 2
 WITHIN_S: Final = (0.4, 2.0, 8.0)
 """The time limits, in seconds, of the first, the second and the third request for the same plan."""
 MARGIN: Final = 0.02
-"""The part of the chart's width, from 0 to 1, that is to the left of the present time."""
+"""The fraction (0 to 1) of the chart's width that is to the left of the present time."""
 
 
 class PlanView(View):
@@ -177,8 +177,8 @@ class PlanView(View):
     # -- texts ------------------------------------------------------------------------------------
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
-        """Return the length of the shown time, the grouping of the rows, and the time up to which the plan is
-        known.
+        """Return the filter, the numbers of waiting jobs with and without a known start, the length of the
+        shown time, and the grouping of the rows. With `brief`, the numbers are left out.
         """
         pieces: list[Piece] = []
         if self._filter:
@@ -196,7 +196,9 @@ class PlanView(View):
         return [*pieces, (" ", "text")]
 
     def status(self) -> Sequence[Piece]:
-        """Return a sentence about the job under the cursor."""
+        """Return the error of the last request; otherwise a sentence about the job under the cursor; without
+        such a job, the meaning of the symbols.
+        """
         if self._wrong:
             return [(printable(self._wrong, 300), "warn")]
         entry = self._pane.entry
@@ -270,7 +272,7 @@ class PlanView(View):
         self._changed_time()
 
     def act_follow_now(self) -> None:
-        """Show the present time again at the left edge."""
+        """Move the chart back to the present time, and let the chart follow the present time."""
         self._panned_s = None
         self._changed_time()
 

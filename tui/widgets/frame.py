@@ -20,8 +20,8 @@ class HeaderLine(FrameLine):
     """The first line of the screen. It shows the state of the whole cluster."""
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """Return the cluster's name, its GPUs in use, the numbers of jobs, and the state of the
-        connection.
+        """Return the cluster's name, its GPUs in use, the numbers of jobs, the number of alarms, and the
+        state of the connection.
         """
         model = app_of(self).model
         left: list[Piece] = [
@@ -101,8 +101,8 @@ class TrailLine(FrameLine):
         return both_ends(left, note, width)
 
     def _left(self, named: int, gap: str) -> list[Piece]:
-        """Return the left part of the line: the views up to number `named` with number and name, and the
-        other views with their number only. The current view is always shown with its name.
+        """Return the left part of the line. Views with numbers up to `named` are shown with number and name,
+        and the other views only with their number. The current view is always shown with its name.
         """
         trail = self._trail()
         left: list[Piece] = [(" ", "text")]

@@ -140,7 +140,9 @@ class LogPane(Pane):
 
     @property
     def total(self) -> int:
-        """Return the height of the whole log in screen lines. A wrapped line has several screen lines."""
+        """Return the number of screen lines for all loaded lines that pass the filter. A wrapped line has
+        several screen lines.
+        """
         return self._starts[-1] if self._starts else self._count
 
     def _arrange(self) -> None:
@@ -183,8 +185,8 @@ class LogPane(Pane):
 
 
 def _emphasised(text: str, style: str, searched: str) -> list[tuple[str, str]]:
-    """Return a line in which each match of the search has another style. A text without capital letters also
-    matches capital letters, as in the search at the agent.
+    """Return a line in which each match of the search has another style. A searched text without capital
+    letters also matches capital letters, as in the search of the whole log by the agent.
     """
     if not searched:
         return [(text, style)]

@@ -125,8 +125,8 @@ class Pane(Widget, can_focus=True):
 
 
 def _changed_part(before: Strip | None, after: Strip, width: int) -> tuple[int, int]:
-    """Return the first cell and the number of cells in which two lines differ: all cells between the first
-    segments and the last segments that are equal in both lines.
+    """Return the first cell and the number of cells of the part in which two lines differ: all cells without
+    the segments that are equal at the beginnings and at the ends of both lines.
     """
     old, new = list(before or ()), list(after)
     left = right = 0

@@ -183,7 +183,8 @@ class LeavingJob:
 
     `how` is `ends` if the job's time limit ends the job before that time. It is `moved` if the job is stopped
     and continues on other nodes, and `ended` if the job is stopped and may not be queued again. For `ends`,
-    `at` is the latest end of the job. Otherwise `at` is the time at which the stop of the job begins.
+    `at` is the latest end of the job. For `moved` and `ended`, `at` is the time at which Corral begins to
+    stop the job.
     """
 
     job: int

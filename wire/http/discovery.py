@@ -35,8 +35,8 @@ def find_controller() -> ControllerAddress:
     5. [controller] socket in ~/.config/corral/scheduler.toml
     6. the default socket of this user, then the default socket of the machine
 
-    A scheduler.toml of another user, except root, is skipped. Otherwise that user could send the jobs of
-    this user to a controller of their own.
+    A scheduler.toml that belongs neither to this user nor to root is skipped, because its owner could
+    otherwise send the jobs of this user to another controller.
     """
     tried: list[str] = []
     url = os.environ.get("CORRAL_URL", "")

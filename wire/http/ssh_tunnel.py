@@ -27,7 +27,7 @@ _lock = threading.Lock()
 
 
 class TunnelBroken(OSError):
-    """Raised if the tunnel cannot be opened. The message is the last error line of ssh."""
+    """Raised if the tunnel cannot be opened. The message is the reason, often the last error line of ssh."""
 
 
 class Tunnel:

@@ -36,8 +36,8 @@ class Gang:
 
     With `min_nodes` the job waits `assembly_s` seconds for all its nodes. After that time, the job also
     starts on fewer nodes, but at least on `min_nodes` nodes. An `elastic` job may lose nodes while it runs,
-    down to `min_nodes`, instead of being preempted. While no other job waits, an elastic job gets further
-    nodes. An elastic job keeps its first node, because the members of the gang connect to that node.
+    down to `min_nodes`, instead of being preempted. While no other job waits, an elastic job gets more nodes.
+    An elastic job keeps its first node, because the members of the gang connect to that node.
     """
 
     min_nodes: Optional[int] = None

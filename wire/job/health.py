@@ -35,8 +35,8 @@ class HealthCheck:
     The check of a command passes with exit code 0, the check of a URL with an HTTP status below 400. The
     check of a file passes if the file has changed within the last `file_age_s` seconds. A check that takes
     longer than `timeout_s` seconds fails. After `failures` failed checks in a row the job is unhealthy, and
-    `action` says what happens. Failures in the first `start_s` seconds of the attempt do not count until a
-    check has passed.
+    `action` says what happens. In the first `start_s` seconds of the attempt, checks that fail before the
+    first passed check do not count.
     """
 
     command: tuple[str, ...] = ()

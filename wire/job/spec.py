@@ -38,7 +38,7 @@ class JobSpec:
       is append, truncate or empty; empty truncates in the first attempt and appends in later attempts. With
       `merge_output`, stdout and stderr go to one log, in the written order.
     - With `time_min_s` the scheduler may give an attempt a shorter limit than `time_limit_s`, but at least
-      this many seconds, if the job can then start earlier.
+      `time_min_s` seconds, if the job can then start earlier.
     - With `checkpoint_every_s` a running job is requested to save a checkpoint at this interval. Old
       checkpoints are deleted until the others have at most `checkpoint_mib` MiB together; the newest
       checkpoint is always kept. 0 means no interval and no limit.

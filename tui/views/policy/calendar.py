@@ -45,7 +45,9 @@ class CalendarView(View):
         return self._pane
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
-        """Return the meaning of the symbols in the calendar, as text for the line above it."""
+        """Return the meaning of the symbols in the calendar, as text for the line above it. With `brief`,
+        return an empty text.
+        """
         signs = ((JOB, "running", "job"), (NO_LIMIT, "warn", "no time limit"), (RESERVED, "held", "reserved"))
         pieces: list[Piece] = []
         for sign, style, word in () if brief else (*signs, (DRAINED, "drained", "out of service")):

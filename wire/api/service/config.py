@@ -86,8 +86,7 @@ class ConfigRequest:
     was in effect before the current one. If neither field is set, the controller applies its configuration
     file.
 
-    If `expect` is set, it must be the digest of the configuration in effect; otherwise the request is
-    refused.
+    If `expect` is set and is not the digest of the configuration in effect, the request is refused.
     """
 
     text: Optional[str] = None
