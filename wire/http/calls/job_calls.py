@@ -110,8 +110,8 @@ class JobCalls(ApiCalls):
         self, changes: WhatIf, *, within_s: Optional[float] = None, only_first: bool = False
     ) -> WhatIfAnswer:
         """Return the effect that changes would have. Nothing is changed. `within_s` is the time limit of the
-        controller for the computation, in seconds. With `only_first` the answer covers only the next 24 hours
-        and 200 jobs.
+        controller for the computation, in seconds. With `only_first` the controller stops when the forecast
+        covers the next 24 hours and the starts of the first 200 jobs.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
         query += [("part", "first")] if only_first else []
