@@ -153,8 +153,8 @@ class AttemptRunner:
         self.fork_server.send(spec)
 
     def _gpus_checked(self, key: AttemptKey, problem: str) -> None:
-        """Launch the attempt if `problem` is empty, which means that its GPUs are clean. Otherwise end the
-        attempt with `problem` as the reason.
+        """Launch the attempt if its GPUs are clean, which means that `problem` is empty. If its GPUs are not
+        clean, end the attempt with the reason `problem`.
         """
         if not problem:
             self._clean.add(key)
@@ -238,8 +238,8 @@ class AttemptRunner:
 
     def intact(self, key: AttemptKey, found: SpooledAttempt) -> SpooledAttempt:
         """Return `found`, the content of an attempt's record, if the record is intact. If the record is
-        damaged, replace it by a new record, in which the supervisor is lost, and return the content of the
-        new record.
+        damaged, replace it by a new record, which says that the supervisor was lost, and return the content
+        of the new record.
         """
         if not found.damage:
             return found

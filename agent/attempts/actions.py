@@ -31,8 +31,8 @@ class RecordEnd:
 @dataclass(frozen=True)
 class LaunchSupervisor:
     """Send the attempt's launch spec (its settings for the supervisor) to the fork server after `after_s`
-    seconds. If an earlier supervisor of the attempt was lost, the new one only records the end of the
-    attempt.
+    seconds. If an earlier supervisor of the attempt was lost, the new supervisor only kills the processes
+    that are left and records the end of the attempt.
     """
 
     key: AttemptKey

@@ -321,7 +321,7 @@ class AttemptStates:
 
     def fork_server_gone(self) -> list[AttemptAction]:
         """Launch a supervisor for each launched attempt whose supervisor the agent does not watch. If the
-        attempt already has a supervisor, the new one finds the record locked and exits.
+        attempt already has a supervisor, the new supervisor finds the record locked and exits.
         """
         return [LaunchSupervisor(key) for key, pid in self.supervisors() if pid is None]
 

@@ -286,8 +286,8 @@ class Spool:
             shutil.rmtree(directory, ignore_errors=True)
 
     def quarantine(self, key: AttemptKey, damage: str) -> SpooledAttempt:
-        """Move a damaged record to unreadable/. Write a new record with a lost supervisor, and return the
-        content of the new record.
+        """Move a damaged record to unreadable/. Write a new record, which says that the supervisor was lost,
+        and return the content of the new record.
         """
         kept = self.root / "unreadable" / f"{format_key(key)}.{time.time_ns()}"
         directory = self.directory(key)

@@ -110,8 +110,8 @@ class NvmlGpus:
         self._hung: set[str] = set()
         """GPUs on which the driver hung. New probes skip these GPUs."""
         self._least: dict[str, int] = {}
-        """The lowest memory use, in MiB, that was read on each idle GPU. It counts as the memory that the
-        driver itself needs.
+        """The lowest memory use, in MiB, that was read on each idle GPU. This value counts as the memory that
+        the driver itself needs.
         """
         self._pending_launches: list[PendingLaunch] = []
         self._held_before: set[str] = set()

@@ -21,8 +21,8 @@ _READ = 4_096
 
 
 class ResetCommand:
-    """One run of the reset program. When the program has ended, `then` is called: after success with an empty
-    string, otherwise with the reason of the failure.
+    """One run of the reset program. When the program has ended, `then` is called with the reason of the
+    failure, or with an empty string after success.
     """
 
     def __init__(

@@ -30,8 +30,8 @@ def ports_in_use() -> set[int]:
 
 
 def next_free_port(port: int) -> int:
-    """Return `port` if no socket uses it, otherwise the next unused port in the range of ports for jobs. If
-    all ports of the range are in use, return `port`.
+    """Return `port` if no socket uses it. If a socket uses it, return the next unused port in the range of
+    ports for jobs. If all ports of the range are in use, return `port`.
     """
     taken = ports_in_use()
     for step in range(COUNT):

@@ -32,8 +32,8 @@ class _LogRequest:
 class LogReader:
     """The log requests that are not yet answered completely.
 
-    1. In each iteration of the event loop, send one part of the log for each request in turn. Stop if the
-       controller reads too slowly.
+    1. In each iteration of the event loop, send the next CHUNK_BYTES of the log for each request in turn.
+       Repeat this until every request waits for new output, or until the controller reads too slowly.
     2. A request that has reached the present end of a growing log waits. `retry` continues all waiting
        requests.
     3. A request ends at the end of the log, if the attempt has ended or the request does not follow the log.
@@ -79,8 +79,8 @@ class LogReader:
             reading.caught_up = False
 
     def send_chunks(self) -> None:
-        """Send one part of the log for each request in turn. Stop when every request waits for new output, or
-        when the controller reads too slowly.
+        """Send the next CHUNK_BYTES of the log for each request in turn. Stop when every request waits for
+        new output, or when the controller reads too slowly.
         """
         while not self._channel.congested:
             ready = [reading for reading in self._readings.values() if not reading.caught_up]

@@ -18,8 +18,8 @@ MOST_BYTES = 1 << 30
 the search has stopped.
 """
 MOST_SEARCHES = 16
-"""The number of searches that run at a time. A further search is refused, because each search takes a part of
-every iteration of the agent's event loop.
+"""The number of searches that run at a time. One more search is refused, because each search takes some time
+of every iteration of the agent's event loop.
 """
 
 

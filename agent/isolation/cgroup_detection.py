@@ -1,4 +1,4 @@
-"""Finds the cgroups that this agent may use: a delegated v2 cgroup, otherwise v1 controllers, or none."""
+"""Finds the cgroups that this agent may use: a v2 cgroup if possible, or v1 controllers, or none."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def _own(proc: Path) -> dict[str, str]:
 
 
 def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
-    """Create the parent of the attempts' cgroups in the v2 hierarchy at `mount`. If the agent runs as root,
-    the parent is in the root cgroup if possible. Otherwise the parent is in `own`, the agent's own cgroup,
-    which systemd must have delegated. Return None if v2 cannot be used.
+    """Create the parent of the attempts' cgroups in the v2 hierarchy at `mount`. If possible, an agent that
+    runs as root creates the parent in the root cgroup. In any other case, the parent is in `own`, the agent's
+    own cgroup, which systemd must have delegated. Return None if v2 cannot be used.
     """
     for base in dict.fromkeys([mount, mount + own] if os.geteuid() == 0 else [mount + own]):
         known = _words(f"{base}/cgroup.controllers")
@@ -86,8 +86,8 @@ def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
             _enable(base, limited)
             parent = _make_parent(base, "corral", tag, enable=limited)
             for above in (f"{base}/corral", parent):
-                # Set memory.low of the parent cgroups to the maximum. Otherwise the kernel would protect less
-                # memory of the attempt than memory.low of the attempt's cgroup.
+                # Set memory.low of the parent cgroups to the maximum, because a lower value would also limit
+                # the memory that memory.low of the attempt's cgroup protects.
                 with suppress(OSError):
                     write_setting(f"{above}/memory.low", "max")
             return HostCgroups(

@@ -36,8 +36,8 @@ _ENGINE_PROCESSES = {
     "starter-suid",
 }
 """The names in /proc/<pid>/comm of processes of container engines. These processes get only the signal
-SIGKILL. They would forward any other signal to the job, and the signal could end processes without a handler.
-The same applies to a process of the job that has one of these names.
+SIGKILL, because they would forward any other signal to the job, and the signal could end processes without a
+handler. A process of the job that has one of these names also gets only SIGKILL.
 """
 _NO_DEVICE = ("could not select device driver", "unresolvable CDI devices", "CDI device injection failed")
 _NO_ENGINE = ("Cannot connect to the Docker daemon",)

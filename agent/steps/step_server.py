@@ -48,14 +48,12 @@ value is for the connection, the second is added for each task on other nodes. A
 STEP_WINDOW_BYTES of output (exec_sessions.py), and base64 adds a third to its size.
 """
 _UNPROVED_BYTES, _UNPROVED_S = 4_096, 10.0
-"""A connection must prove its attempt within this many bytes and this many seconds. Otherwise the connection
-is closed.
-"""
+"""A connection that does not prove its attempt within this many bytes and this many seconds is closed."""
 _MOST_CONNECTIONS, _MOST_OF_ATTEMPT = 512, 128
 """The most connections to this agent: of all attempts together, and of one attempt."""
 _MOST_UNANSWERED = 32
-"""The most StepCalls of one srun that wait for the answer of the controller. Further StepCalls are refused.
-Further reports of usage, which request no answer, are dropped.
+"""The most StepCalls of one srun that wait for the answer of the controller. One more StepCall is refused, or
+dropped if it reports usage and requests no answer.
 """
 _MOST_TASKS = 4_096
 """The most tasks that one srun may start on other nodes."""
@@ -316,7 +314,7 @@ class StepServer:
     # --- messages of the controller ---
 
     def take_call(self, call: StepCall) -> None:
-        """Record the begin or the end of a step that srun on another node, or a client of the API, has
+        """Record the beginning or the end of a step that srun on another node, or a client of the API, has
         reported. Send the number of the step to the controller.
         """
         call = replace(call, step=_without_process(call.step))

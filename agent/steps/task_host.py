@@ -61,8 +61,8 @@ _MOST_ENDED = 4_096
 @dataclass
 class _Task:
     """A task. `unread` has the output that srun has not acknowledged; its first byte is byte `unread_from` of
-    the whole output. `request` is the number of the task in messages of the agent. It is 0 if no srun is
-    connected to the task, and `alone_since` is then the time of the disconnection.
+    the whole output. `request` is the number of the task in messages of the agent. `request` is 0 if no srun
+    is connected to the task. `alone_since` is then the time of the disconnection.
     """
 
     name: str
@@ -247,7 +247,7 @@ class TaskHost:
             self._send(task, replace(task.ended, request=task.request))
 
     def _start(self, order: OpenShell, spec: Optional[LaunchSpec]) -> str:
-        """Start a task. Return the reason if the task cannot start, otherwise an empty text."""
+        """Start a task. Return an empty text, or the reason if the task cannot start."""
         if order.resume or spec is None:
             return "the task has ended, because the process of Corral that ran it on its node was killed"
         running = sum(task.ended is None for task in self._tasks.values())

@@ -28,7 +28,7 @@ OUTPUT_TAIL = "output-tail"
 TAIL_BYTES = 4_096
 _TAIL_TIMEOUT_S = 5.0
 SWEEP_PAUSES_S = (0.01, 1.0)
-"""The shortest and the longest pause between two attempts to kill the processes that are left."""
+"""The shortest and the longest pause, in seconds, before the processes that are left are killed again."""
 
 
 def finish_attempt(attempt: Supervisor) -> None:
@@ -85,8 +85,8 @@ def _pause(attempt: Supervisor) -> None:
 
 def _keep_output_tail(launch: LaunchSpec) -> None:
     """Copy the end of the files of --output and --error into the spool, because these files often show why a
-    job failed. They are read with the rights of the job's user, because that user may have chosen files of
-    other users.
+    job failed. The files are read with the rights of the job's user, because that user may have chosen files
+    of other users.
     """
     parts = []
     for path in filter(None, (launch.output, launch.error)):
@@ -152,7 +152,7 @@ def end_lost_attempt(attempt: Supervisor, known: list[list[str]]) -> None:
         pids = process_tree.find_strays(launch.directory, launch.key, leader, ticks, uid, launch.mark_key)
         pids += attempt.cgroup.members()
         empty = 0 if pids else empty + 1
-        # Kill other supervisors of the attempt first. Otherwise a supervisor could record the kill of the job
+        # Kill other supervisors of the attempt first, because a supervisor could record the kill of the job
         # as the end of the job itself.
         process_tree.send_signal(
             pids + [child for pid in pids for child in process_tree.descendants(pid)], signal.SIGKILL

@@ -12,9 +12,9 @@ Algorithm
    because this process is a subreaper. This includes processes that detached themselves. Kill every child
    that is not a supervisor, and its descendants, until none is left. Only then fork a new supervisor, which
    records the end.
-5. A supervisor must have recorded the end of its job when the lease, the grace and a margin have expired.
-   Otherwise the supervisor is stopped or hangs: kill the supervisor, write the reason to the record, and
-   continue with step 4.
+5. A supervisor must record the end of its job before the lease, the grace and a margin have expired. A
+   supervisor that has not recorded the end by then is stopped or hangs: kill the supervisor, write the reason
+   to the record, and continue with step 4.
 6. If the agent has closed the connection, repeat steps 3 to 5 until no child is left, then exit.
 
 Invariant: a child that is not in `_supervisors` belongs to an attempt whose supervisor is dead. Cost: one

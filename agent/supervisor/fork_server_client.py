@@ -102,7 +102,7 @@ class RestartedForkServer:
 
     def flush(self) -> None:
         """Write queued launch specs. If the socket does not accept all bytes now, the event loop writes the
-        others later.
+        remaining bytes later.
         """
         client = self._client
         client.flush()
@@ -119,7 +119,8 @@ class RestartedForkServer:
         self._loop.on_readable(self._client.fileno(), None)
         self._loop.on_writable(self._client.fileno(), None)
         self._client.reap()
-        # Pause before the restart, because otherwise a fork server that fails at once would use a whole core.
+        # Pause before the restart, because restarts without a pause would use a whole core if each fork
+        # server fails at once.
         time.sleep(RESTART_PAUSE_S)
         try:
             self._client = ForkServerClient(self._hints, self._log)

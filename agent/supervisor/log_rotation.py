@@ -91,7 +91,7 @@ def punch_middle(path: str, most: int) -> int:
 def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
     """Return the offset at which to read a log next, and a notice for the reader. If `offset` is in the
     deleted middle, the new offset is the end of the deleted middle, and the notice has the number of bytes
-    left out. Otherwise return `offset` and an empty notice.
+    left out. If `offset` is not in the deleted middle, return `offset` and an empty notice.
     """
     try:
         kept = max(offset, os.lseek(descriptor, offset, os.SEEK_DATA))

@@ -171,8 +171,8 @@ class Supervisor:
         while self._reap():
             self._wait()
         if self.launch.lease_s is not None:
-            # Record that the job is over. Otherwise the fork server would kill the epilog when the lease
-            # expires.
+            # Record that the job is over, because the fork server would kill the epilog of an unfinished job
+            # when the lease expires.
             self.record.write(attempt_record.encode_fact("over"))
         finish_attempt(self)
 
@@ -385,7 +385,7 @@ class Supervisor:
 
     def _begin_ending(self, grace_s: float) -> None:
         """Send SIGTERM to the job now, and plan SIGKILL after `grace_s` seconds. If `grace_s` is 0, send no
-        SIGTERM. A further call can move SIGKILL to an earlier time, but not to a later time.
+        SIGTERM. Another call can move SIGKILL to an earlier time, but not to a later time.
         """
         kill_at = time.monotonic() + grace_s
         if not self.ending and grace_s > 0:
@@ -408,7 +408,9 @@ class Supervisor:
         self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
 
     def _plan_limit(self, limit_s: float | None) -> None:
-        """Plan the end at the time limit, and the warning signal before it."""
+        """Plan the end of the job for the time limit `limit_s`, and the warning signal before this time. Plan
+        nothing if `limit_s` is None.
+        """
         self.limit_s = limit_s
         if limit_s is not None:
             self.limit_at = self.started_at + limit_s

@@ -245,7 +245,7 @@ def _redirect(launch: LaunchSpec, first_task: bool) -> None:
     file as one line to the log in the spool.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY
-    # Set O_NONBLOCK, because open() would otherwise block on a named pipe until a reader opens it.
+    # Set O_NONBLOCK, because without it open() blocks on a named pipe until a reader opens the pipe.
     flags |= os.O_NONBLOCK
     if first_task and not launch.append:
         flags |= os.O_TRUNC

@@ -90,8 +90,8 @@ class LaunchSpec:
         Empty if the job has no image.
         """
         self.container_exec: list[str] = []
-        """The command line that runs a further command in the container of the first task. The further
-        command is appended.
+        """The command line that runs another command, such as that of `corral exec`, in the container of the
+        first task. The other command is appended.
         """
         self.container_engine: list[str] = []
         """podman or docker with its options. A subcommand such as `inspect` is appended."""
