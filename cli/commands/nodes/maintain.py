@@ -201,8 +201,8 @@ def end(
 
 
 def _announce(client: Client, names: Sequence[str], begin: float, why: str, *, yes: bool) -> None:
-    """Print what a timed drain does to the jobs on the nodes. Ask for confirmation if it would end jobs.
-    Raise CommandError if the answer is no.
+    """Print what a timed drain would do to the jobs on the nodes. If the drain would end jobs, ask for
+    confirmation; raise CommandError if the user does not confirm.
     """
     ended = 0
     for name in names:
@@ -222,7 +222,7 @@ def _print_jobs(node: NodeView) -> None:
 
 
 def _take_out(client: Client, name: str, begin: float | None, length: float, why: str) -> NodeView:
-    """Reserve and drain one node. If the drain is refused, cancel the reservation."""
+    """Reserve and drain one node. If the controller refuses the drain, cancel the reservation."""
     at = amounts.present() if begin is None else begin
     spec = ReservationSpec(f"{PREFIX}{name}", at, length, (name,), why=why or WHY)
     client.reserve(spec, anyway=True)

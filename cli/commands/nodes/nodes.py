@@ -280,7 +280,7 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format, woul
 
 def _note_leaving(node: NodeView) -> None:
     """Print for each job on a node with a timed drain whether the job ends before the drain, is moved, or is
-    ended. Print nothing for other nodes.
+    ended. Print nothing for a node without a timed drain.
     """
     if node.drain is None:
         return
@@ -289,8 +289,8 @@ def _note_leaving(node: NodeView) -> None:
 
 
 def _line(name: str, node: NodeView, state: str = "") -> str:
-    """Return one line that shows the state of the node, or the text `state` in its place. If `name` is the
-    name of a GPU, the line shows the state of this GPU.
+    """Return one line that shows the state of the node. If `state` is not empty, the line shows this text in
+    place of the state. If `name` is the name of a GPU, the line shows the state of this GPU.
     """
     number = name.partition(":")[2]
     gpu = next((each for each in node.gpus if number in (each.number, str(each.index))), None)

@@ -18,7 +18,7 @@ from wire.http.client import Client, Refused
 from wire.text import printable
 
 AT_ONCE = 16
-"""The most hosts that one command checks in parallel. The controller has its own limit."""
+"""The most hosts that one command checks in parallel. The controller may check fewer hosts in parallel."""
 CHECK_S = 300.0
 MOST_NAMES = 5
 _COLOURS = {"ok": "32", "note": "33", "unknown": "33", "failed": "31"}

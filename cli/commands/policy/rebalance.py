@@ -83,10 +83,11 @@ def _print_counts(mode: str, proposals: Sequence[ProposalView], moves: Sequence[
 
 @app.command(epilog=examples("corral rebalance run 3f9a2c41", "corral rebalance run all --dry-run"))
 def run(which: Which, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Move jobs as proposed: the jobs save their state, stop, and continue on the nodes reserved for them.
+    """Move jobs as proposed: the jobs save their state, stop, and continue on the nodes that are kept for
+    these jobs.
 
-    A proposal that is no longer possible is refused. If a reserved node is lost before the job runs on this
-    node, the job returns to its old nodes, or to its old position in the queue.
+    A proposal that is no longer possible is refused. If a kept node is lost before the job runs on this node,
+    the job returns to its old nodes, or to its old place in the queue.
     """
     client = Client()
     if dry_run:

@@ -79,11 +79,11 @@ def admin() -> None:
     )
 )
 def verify(config: Config = "", store: RunningStoreUrl = "", output: Output = Format.TABLE) -> int:
-    """Read the whole store and check that it is unchanged.
+    """Read the whole store, and check that its content was neither changed nor damaged.
 
     The command checks the hash chain of the journal, and compares the row of each job with the journal. A
     person with write access to the store could replace the whole hash chain. To detect this, keep the printed
-    hash on another machine, and compare this hash with the hash of a later run.
+    number and hash of the last entry on another machine: the journal must contain this entry later.
     """
     report = _verify_here(store or _url(config)) if store or config or not _answers() else _verify_there()
     if output.is_data:
@@ -112,8 +112,8 @@ def backup(
 ) -> int:
     """Copy the store into one file and verify the copy. The controller may be running.
 
-    Only the owner of the file can read it, because it contains the environment variables of jobs. For
-    PostgreSQL use pg_dump, and write down the number and hash of the last entry, which 'corral admin
+    Only the owner of the file can read the file, because the file contains the environment variables of jobs.
+    For PostgreSQL use pg_dump, and write down the number and hash of the last entry, which 'corral admin
     verify' prints. After a restore, the journal must still contain that entry.
     """
     from controller.store.errors import StoreFailure

@@ -141,7 +141,7 @@ def explain(scope: Scope = "", name: Name = "", file: File = None, output: Outpu
     """Explain in sentences what the scheduling policy means for a user, a project or a queue.
 
     The sentences are about the configuration in effect, with the quotas and weights that operators have set.
-    With --file, they are about a file, and no controller is needed.
+    With --file, the sentences are about the named file, and no controller is needed.
     """
     if scope and scope not in SCOPES:
         raise CommandError(f"{scope!r} is none of {', '.join(SCOPES)}", "Write for example: project vision")
