@@ -217,7 +217,7 @@ class ConfigReload:
         """Store the text of the configuration that was just applied, and keep the text of the previous
         configuration.
 
-        Return a message if the text cannot be written, and an empty result otherwise.
+        Return a tuple with one message if the text cannot be written, and an empty tuple if it is written.
         """
         try:
             self._applied_texts.keep(text)

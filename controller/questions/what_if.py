@@ -33,7 +33,8 @@ HOUR_S = 3600.0
 def what_if(
     engine_copy: EngineCopy, question: WhatIf, user: str, only_first: bool, asker: Requester | None = None
 ) -> Iterator[WhatIfAnswer]:
-    """Yield the waiting jobs that would start earlier or later with the proposed changes.
+    """Yield an answer with the waiting jobs that would start earlier or later with the proposed changes. If
+    the changes include a configuration with mistakes, the answer has only these mistakes.
 
     1. In a forked copy of this process, forecast the cluster without the changes. In another copy, if the
        changes submit a job, find the reason why it would wait.

@@ -16,8 +16,8 @@ LEAVE_ONE_OUT = "Leave one of them out."
 def project_rules_of(config: Config) -> ProjectRules:
     """Return the declared projects with their members, and whether jobs in other projects are accepted.
 
-    If the key `unknown_projects` of [scheduler] is not set, such jobs are refused if scheduler.toml has a
-    table [projects.NAME], and accepted otherwise.
+    If the key `unknown_projects` of [scheduler] is not set, jobs in other projects are refused if
+    scheduler.toml has a table [projects.NAME], and accepted if it has no such table.
     """
     unknown = config.scheduler.unknown_projects or ("refuse" if config.projects else "open")
     return ProjectRules(

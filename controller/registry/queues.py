@@ -142,8 +142,9 @@ def dead_preemption_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
 
 def dead_exemptions(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning for each value without effect in the key `exempt` of a queue. "quota" has no effect if
-    no user and no project has a quota. "fair_share" has no effect if the order of jobs does not depend on the
-    usage of projects."""
+    no user and no project has a quota. "fair_share" has no effect if neither the order of jobs nor a
+    preemption strategy depends on the usage of projects.
+    """
     provider = pipeline.rules.provider
     quotas = any(
         provider.quota(scope, ANY_NAME) is not None or any(provider.names(scope))

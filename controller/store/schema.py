@@ -46,8 +46,8 @@ _version = Table(
 
 
 def migrate(connection: Connection, where: str) -> None:
-    """Create the tables and the id of a new store. In an older store, run all missing migrations. Either
-    happens in one transaction.
+    """Create the tables and the id of a new store, or run all missing migrations in an older store, in one
+    transaction. Raise StoreRefused for the database of another program.
     """
     with connection.begin():
         present = inspect(connection).get_table_names()
@@ -70,7 +70,9 @@ def migrate(connection: Connection, where: str) -> None:
 
 
 def run_migrations(connection: Connection, found: str | None, where: str) -> None:
-    """Run the migrations that follow the migration `found`; all migrations if `found` is None."""
+    """Run the migrations after the migration `found`; all migrations if `found` is None. Raise StoreRefused
+    if `found` belongs to a newer version of Corral.
+    """
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory

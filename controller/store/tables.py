@@ -1,4 +1,6 @@
-"""The tables of the store in the newest version. The migrations create these tables."""
+"""The tables of the store in the newest version. A new store gets these tables. The migrations change the
+tables of an older store to these tables.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 
-# This table has one row for each node of each ended attempt.
+# The table `usage` has one row for each node of each ended attempt.
 usage = Table(
     "usage",
     metadata,
@@ -90,8 +92,8 @@ usage = Table(
     Column("memory_mib", Number, nullable=False, server_default="0"),
 )
 
-# This table holds the usage of jobs that retention has deleted, with one row per day (UTC), user, project and
-# queue. `jobs` is the number of deleted jobs that ended on the day.
+# The table `usage_days` holds the usage of jobs that retention has deleted, with one row per day (UTC), user,
+# project and queue. `jobs` is the number of deleted jobs that ended on the day.
 usage_days = Table(
     "usage_days",
     metadata,

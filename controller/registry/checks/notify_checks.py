@@ -18,7 +18,9 @@ OWNER = "owner"
 
 def notify_problems(config: Config) -> Iterator[ConfigProblem]:
     """Yield the mistakes in [notify]: rules for a sink (mail server, webhook or chat) that does not exist,
-    and recipients that the sink of a rule cannot reach."""
+    recipients that the sink of a rule cannot reach, rules about the cluster without a recipient, and a `link`
+    that is not a URL.
+    """
     source, notify = config.source, config.notify
     for name, rule in notify.rules.items():
         key: Key = ("notify", "rules", name)
@@ -44,8 +46,9 @@ def notify_problems(config: Config) -> Iterator[ConfigProblem]:
 
 def notify_warnings(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning for each probable mistake in [notify]: sinks that no rule uses, webhooks without a
-    signature, secrets that this process cannot read, rules that match no queue, and mail to users without an
-    address."""
+    signature, files of a sink that this process cannot read, rules for queues that do not exist, mail to
+    users without an address, and quiet hours of a digest.
+    """
     source, notify = config.source, config.notify
     used = {rule.sink for rule in notify.rules.values()}
     for name, sink in notify.sinks.items():
@@ -62,8 +65,9 @@ def notify_warnings(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProbl
 
 
 def _recipient_problem(sink: SinkSection, to: str) -> tuple[str, str] | None:
-    """Return an error message and a hint if a rule cannot send to this recipient through the sink; otherwise
-    None."""
+    """Return an error message and a hint if a rule cannot send to the recipient `to` through the sink; None
+    if it can.
+    """
     if to == OWNER:
         return None
     if sink.kind == "smtp" and ADDRESS.fullmatch(to) is None:

@@ -146,7 +146,9 @@ class PolicyExplainer:
             yield "Jobs may not have a deadline."
 
     def queue_names(self) -> list[str]:
-        """Return the queues of scheduler.toml, the highest priority first."""
+        """Return the queues of scheduler.toml and the queue "default", the queue with the highest priority
+        first. The result is empty if scheduler.toml has no queues.
+        """
         return [*self._queues()]
 
     def _ceiling(self, asker: Requester, queue: str, project: str) -> Ceiling:

@@ -126,7 +126,8 @@ def unused_gpus(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     The GPUs above this sum can be idle while jobs wait. Borrowing does not help, because a project can borrow
     only the unused quota of another project. There is no warning if a project in scheduler.toml, or the
     project of jobs without --project, has no quota of GPUs. If all quotas are percentages, their sum is
-    compared with 100 %.
+    compared with 100 %. In this case, there is also a warning if the sum is above 100 % and a project may
+    borrow.
     """
     total, quotas = cluster_gpus(config), quotas_of(config, pipeline)
     if not any(quotas.rules.provider.names("project")):

@@ -51,8 +51,8 @@ def back_up(url: str, path: Path) -> VerifyReport:
 def restore(backup: Path, database: Path, *, replace: bool = False, accept_loss: bool = False) -> Restored:
     """Replace the store `database` by the file `backup`, in the steps of the module's docstring.
 
-    Raise StoreRefused if a store exists and `replace` is False, or if journal entries would be lost and
-    `accept_loss` is False.
+    Raise StoreRefused if the backup is missing or damaged, if a store exists and `replace` is False, or if
+    journal entries would be lost and `accept_loss` is False.
     """
     if not backup.is_file():
         raise StoreRefused(f"There is no backup {backup}", "Name the file that 'corral admin backup' wrote.")

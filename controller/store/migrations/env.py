@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from alembic import context
 
-# Run all table changes in one transaction: otherwise a failed migration would leave SQLite tables half
-# migrated.
+# Run all table changes in one transaction, because without it a failed migration would leave SQLite tables
+# half migrated.
 context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
 context.run_migrations()

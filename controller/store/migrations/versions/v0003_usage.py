@@ -68,10 +68,11 @@ def _records(row: Any) -> list[dict[str, Any]]:
 
 
 def _read(row: Any, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return the usage records of an ended job: one for each node of its last attempt, and one for all
-    earlier attempts together.
+    """Yield the usage records of a job: one for all earlier attempts together, and, if the job has ended, one
+    for each node of its last attempt.
 
-    The times of earlier attempts are not stored, so their record begins and ends at the submit time.
+    The times of earlier attempts are not stored, so their record begins at the submit and ends one second
+    later.
     """
     label = str(row.id) if row.array is None else f"{row.array}_{body.get('index')}"
     whose = {"job": row.id, "label": label, "user": row.user, "project": row.project, "queue": row.queue}
