@@ -105,7 +105,7 @@ LOOKING: Final = (
         "first_advice",
         ("1",),
         "first advice",
-        "Make the first change that the tab why suggests, after a confirmation; else go to the queue",
+        "Make the first change that the tab why suggests, after a confirmation. Without one, go to the queue",
         LOGS,
     ),
     ScreenAction(

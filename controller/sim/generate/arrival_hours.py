@@ -34,7 +34,7 @@ def draw_arrival(rng: RandomStream, span_s: float) -> float:
     """Return a random time from 0 to `span_s` seconds. Times with a high arrival rate are more likely.
 
     1. Draw a time at random, all times equally likely.
-    2. Accept the time with the probability rate / highest rate. Otherwise draw again.
+    2. Accept the time with the probability rate / highest rate. If it is not accepted, repeat step 1.
     """
     while True:
         moment = rng.uniform() * span_s

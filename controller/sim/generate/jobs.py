@@ -206,8 +206,8 @@ def _sessions(request: WorkloadRequest) -> Iterator[Session]:
 def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCapacity) -> Session:
     """Return the jobs of one kind (`template`) that one user submits in a row (a session).
 
-    The jobs of a parameter sweep are submitted seconds apart, other jobs minutes apart. After an early
-    failure the next job is submitted when the failed job has ended.
+    The jobs of a parameter sweep are submitted seconds apart, other jobs minutes apart. After a job that
+    fails early, the next job is submitted shortly after its end.
     """
     count = int(rng.between(2, 5.5) ** 2) if template.sweeps else rng.count(2.5)
     # Let some users first submit the job with half of its GPUs, as real users do.

@@ -83,7 +83,9 @@ class SwfLine:
 
 @dataclass(frozen=True, slots=True)
 class SwfJob:
-    """A job to simulate. All fields are known and positive, except that the run time may be 0."""
+    """A job to simulate. `size` and `estimate_s` are positive. `run_s` may be 0, and `user` is -1 if the user
+    is unknown.
+    """
 
     number: int
     submit_s: float
@@ -104,8 +106,9 @@ class SwfLog:
 
     @property
     def processors(self) -> int | None:
-        """Return the number of processors of the machine: MaxProcs of the header, or else MaxNodes; None if
-        the header has neither."""
+        """Return the number of processors of the machine: MaxProcs of the header, or MaxNodes if the header
+        has no MaxProcs. Return None if the header has neither.
+        """
         return self._header.get("procs") or self._header.get("nodes")
 
     def __iter__(self) -> Iterator[SwfLine]:

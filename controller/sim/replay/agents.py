@@ -275,8 +275,8 @@ class RecordedAgents:
 
     def _tell(self, key: Key, status: AttemptStatus) -> None:
         self._other[key] = status
-        # Report only if the node is connected. Otherwise the report is part of the hello after the next
-        # connect.
+        # Report only if the node is connected, because the hello after the next connect contains all other
+        # reports.
         if self._reachable(key[2]):
             self._report(inputs.AgentReported(key[2], status))
 

@@ -88,8 +88,8 @@ class Replay:
 
     def _give(self, kind: type[Any], event: Event) -> None:
         if isinstance(event, JobQueued):
-            # Give the job its recorded id. Otherwise the id would be too low if the replay has refused an
-            # earlier job.
+            # Give the job its id from the journal, because the next free id is too low if the replay has
+            # refused an earlier job.
             self.engine.state.next_job = event.job
         given = recreate_input(kind, event, self._agents)
         reply = None if given is None else self._tell(given)

@@ -197,7 +197,7 @@ def spreads_sections(runs: Sequence[ReportRun]) -> Markup:
             for title, text, shown, numbers in (
                 (
                     "Waits by user",
-                    f"{about} The user with the largest use is on top.",
+                    f"{about} The user with the most GPU or processor time is on top.",
                     users,
                     _group_table(runs, [found[:LISTED] for found in groups], "User"),
                 ),

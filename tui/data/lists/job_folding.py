@@ -70,10 +70,10 @@ class JobFolding:
 
     1. Group the jobs of each workload, and the other jobs of each array. A group of one job is not folded.
     2. Show each group in the row of one of its jobs: the running job with the lowest id; if none runs, the
-       waiting job with the lowest id; otherwise the ended job with the lowest id. A job that does not pass
-       the filter is chosen only if no job of the group passes the filter. The group moves to another row when
-       another job gets a better rank than the job of the row (running before waiting before ended), or when
-       the job of the row gets a worse rank. All other rows of the group are hidden.
+       waiting job with the lowest id; if none waits either, the ended job with the lowest id. A job that does
+       not pass the filter is chosen only if no job of the group passes the filter. The group moves to another
+       row when another job gets a better rank than the job of the row (running before waiting before ended),
+       or when the job of the row gets a worse rank. All other rows of the group are hidden.
     3. Groups that the user has opened are not folded.
 
     Jobs that the terminal UI has not received are neither shown nor chosen.

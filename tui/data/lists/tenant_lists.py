@@ -17,8 +17,8 @@ def share_key(share: ShareView) -> str:
 
 
 def share_state(share: ShareView) -> str:
-    """Return `stopped` if a hard limit keeps jobs of the tenant from starting, and `over soft` if the tenant
-    exceeds its soft limit. Otherwise return an empty text.
+    """Return `stopped` if a hard limit keeps jobs of the tenant from starting, `over soft` if the tenant only
+    exceeds its soft limit, and an empty text if neither is the case.
     """
     return "stopped" if share.stopped else "over soft" if share.beyond else ""
 

@@ -113,9 +113,10 @@ def _columns(
 
 
 def _ranked(run: ReportRun, of: str) -> _Names:
-    """Return the names of all users or projects, ordered by use, the largest use first.
+    """Return a table of the names of all users or projects (`of` is "user" or "project"). The name with the
+    most used GPU or processor time comes first.
 
-    The script of the report has different colours only for the first names.
+    The order matters, because the script of the report has different colours only for the first names.
     """
     used: dict[str, float] = defaultdict(float)
     for record in run.started:
