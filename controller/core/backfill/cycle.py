@@ -89,8 +89,8 @@ class Cycle:
         tried before.
         """
         self.shared: SharedReservations | None = None
-        """The reservations on nodes that this scheduler profile shares with other profiles. None if this
-        profile shares no nodes.
+        """The backfill reservations on nodes that this scheduler profile shares with other profiles. None if
+        this profile shares no nodes.
         """
         self.partial_start_at = NEVER
         """The next time at which the wait of a gang for all its nodes (the assembly time) ends. From then on
@@ -127,7 +127,7 @@ class Cycle:
         1. Start jobs whose preemption victims have ended. Cancel nominations that jobs can no longer use.
         2. Start waiting jobs in queue order until one does not fit. Look for victims (jobs to preempt) if
            this job may preempt others.
-        3. Make a reservation for the job that does not fit. On nodes that scheduler profiles share,
+        3. Make a backfill reservation for the job that does not fit. On nodes that scheduler profiles share,
            jobs_to_reserve.py may choose further jobs for reservations.
         4. Backfill: start later jobs that do not delay the reserved start.
         5. Start jobs that fit only with a shorter time limit (short_starts.py). If no job waits, grow elastic
@@ -387,7 +387,7 @@ class Cycle:
         quality, profile = placement.quality, self.profile
         apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile, short))
 
-    # Methods about reservations, which this package and `corral explain` call
+    # Methods about backfill reservations, which this package and `corral explain` call
 
     def runtime(self, job: Job) -> float:
         """Return the assumed run time of a waiting job in seconds.
@@ -404,14 +404,14 @@ class Cycle:
 
     def first_reservation(self, now: float) -> GuaranteedStart | None:
         """Return the start that is guaranteed to the first waiting job. Return None if this job has no
-        reservation.
+        backfill reservation.
         """
         if self.shared is None:
             return self.easy.reservation(now)
         return None if self.head is None else self.shared.reservation_of(self.head[1])
 
     def share(self, shared: SharedReservations | None) -> None:
-        """Keep this scheduler profile's reservations in the table that several profiles share.
+        """Keep this scheduler profile's backfill reservations in the table that several profiles share.
 
         If `shared` is None, keep the reservations in a table of this profile alone.
         """

@@ -72,8 +72,8 @@ def preempt_scavengers(cycle: Cycle, lanes: Iterable[Lane], now: float, apply: A
 
     1. Take the first job of each lane (list of jobs with one request), in queue order. Skip scavengers, jobs
        over a limit, and jobs that would not fit even if the scavengers left their nodes.
-    2. If the start of the job delays no reservation, preempt scavengers, and keep their nodes for the job
-       (nomination).
+    2. If the start of the job delays no backfill reservation, preempt scavengers, and keep their nodes for
+       the job (nomination).
 
     Without step 2, a scavenger on a free GPU would keep that GPU from all later jobs until the first waiting
     job can use it. Cost: O(running scavengers) if no running scavenger may be preempted. Otherwise O(lanes),

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def versions(cycle: Cycle) -> tuple[int, ...]:
-    """Return the version numbers of nodes, quotas, shares and reservations. While all these numbers stay the
-    same, a job that did not fit cannot start.
+    """Return the version numbers of nodes, quotas, shares and backfill reservations. While all these numbers
+    stay the same, a job that did not fit cannot start.
 
     The numbers are `Nodes.room_version` (resources became free), `Nodes.layout_version` (nodes were added,
     removed or changed), the versions of operators' reservations, quotas and fair-share weights, and the

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def backfill_all(cycle: Cycle, now: float, apply: Apply) -> None:
-    """Start waiting jobs of all lanes that delay no reservation."""
+    """Start waiting jobs of all lanes that delay no backfill reservation."""
     if cycle.backfill.starts_behind:
         _start_candidates(cycle, _block_full_lanes(cycle, now), now, apply)
 
 
 def backfill_new(cycle: Cycle, jobs: list[tuple[int, Lane]], now: float, apply: Apply) -> None:
-    """Start the new waiting jobs that delay no reservation. `jobs` contains each job with its lane."""
+    """Start the new waiting jobs that delay no backfill reservation. `jobs` contains (job, lane)."""
     if cycle.backfill.starts_behind:
         entry = cycle.queue.entry
         candidates = (BackfillCandidates(cycle, lane, [entry(job)], now) for job, lane in jobs)
@@ -56,7 +56,9 @@ def _block_full_lanes(cycle: Cycle, now: float) -> list[BackfillCandidates]:
 
 
 def _start_candidates(cycle: Cycle, lanes: Iterable[BackfillCandidates], now: float, apply: Apply) -> None:
-    """Start the candidates that delay no reservation. A heap contains the current candidate of each lane."""
+    """Start the candidates that delay no backfill reservation. A heap contains the current candidate of each
+    lane.
+    """
     waiting = [(key, number, lane) for number, lane in enumerate(lanes) if (key := lane.advance())]
     heapq.heapify(waiting)
     while waiting:

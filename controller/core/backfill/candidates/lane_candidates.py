@@ -24,14 +24,14 @@ class BackfillCandidates:
     1. `advance` goes to the next job of the lane. It skips the whole lane if the request fits on too few
        nodes.
     2. `take_placement` looks for nodes. If the job ends before the reserved start of the first waiting job,
-       try all nodes. Otherwise try only the nodes that the reservation does not need.
+       try all nodes. If the job ends later, try only the nodes that the first waiting job does not need.
     3. Suppose a job still runs at the reserved start and finds no nodes. Then skip the other jobs of the lane
        that would still run at that time. All jobs of the lane have the same request, so the skipped jobs
        would find no nodes either.
 
-    Example: the reservation starts in 1 h. The lane has jobs of 1 GPU with limits of 3 h, 2 h and 30 min. The
-    first job finds no GPU that the reservation can spare. The second job is skipped, and the third job
-    starts.
+    Example: the reserved start of the first waiting job is in 1 h. The lane has jobs of 1 GPU with limits of
+    3 h, 2 h and 30 min. The first job of the lane finds no GPU that the first waiting job can spare. The
+    second job is skipped, and the third job starts.
     """
 
     __slots__ = (
@@ -180,8 +180,8 @@ class BackfillCandidates:
         return None
 
     def _reserved_everywhere(self, number: int) -> bool:
-        """Return whether reservations of other jobs alone leave no nodes to a job that found no placement.
-        Then the jobs of the lane that run longer find no nodes either.
+        """Return whether backfill reservations of other jobs alone leave no nodes to a job that found no
+        placement. Then the jobs of the lane that run longer find no nodes either.
 
         Return False if deadlines, operators' reservations or quotas of GPU models may be the cause, because
         they can treat the jobs of a lane differently.

@@ -33,15 +33,15 @@ def start_short_jobs(cycle: Cycle, now: float, apply: Apply) -> None:
 
     Before this, the cycle has tried all jobs with their own time limits. Steps for each job that still waits
     and has a least time limit:
-    1. Collect the times at which nodes are needed for another start, a reservation or a drain
-       (`moments_needed`). A job that ends before such a time delays no start, reservation or drain.
+    1. Collect the times at which nodes are needed for the reserved start of another job, for an operator's
+       reservation or for a drain (`moments_needed`). A job that ends before such a time delays none of them.
     2. For each time, the latest first, compute the limit with which the job and its grace end at this time.
        Skip limits below the least time limit.
     3. Start the job with the first of these limits for which nodes are free and no quota or fair-share limit
        is exceeded.
 
     Invariant: a short start obeys the same rules as the other steps of the cycle. The rules are applied to a
-    copy of the job with the shorter limit, so no reservation is delayed. Cost: at most MOST_JOBS *
+    copy of the job with the shorter limit, so no backfill reservation is delayed. Cost: at most MOST_JOBS *
     MOST_LIMITS searches for nodes.
 
     Example: job 7 requests 8 h and accepts 1 h. The first waiting job needs all nodes in 3 h. With a grace of
@@ -52,7 +52,8 @@ def start_short_jobs(cycle: Cycle, now: float, apply: Apply) -> None:
         cycle.reservations.refused or (state.releases and state.releases[0][0] <= now)
     ):
         # Start no short jobs if another job could not start at its reserved time, or if a job is past its
-        # expected end. A job that could not start has no reservation now, so short jobs could take its nodes.
+        # expected end. A job that could not start has no backfill reservation now, so short jobs could take
+        # its nodes.
         return
     state.shortenable = {number for number in state.shortenable if number in state.queue}
     mine = (cycle.queue.entry(number) for number in state.shortenable if number in cycle.queue)
@@ -112,9 +113,9 @@ def _find(cycle: Cycle, job: Job, now: float) -> Placement | None:
 
 
 def moments_needed(cycle: Cycle, job: Job, now: float) -> Iterator[tuple[float, str]]:
-    """Yield (time, cause) for each time at which nodes that the job might use are needed for another start, a
-    reservation or a drain. The causes are reserved starts of other jobs, operators' reservations, drains, and
-    the latest starts of jobs with deadlines.
+    """Yield (time, cause) for each time at which nodes that the job might use must be free again. The causes
+    are reserved starts of other jobs, operators' reservations, drains, and the latest starts of jobs with
+    deadlines.
     """
     state = cycle.state
     shadow = cycle.easy.reservation(now)

@@ -1,4 +1,4 @@
-"""Starts waiting jobs behind the depth, the greatest number of waiting jobs that get a reservation."""
+"""Starts waiting jobs behind the depth: the greatest number of jobs that get a backfill reservation."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 SEARCHES = 100
-"""The most slots (start times with nodes) that one cycle searches for jobs without a reservation."""
+"""The most slots (start times with nodes) that one cycle searches for jobs without a backfill reservation."""
 
 
 class StartsBeyondDepth:
-    """Starts jobs behind the depth that delay no reservation. The depth is the greatest number of waiting
-    jobs that get a reservation. The jobs behind the depth have none.
+    """Starts jobs behind the depth that delay no backfill reservation. The depth is the greatest number of
+    waiting jobs that get a reservation. The jobs behind the depth have none.
 
     1. Leave out the lanes (lists of jobs with the same request) whose request fits on too few nodes now.
     2. Go through the jobs of the other lanes in queue order. Leave out a job with a reservation, and the jobs
@@ -103,8 +103,8 @@ class StartsBeyondDepth:
 
 
 class _Candidates:
-    """The jobs of one lane (list of jobs with the same request) that have no reservation, one after the
-    other.
+    """The jobs of one lane (list of jobs with the same request) that have no backfill reservation, one after
+    the other.
     """
 
     def __init__(self, cycle: Cycle, lane: Lane, now: float) -> None:

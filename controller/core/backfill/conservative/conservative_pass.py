@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class ConservativePass:
     """Runs the cycles of a scheduler profile with conservative backfill, in which every waiting job has a
-    reservation.
+    backfill reservation.
 
     1. Go through the waiting jobs in queue order, and plan a preemption for each. Stop at the first job that
        fits on free nodes, or for which no victims (jobs to preempt) are found.
@@ -86,7 +86,7 @@ class ConservativePass:
             apply(plan)
 
     def _start_reserved(self, now: float, apply: Apply) -> None:
-        """Bring the reservations up to date, and start jobs whose reserved start has come."""
+        """Bring the backfill reservations up to date, and start jobs whose reserved start has come."""
         cycle, reservations = self._cycle, self._cycle.reservations
         lanes, depth = list(self._lanes_within_limits(now, fewer_nodes=True)), cycle.backfill.depth
         first = list(islice(jobs_within_limits(cycle, lanes, now), depth))
@@ -98,7 +98,7 @@ class ConservativePass:
             self._beyond.run(lanes, now, lambda number: self._start_due(number, now, apply))
 
     def _start_due(self, number: int, now: float, apply: Apply) -> None:
-        """Start a job whose reserved start has come. If the job may not start, drop its reservation."""
+        """Start a job whose reserved start has come. If it may not start, drop its backfill reservation."""
         cycle, state, reservations = self._cycle, self._state, self._cycle.reservations
         placement = reservations.take_due(number)
         job = state.jobs[number]

@@ -37,7 +37,7 @@ node.
 
 
 class NodeTimelines:
-    """The resources that running jobs and reservations leave free on every node, from now on.
+    """The resources that running jobs and backfill reservations leave free on every node, from now on.
 
     The first start of a request on a node is the earliest time at which the request fits there for its whole
     duration. A timeline is a list of segments; in each segment the free resources are constant.
@@ -81,8 +81,8 @@ class NodeTimelines:
 
     @classmethod
     def of(cls, nodes: Nodes, now: float) -> NodeTimelines:
-        """Return timelines without any reservation. The resources that are free on each node now stay free
-        forever.
+        """Return timelines without any backfill reservation. The resources that are free on each node now
+        stay free forever.
         """
         free = {node.row: free_on(nodes, node.row) for node in nodes.rows}
         separate = [NodeTimeline(nodes.rows[row], now, each) for row, each in free.items() if each.gpus]

@@ -1,4 +1,4 @@
-"""The reservations of one queue. Conservative backfill reserves a start for every waiting job."""
+"""The backfill reservations of one queue. Conservative backfill reserves a start for every waiting job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from controller.core.state.state import State
 
 
 class QueueReservations:
-    """Gives each waiting job the earliest slot (start time and nodes) that delays no existing reservation.
+    """Gives each waiting job the earliest slot (start time and nodes) that delays no existing backfill
+    reservation.
 
     1. `update` drops the reservations of jobs that no longer wait.
     2. If resources became free earlier than expected, go through the reservations in queue order. Move each
@@ -46,7 +47,7 @@ class QueueReservations:
         self.table = ReservationTable(state) if table is None else table
         self.table.queues.append(self)
         self.refused: set[int] = set()
-        """Jobs that could not start at their reserved time. These jobs get no reservation until
+        """Jobs that could not start at their reserved time. These jobs get no backfill reservation until
         `retry_refused` is called.
         """
         self._seen = (-1, -1)
@@ -60,8 +61,8 @@ class QueueReservations:
         self._slots = SlotSearch(state, placer, runtime, self.table, self.only_on)
 
     def resume(self, other: QueueReservations) -> None:
-        """Copy the reservations from `other`, the object for the same queue on another copy of the cluster
-        state.
+        """Copy the backfill reservations from `other`, the object for the same queue on another copy of the
+        cluster state.
 
         Copy nothing if nodes or operators' reservations have changed since the last cycle of `other`.
         """
@@ -75,8 +76,8 @@ class QueueReservations:
             self._openings = (other._openings[0], affinity.version if same else -1, other._openings[2])
 
     def update(self, jobs: Iterable[tuple[int, int | None]], now: float) -> None:
-        """Drop the reservations of jobs that no longer wait, move other reservations to earlier starts, and
-        make reservations for new jobs. These are steps 1 to 3 of the class docstring.
+        """Drop the backfill reservations of jobs that no longer wait, move other reservations to earlier
+        starts, and make reservations for new jobs. These are steps 1 to 3 of the class docstring.
 
         `jobs` contains (job id, most nodes) for each waiting job that may have a reservation, in queue order.
         `most nodes` is the greatest number of nodes on which quotas let the job start. None means all nodes
@@ -95,8 +96,8 @@ class QueueReservations:
         self._seen = self._state.nodes.room_version, self.table.edition
 
     def _may_gain(self, order: Mapping[int, int | None]) -> bool:
-        """Return whether a reservation may be able to move to an earlier start. If none can, step 2 of the
-        class docstring is skipped.
+        """Return whether a backfill reservation may be able to move to an earlier start. If none can, step 2
+        of the class docstring is skipped.
         """
         return (
             self.table.shared
@@ -110,7 +111,8 @@ class QueueReservations:
         )
 
     def _openings_now(self) -> tuple[int, int, bool]:
-        """Return three values that change when a reservation may be able to move to an earlier start.
+        """Return three values that change when a backfill reservation may be able to move to an earlier
+        start.
 
         The values are the counter `openings` of the reservation table, the version of the affinity index, and
         whether a job waits for its preemption victims to leave.
@@ -157,7 +159,8 @@ class QueueReservations:
         aside: BackfillReservation | None,
         latest_start: float = NEVER,
     ) -> BackfillReservation | None:
-        """Return the reservation with the earliest start, or None if the job cannot start by `latest_start`.
+        """Return the backfill reservation with the earliest start, or None if the job cannot start by
+        `latest_start`.
 
         If the job accepts fewer nodes than `--nodes` and can then start earlier, the reservation is for fewer
         nodes. `most` is the greatest number of nodes that quotas allow; None means all. `aside` is the job's
@@ -213,8 +216,8 @@ class QueueReservations:
         return True
 
     def forget(self, job: int) -> None:
-        """Drop the reservation of the job, if there is one. If the job still waits, the next `update` makes a
-        new reservation.
+        """Drop the backfill reservation of the job, if there is one. If the job still waits, the next
+        `update` makes a new reservation.
         """
         self.refused.discard(job)
         reserved = self.by_job.pop(job, None)
@@ -251,8 +254,8 @@ class QueueReservations:
     def find_now(
         self, job: Job, barred: Bools | None, now: float, fewer: int | None = None
     ) -> Placement | None:
-        """Return the best placement of the job that uses no barred node and delays no reservation of another
-        job. Return None if there is none. `barred` is True for each node that must not be used.
+        """Return the best placement of the job that uses no barred node and delays no backfill reservation of
+        another job. Return None if there is none. `barred` is True for each node that must not be used.
 
         With `fewer`, the job may start on fewer nodes than it requests. `fewer` is then the greatest number
         of nodes.

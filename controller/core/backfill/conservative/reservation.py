@@ -21,7 +21,9 @@ processes are killed, waited for and reported.
 
 @dataclass(frozen=True, slots=True)
 class BackfillReservation:
-    """The reservation of a waiting job: its latest start, and the nodes and GPUs that are reserved for it."""
+    """The backfill reservation of a waiting job: its latest start, and the nodes and GPUs that are reserved
+    for it.
+    """
 
     job: int
     starts_at: float

@@ -1,4 +1,6 @@
-"""The reservation table of conservative backfill: running jobs and reservations on all nodes over time."""
+"""The reservation table of conservative backfill: running jobs and backfill reservations on all nodes over
+time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ _STALE = (-1, -1, -1)
 
 
 class ReservationTable:
-    """The free resources of nodes and licences over time, after running jobs and reservations are subtracted.
+    """The free resources of nodes and licences over time, after running jobs and backfill reservations are
+    subtracted.
 
     1. The resources of a running attempt are subtracted until its expected end. The resources of a
        reservation are subtracted from its start to its end.
@@ -73,8 +76,8 @@ class ReservationTable:
         self._first_end = NEVER
         """No running job is expected to end before this time."""
         self._reserved_rows: Counter[int] = Counter()
-        """The number of reservations on each node, by row number. Counted only if several queues share the
-        table.
+        """The number of backfill reservations on each node, by row number. Counted only if several queues
+        share the table.
         """
         self._unread: list[int] = []
         """The row numbers of nodes whose changes the copied table had not read when `resume` copied it. The
@@ -170,7 +173,7 @@ class ReservationTable:
         )
 
     def _build(self, now: float) -> None:
-        """Build the table again from the running jobs, and make all reservations again."""
+        """Build the table again from the running jobs, and make all backfill reservations again."""
         self.openings += 1
         state, nodes = self._state, self._state.nodes
         self.nodes = NodeTimelines.of(nodes, now)
@@ -194,8 +197,8 @@ class ReservationTable:
         self._reserve_again(now)
 
     def _reserve_again(self, now: float) -> None:
-        """Drop all reservations. If several queues share the table, make the reservations again, soonest
-        start first.
+        """Drop all backfill reservations. If several queues share the table, make the reservations again,
+        soonest start first.
 
         With one queue, `QueueReservations.update` makes the reservations again.
         """
@@ -366,8 +369,8 @@ class ReservationTable:
 
     def barred(self, part: PerNodeRequest, duration: float, now: float) -> Bools | None:
         """Return which nodes (True by row number) the job may not use, because a start there now would delay
-        a reservation. The job has the request `part` and runs for `duration` seconds. Return None if no node
-        has a reservation.
+        a backfill reservation. The job has the request `part` and runs for `duration` seconds. Return None if
+        no node has a reservation.
         """
         rows = self._rows_with_reservations()
         if not rows:
@@ -386,8 +389,8 @@ class ReservationTable:
         return self.licences.first_start(wanted, duration, now) == now
 
     def free_beside(self, rows: Iterable[int], duration: float, now: float) -> dict[int, FreeResources]:
-        """Return the free resources of each node in `rows` that has a reservation, by row number. Nodes
-        without a reservation are left out.
+        """Return the free resources of each node in `rows` that has a backfill reservation, by row number.
+        Nodes without a reservation are left out.
 
         Resources count as free if no job uses them now and no reservation needs them in the next `duration`
         seconds.
@@ -401,11 +404,11 @@ class ReservationTable:
         }
 
     def free_beside_all(self, duration: float, now: float) -> dict[int, FreeResources]:
-        """Return `free_beside` for all nodes that have a reservation."""
+        """Return `free_beside` for all nodes that have a backfill reservation."""
         return self.free_beside(self._rows_with_reservations(), duration, now)
 
     def _rows_with_reservations(self) -> Collection[int]:
-        """Return the row numbers of the nodes with a reservation."""
+        """Return the row numbers of the nodes with a backfill reservation."""
         if self.shared:
             return self._reserved_rows
         rows = NO_ROWS
@@ -415,9 +418,9 @@ class ReservationTable:
         return frozenset(rows_in(rows))
 
     def reserved_before(self, until: float, overruled: Callable[[int], bool]) -> Bools | None:
-        """Return which nodes (True by row number) have a reservation that starts before `until`. Return None
-        if no node has such a reservation. A reservation does not count if `overruled` returns True for its
-        waiting job.
+        """Return which nodes (True by row number) have a backfill reservation that starts before `until`.
+        Return None if no node has such a reservation. A reservation does not count if `overruled` returns
+        True for its waiting job.
         """
         found = [
             row
@@ -433,7 +436,7 @@ class ReservationTable:
         return reserved
 
     def starts_on(self, row: int) -> list[tuple[float, int]]:
-        """Return (reserved start, job) for each reservation on this node, the soonest first."""
+        """Return (reserved start, job) for each backfill reservation on this node, the soonest first."""
         return sorted(
             (each.starts_at, job)
             for queue in self.queues

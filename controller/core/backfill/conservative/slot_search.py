@@ -1,5 +1,5 @@
 """Finds the earliest start time of a job and its nodes, so that the job delays neither running jobs nor
-reservations.
+backfill reservations.
 """
 
 from __future__ import annotations
@@ -216,7 +216,8 @@ class SlotSearch:
     def _gpus_to_choose(
         self, part: PerNodeRequest, row: int, free: FreeResources | None
     ) -> FreeResources | None:
-        """Return the free resources of a node from which the caller chooses the GPUs for a reservation.
+        """Return the free resources of a node from which the caller chooses the GPUs for a backfill
+        reservation.
 
         If several scheduler profiles share the nodes, return only GPUs that are busy now, if there are
         enough. Other profiles can then use the idle GPUs until the reservation starts.

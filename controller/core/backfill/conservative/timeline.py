@@ -71,7 +71,7 @@ class Segment:
 
 
 class NodeTimeline(Timeline[Segment]):
-    """The resources that running jobs and reservations leave free on one node, over time."""
+    """The resources that running jobs and backfill reservations leave free on one node, over time."""
 
     __slots__ = ("_dips", "_fits", "node")
 

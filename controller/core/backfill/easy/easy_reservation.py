@@ -405,7 +405,7 @@ def earliest_reservation(
 def _earliest_on_fewest(
     state: State, placer: Placer, shape: Shape, job: int, now: float, ripe_at: float
 ) -> EasyReservation | None:
-    """Return a reservation for the first start on `shape.nodes` nodes; None if there is none.
+    """Return a backfill reservation for the first start on `shape.nodes` nodes; None if there is none.
 
     `shape.nodes` is the least number of nodes that the job accepts. The job waits for all its nodes until the
     time `ripe_at`, so the start is not earlier.

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
-    """Return the waiting jobs of the scheduler profile that get a reservation in this cycle, in queue order,
-    each with the only nodes on which it may get the reservation. None means all nodes.
+    """Return the waiting jobs of the scheduler profile that get a backfill reservation in this cycle, in
+    queue order, each with the only nodes on which it may get the reservation. None means all nodes.
 
     Algorithm
     1. The first waiting job gets a reservation on any nodes. A job gets no reservation if no time is known at
@@ -72,8 +72,8 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
 
 
 def reserved_behind(cycle: Cycle, number: int) -> list[int]:
-    """Return the jobs with a reservation that are behind job `number` in the queue. A start of job `number`
-    may delay these jobs, because job `number` comes before them.
+    """Return the jobs with a backfill reservation that are behind job `number` in the queue. A start of job
+    `number` may delay these jobs, because job `number` comes before them.
     """
     queue, reserved = cycle.queue, () if cycle.shared is None else cycle.shared.reservations.by_job
     entries = [queue.entry(each) for each in reserved if each in queue]

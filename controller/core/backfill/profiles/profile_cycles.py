@@ -33,7 +33,7 @@ class ProfileCycles:
 
     1. Record longer predictions for jobs that have run longer than predicted.
     2. If nodes have changed, find the profiles that use the same nodes or licences. Such profiles keep their
-       reservations in one common table.
+       backfill reservations in one common table.
     3. Run one scheduling cycle of each profile.
     4. Repeat step 3 while a cycle makes other starts possible, but at most PASSES_MOST times. Other starts
        become possible when the cycle drops or moves a reservation in such a shared table, or when
@@ -133,8 +133,8 @@ class ProfileCycles:
         return found
 
     def _share_tables(self) -> None:
-        """Let scheduler profiles that use the same nodes or licences keep their reservations in one table. Do
-        this only if nodes have changed.
+        """Let scheduler profiles that use the same nodes or licences keep their backfill reservations in one
+        table. Do this only if nodes have changed.
         """
         columns = self._state.nodes.columns
         if self._layout == self._state.nodes.layout_version:
@@ -165,7 +165,7 @@ class ProfileCycles:
         self._state.nodes.room_version += 1
 
     def forget(self, job: int) -> None:
-        """Drop the reservation of a waiting job whose request has changed."""
+        """Drop the backfill reservation of a waiting job whose request has changed."""
         for cycle in self.cycles.values():
             cycle.reservations.forget(job)
 
@@ -173,8 +173,8 @@ class ProfileCycles:
         """Record that a running job has changed. Waiting jobs may now be able to preempt this job, or its
         preemption may now lose more or less work.
 
-        `preemptible_at` is the time from which more waiting jobs than before may preempt the job. It is NEVER
-        if no further waiting job may preempt the job.
+        `preemptible_at` is the time from which waiting jobs that could not preempt the job before may preempt
+        it; NEVER if there are no such jobs.
         """
         for cycle in self.cycles.values():
             if cycle.placer.pipeline.strategies:

@@ -34,7 +34,7 @@ class GuaranteedStart(Protocol):
 
 
 class SharedReservations:
-    """The reservations of one scheduler profile in a table that several profiles share.
+    """The backfill reservations of one scheduler profile in a table that several profiles share.
 
     EASY backfill keeps a number of nodes free, but no particular nodes. Two profiles that share nodes could
     both count on the same nodes. Therefore this class reserves particular nodes and GPUs. A job starts only
@@ -62,18 +62,18 @@ class SharedReservations:
 
     @property
     def edition(self) -> int:
-        """Return a counter that grows when a reservation in the shared table is dropped or moved. After this,
-        other jobs may be able to start.
+        """Return a counter that grows when a backfill reservation in the shared table is dropped or moved.
+        After this, other jobs may be able to start.
         """
         return self._table.edition
 
     def reservation_of(self, job: int) -> BackfillReservation | None:
-        """Return the reservation of a job of this scheduler profile, or None."""
+        """Return the backfill reservation of a job of this scheduler profile, or None."""
         return self.reservations.by_job.get(job)
 
     def can_reserve(self, job: Job, rows: RowSet | None, now: float) -> bool:
-        """Return whether the job has, or could get, a reservation that uses only nodes in `rows`. None: all
-        nodes.
+        """Return whether the job has, or could get, a backfill reservation that uses only nodes in `rows`.
+        None: all nodes.
         """
         return self.reservations.can_reserve(job, rows, now)
 
@@ -82,8 +82,8 @@ class SharedReservations:
         return any(each.starts_at <= now for each in self.reservations.by_job.values())
 
     def reserve(self, jobs: Mapping[int, RowSet | None], now: float) -> None:
-        """Reserve the earliest start for each of `jobs`, in this order. Drop all other reservations of the
-        scheduler profile.
+        """Reserve the earliest start for each of `jobs`, in this order. Drop all other backfill reservations
+        of the scheduler profile.
 
         `jobs` contains, for each job, the only nodes on which it may get a reservation; None means all nodes.
         """
@@ -101,7 +101,7 @@ class SharedReservations:
             reservations.update([(job, None) for job in jobs], now)
 
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
-        """Return the best placement of the job that delays no reservation of another job (see
+        """Return the best placement of the job that delays no backfill reservation of another job (see
         QueueReservations.find_now).
         """
         return self.reservations.find_now(job, barred, now, fewer)
@@ -109,9 +109,9 @@ class SharedReservations:
     def find_before(
         self, job: Job, later: Iterable[int], barred: Bools | None, now: float
     ) -> Placement | None:
-        """Return the best placement of the job that delays no reservation, except reservations of the jobs in
-        `later`. If there is one, drop these reservations, so that they are made again. Return None if there
-        is none, or if no job in `later` has a reservation.
+        """Return the best placement of the job that delays no backfill reservation, except reservations of
+        the jobs in `later`. If there is one, drop these reservations, so that they are made again. Return
+        None if there is none, or if no job in `later` has a reservation.
         """
         later = [each for each in later if each in self.reservations.by_job]
         if not later:
@@ -128,9 +128,9 @@ class SharedReservations:
     def find_overruling(
         self, job: Job, overruled: Callable[[int], bool], barred: Bools | None, now: float
     ) -> Placement | None:
-        """Return the best placement of the job that delays no reservation of any scheduler profile, except
-        reservations of jobs for which `overruled` returns True. If there is one, drop these reservations.
-        Return None if there is none, or if there are no such reservations.
+        """Return the best placement of the job that delays no backfill reservation of any scheduler profile,
+        except reservations of jobs for which `overruled` returns True. If there is one, drop these
+        reservations. Return None if there is none, or if there are no such reservations.
         """
         found = [
             (queue, number)
@@ -150,8 +150,8 @@ class SharedReservations:
         return placement
 
     def delayed_by(self, job: Job, barred: Bools | None, now: float) -> BackfillReservation | None:
-        """Return the first reservation of another job of this scheduler profile that keeps the job from
-        starting now. Return None if there is none.
+        """Return the first backfill reservation of another job of this scheduler profile that keeps the job
+        from starting now. Return None if there is none.
         """
         for number, reserved in sorted(self.reservations.by_job.items(), key=lambda each: each[1].starts_at):
             if number != job.id:
@@ -179,14 +179,14 @@ class SharedReservations:
             return self._table.barred(shape.part, runtime, now)
 
     def unreserved_gpus(self, duration: float, now: float) -> dict[int, int]:
-        """Return the number of wholly free GPUs that no reservation needs within `duration` seconds, by row
-        number of the node. Nodes without a reservation are left out.
+        """Return the number of wholly free GPUs that no backfill reservation needs within `duration` seconds,
+        by row number of the node. Nodes without a reservation are left out.
         """
         found = self._table.free_beside_all(duration, now)
         return {row: sum(milli == WHOLE_GPU for milli in free.gpus) for row, free in found.items()}
 
     def starts_on(self, row: int, other_than: Job) -> list[tuple[float, int]]:
-        """Return (reserved start, job) for each reservation of another job on this node, the soonest
+        """Return (reserved start, job) for each backfill reservation of another job on this node, the soonest
         first.
         """
         return [each for each in self._table.starts_on(row) if each[1] != other_than.id]
@@ -194,9 +194,9 @@ class SharedReservations:
     def reserved_before(
         self, job: Job, until: float, now: float, overruled: Callable[[int], bool]
     ) -> Bools | None:
-        """Return which nodes (True by row number) have a reservation of another job that starts before
-        `until`. Return None if there is no such node. A reservation does not count if `overruled` returns
-        True for its waiting job.
+        """Return which nodes (True by row number) have a backfill reservation of another job that starts
+        before `until`. Return None if there is no such node. A reservation does not count if `overruled`
+        returns True for its waiting job.
         """
         with self.reservations.without(job.id, now):
             return self._table.reserved_before(until, overruled)

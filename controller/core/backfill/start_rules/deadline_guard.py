@@ -52,7 +52,9 @@ class DeadlineGuard:
         reservations for the first time.
         """
         self._doubted: dict[int, bool] = {}
-        """For each job of step 1, by job id, True if the job will probably miss its deadline."""
+        """For each job with a deadline that this cycle has examined, by job id: True if it will probably miss
+        its deadline.
+        """
 
     def urgent(self, now: float) -> list[int]:
         """Return the ids of the jobs whose latest start is at most MARGIN_S seconds away, sorted by latest

@@ -46,8 +46,8 @@ class StartLimits:
         self._state = state
         self._placer = placer
         self.shared = shared
-        """The reservations on nodes that the scheduler profile shares with other profiles. None if this
-        profile shares no nodes.
+        """The backfill reservations on nodes that the scheduler profile shares with other profiles. None if
+        this profile shares no nodes.
         """
         self._kept_gpus = KeptGpus(state.quotas.rules.queues)
         self.again_at = NEVER

@@ -1,5 +1,5 @@
-"""Finds nodes on which a waiting job may start. The start must not delay reservations, jobs with deadlines or
-jobs of other scheduler profiles.
+"""Finds nodes on which a waiting job may start. The start must not delay backfill reservations, jobs with
+deadlines or jobs of other scheduler profiles.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class StartSearch:
         self.guards_deadlines = placer.pipeline.deadlines is not DeadlinePolicy.NONE
         """True if backfilled jobs must leave free the resources that jobs with a deadline need."""
         self.shared: SharedReservations | None = None
-        """The reservations on nodes that this scheduler profile shares with other profiles. None if this
-        profile shares no nodes.
+        """The backfill reservations on nodes that this scheduler profile shares with other profiles. None if
+        this profile shares no nodes.
         """
 
     def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
@@ -106,9 +106,9 @@ class StartSearch:
         before the end of this job. On these nodes, this job may not preempt other jobs, because the start of
         this job would delay the reserved start. Return None if there is no such node.
 
-        A reservation does not count if this job could preempt the other job after the start of the other job.
-        Otherwise an urgent job would wait for a gang, although the urgent job may preempt the gang as soon as
-        the gang has started.
+        A backfill reservation does not count if this job could preempt the other job after the start of the
+        other job. Otherwise an urgent job would wait for a gang, although the urgent job may preempt the gang
+        as soon as the gang has started.
 
         This job is assumed to start when the preempted jobs have used up their grace time.
         """
@@ -118,9 +118,9 @@ class StartSearch:
         return self.shared.reserved_before(job, until, now, self._overruled_by(job))
 
     def find_overruling(self, job: Job, barred: Bools | None, now: float) -> Placement | None:
-        """Return the best placement of the job that delays no reservation, except reservations of jobs that
-        this job could preempt after their start. If there is one, drop these reservations, so that they are
-        made again. Return None if there is none, or if there are no such reservations.
+        """Return the best placement of the job that delays no backfill reservation, except reservations of
+        jobs that this job could preempt after their start. If there is one, drop these reservations, so that
+        they are made again. Return None if there is none, or if there are no such reservations.
 
         Example: a gang has reserved two idle nodes, and waits for a third one. A job with a higher priority,
         which may preempt the gang, starts on the idle nodes at once.
