@@ -8,9 +8,9 @@ A sample is the number of idle GPUs at one moment, by cause. Algorithm of a samp
    for a release, a dependency or a time. Otherwise the cause is "no job waits".
 3. Put the waiting jobs that fit on the idle GPUs into groups (same request, user, project, queue and
    priority). Within a group, the job with the shortest time limit comes first, because a short job fits
-   before a reservation most easily.
-4. Count idle GPUs for the jobs that could start now without a delay of any reservation. Only a quota, a
-   fair-share limit or the order of the queue keeps these jobs from starting. The report calls these GPUs
+   before a backfill reservation most easily.
+4. Count idle GPUs for the jobs that could start now without delaying any backfill reservation. Only a quota,
+   a fair-share limit or the order of the queue keeps these jobs from starting. The report calls these GPUs
    waste.
 5. Count idle GPUs for the other jobs that fit. The cause is the blocker that `corral explain` names. If this
    is a quota or a share limit, the report calls these GPUs waste too.
@@ -23,10 +23,10 @@ lane is a list of waiting jobs with the same request. The groups of a lane stay 
 the lane (`Lane`) stays the same. No filter is called for a request whose ranking is up to date after the
 scheduling cycle, or for which too few GPUs are idle.
 
-Example: 6 GPUs are idle, and a gang is first in the queue with a reservation in 10 h. A job of 4 GPUs and 2 h
-waits for its project's quota, and jobs of 1 GPU and 24 h would delay the gang. Then 4 GPUs are idle because
-of the quota, and count as waste. The other 2 GPUs are idle because of the reservation, and do not count as
-waste.
+Example: 6 GPUs are idle, and a gang is first in the queue with a backfill reservation in 10 h. A job of 4
+GPUs and 2 h waits for its project's quota, and jobs of 1 GPU and 24 h would delay the gang. Then 4 GPUs are
+idle because of the quota, and count as waste. The other 2 GPUs are idle because of the reservation, and do
+not count as waste.
 """
 
 from __future__ import annotations
@@ -201,8 +201,9 @@ class IdleSampler:
         return known[1]
 
     def _waste(self, engine: Engine, job: Job, now: float) -> IdleCause | None:
-        """Return the limit, or ORDER for the order of the queue, if nothing else keeps the job from starting
-        now on the idle GPUs. Return None if the start would delay another job or needs other nodes.
+        """Return the cause of the limit that alone keeps the job from starting now on the idle GPUs, or ORDER
+        if only the order of the queue does. Return None if the start would delay another job or needs other
+        nodes.
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
         placer = self._placer(cycle)
@@ -285,9 +286,9 @@ def _open_gpus(state: State, idle: defaultdict[IdleCause, float]) -> dict[int, f
 
 
 def _reserved_rows(state: State) -> dict[int, IdleCause]:
-    """Return the nodes with an active reservation, each with its cause, by row of the node table. The cause
-    is RESERVED_FOR_USERS if the reservation admits some users or projects. It is MAINTENANCE if the
-    reservation admits no jobs.
+    """Return the nodes with an active reservation of an operator, each with its cause, by row of the node
+    table. The cause is RESERVED_FOR_USERS if the reservation admits some users or projects. It is MAINTENANCE
+    if the reservation admits no jobs.
     """
     found: dict[int, IdleCause] = {}
     for each in state.reservations:
@@ -340,7 +341,7 @@ class _EqualJobs:
 
     def take(self, free: dict[int, float]) -> bool:
         """Subtract the GPUs of one job from `free` (idle GPUs by row of the node table), and reduce `left` by
-        1. Return False, and change nothing, if the job does not fit.
+        one. Return False, and change nothing, if the job does not fit.
         """
         rows = self.nodes_for(free)
         if not rows:

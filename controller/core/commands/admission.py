@@ -104,7 +104,7 @@ def hours_refusal(quotas: Quotas, spec: JobSpec, now: float) -> Refusal | None:
 
 
 def unknown_reservation(known: Collection[str], spec: JobSpec) -> Refusal | None:
-    """Return a refusal if the job names a reservation that does not exist; otherwise None."""
+    """Return a refusal if the job names an advance reservation that does not exist; otherwise None."""
     if not spec.reservation or spec.reservation in known:
         return None
     message = f"there is no reservation {printable(spec.reservation)!r}"

@@ -135,8 +135,8 @@ DEFAULT_HEALTH_POLICY = GpuHealthPolicy()
 @dataclass(frozen=True, slots=True)
 class GpuCondition:
     """The health of one GPU. `needs` names what must happen before the next check: "reset", "reboot" or
-    "resume"; otherwise it is empty. `due` is the time of the next check; `due` is unused while `needs` is
-    set.
+    "resume"; empty if the check needs none of them. `due` is the time of the next check; `due` is unused
+    while `needs` is set.
     """
 
     health: GpuHealth = GpuHealth.OK
