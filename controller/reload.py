@@ -100,7 +100,9 @@ class ConfigReload:
         adopt(self.daemon.config)
 
     def begin(self) -> None:
-        """Pass the configuration and its nodes to the engine at the controller's start."""
+        """Pass the configuration, if it has changed since the last start, and its nodes to the engine at the
+        controller's start.
+        """
         config, applied = self.daemon.config, self.daemon.state.config
         self._save_text(config.source.text)
         self.follow(_set_log_level)

@@ -114,7 +114,9 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def reserve(self, typed: Mapping[str, str]) -> None:
-        """Open the form of a new reservation. `typed` has the first texts of some fields, by field name."""
+        """Open the form of a new reservation. `typed` has the initial texts of some fields of the form, by
+        field name.
+        """
         raise NotImplementedError
 
     def show_effect(self, answer: WhatIfAnswer | None) -> None:

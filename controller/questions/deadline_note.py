@@ -37,11 +37,12 @@ class Remedy:
 
 def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
     """Yield a sentence about a job that was just submitted: whether the job will meet its deadline. If the
-    job will miss its deadline, also yield a second, longer sentence with a change that would help. Yield
-    nothing if the job has no deadline.
+    job will miss its deadline, also yield the same sentence with an addition: a change that would help, or
+    that no change would help. Yield nothing if the job has no deadline.
 
-    1. Forecast the start of the job if all jobs use their full time limits. If this start is not later than
-       the latest start that meets the deadline (`Job.latest_start`), the job will meet its deadline.
+    1. Forecast the start of the job, assuming that all jobs use their full time limits. If this start is not
+       later than the latest start that meets the deadline (`Job.latest_start`), the job will meet its
+       deadline.
     2. If the start is later, try these changes, each on a copy of the engine: a higher quota, other queues
        that the user may use, and the preemption of running jobs. Stop at the first change with which the job
        meets its deadline.

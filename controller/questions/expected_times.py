@@ -82,7 +82,7 @@ class ExpectedTimes:
     1. `known` returns the last forecast. If the last forecast is too old, a new forecast begins in the
        background.
     2. `recent` does the same, and waits up to `PATIENCE_S` for the new forecast.
-    3. `fresh` waits for a forecast that was made after the last change.
+    3. `fresh` begins a new forecast and waits for it.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[Times | None]]) -> None:

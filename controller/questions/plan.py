@@ -26,11 +26,11 @@ from wire.api.forecasts import (
 from wire.names import WHOLE_GPU, JobState
 
 MOST_ENTRIES = 2_000
-"""The most jobs in one plan. Jobs that start later than these are counted but not listed."""
+"""The greatest number of jobs that a plan lists. Jobs that start later are only counted."""
 MOST_POINTS = 500
 """The greatest number of points of the curve of free GPUs over time."""
 MOST_PERIODS = 100
-"""The most periods of one recurring reservation."""
+"""The greatest number of periods of one recurring reservation that a plan lists."""
 
 
 def plan(engine_copy: EngineCopy, horizon_s: float) -> Iterator[Plan]:
@@ -46,9 +46,9 @@ def plan(engine_copy: EngineCopy, horizon_s: float) -> Iterator[Plan]:
     4. Compute the free GPUs over time by subtracting the GPUs of all these jobs, and list reservations and
        drains.
 
-    Example: job 3 holds the only node. Its time limit ends in 2 h, but similar jobs end 30 min from now. Job
-    4 waits for the node. The entry of job 4 has a start in 2 h (certainty "limit") and a likely start in 30
-    min.
+    Example: job 3 holds the only node. It reaches its time limit in 2 h, but its predicted end is in 30 min.
+    Job 4 waits for the node. The entry of job 4 has a start in 2 h (certainty "limit") and a likely start in
+    30 min.
     """
     engine, now = engine_copy.engine, engine_copy.now
     engine.state.estimates = engine.state.estimates.read_only()

@@ -14,7 +14,7 @@ from controller.questions.engine_copy.engine_copy import EngineCopy
 from controller.questions.engine_copy.forked_processes import Fork
 
 MOST_JOBS = 20
-"""The most jobs whose starts are estimated at a time."""
+"""The greatest number of jobs whose starts are estimated at a time."""
 
 
 def start_estimates(engine_copy: EngineCopy) -> Iterator[list[NoteStart]]:

@@ -22,8 +22,9 @@ from wire.api.reasons import Why
 from wire.names import JobState
 
 MAX_SHIFTS = 200
-"""The most later starts, and the most earlier starts, that the answer lists. All others are only counted and
-summed."""
+"""The greatest number of jobs that start later, and of jobs that start sooner, that the answer lists. All
+other changed starts are only counted, and their seconds added up.
+"""
 SMALL_SHIFT_S = 60.0
 SMALL_SHIFT_PART = 0.05
 """A changed start is small if the change is less than a minute, or less than this fraction of the wait."""

@@ -16,7 +16,7 @@ from wire.cluster.hostlist import expand_hostlist
 from wire.text import counted, printable
 
 _SHOWN = 4
-"""The most names that a warning lists."""
+"""The greatest number of names that a warning lists."""
 
 
 def network_of(config: Config) -> NetworkTopology | None:

@@ -13,7 +13,9 @@ from controller.core.pipeline.hooks import Hook, Placed
 from controller.core.state.state import State
 
 MOST_WAITING = 10_000
-"""The most placements that wait for the hooks. Further placements are not passed to the hooks."""
+"""The greatest number of placements that may wait for the hooks. Further placements are not passed to the
+hooks.
+"""
 END_S = 2.0
 """Seconds that a hook may continue to run when the controller stops."""
 

@@ -60,7 +60,9 @@ class TenantEdits:
             )
 
     def new_reservation(self, typed: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Open the form of a new reservation. `typed` has the first texts of some fields, by field name."""
+        """Open the form of a new reservation. `typed` has the initial texts of some fields of the form, by
+        field name.
+        """
 
         def made(view: ReservationView) -> None:
             self._app.model.reservations.put((view,))

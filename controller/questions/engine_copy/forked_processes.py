@@ -31,8 +31,8 @@ def fork() -> int:
     pid = os.fork()
     if pid == 0:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        # Exit if the parent has already ended: prctl (the signal at the end of the parent) has no effect
-        # after that end.
+        # Exit if the parent ended before the call of prctl, because the kernel then sends no signal at the
+        # end of the parent.
         if os.getppid() != parent:
             os._exit(1)
         # Exempt the parent's objects from garbage collection. Garbage collection would write to the memory
@@ -49,8 +49,8 @@ def rename(name: str) -> None:
 def detach(keep: int) -> None:
     """Redirect all file descriptors of this forked process to /dev/null, except stdout, stderr and `keep`.
 
-    The descriptors are not closed: a new file could then get the number of a closed descriptor. Python would
-    close this new file when it frees the object of the old file.
+    The descriptors are not closed, because a new file could get the number of a closed descriptor, and Python
+    would close the new file when it frees the object of the old file.
     """
     empty = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/proc/self/fd"):

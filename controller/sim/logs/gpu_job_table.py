@@ -4,8 +4,8 @@ The columns submit and duration (in seconds) are required, all others are option
 code, job and checkpoint_every, three groups of columns set fields of the JobSpec:
 
 1. Columns that this module converts itself, such as gpus, memory and saves (`_OF_SPEC`).
-2. The columns begin and deadline, which are times: seconds, as in the column submit, or such as +2h
-   (`_MOMENTS`).
+2. The columns begin and deadline (`_MOMENTS`). They contain a time in seconds on the scale of the column
+   submit, or a time after the submit, such as +2h.
 3. All other options of corral submit, such as gpus-per-node, each with the name of the option
    (`OptionColumns`).
 

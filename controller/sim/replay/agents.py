@@ -50,7 +50,7 @@ class RecordedAgents:
     """The virtual agents of all nodes.
 
     The journal contains no reports for an attempt that runs on other nodes or at another time than in the
-    past. For such an attempt, the agents make predicted reports and pass these reports to `report`.
+    journal. For such an attempt, the agents make predicted reports and pass these reports to `report`.
     """
 
     def __init__(
@@ -275,8 +275,8 @@ class RecordedAgents:
 
     def _tell(self, key: Key, status: AttemptStatus) -> None:
         self._other[key] = status
-        # Report only if the node is connected, because the hello after the next connect contains all other
-        # reports.
+        # Report only if the node is connected. If it is not, the hello after the next connect reports the
+        # status.
         if self._reachable(key[2]):
             self._report(inputs.AgentReported(key[2], status))
 

@@ -221,8 +221,8 @@ class SqliteFile:
         )
 
     def _copy_damaged(self) -> Path:
-        """Copy the damaged database and its write-ahead log, unless a copy of this version of the file
-        exists, because a copy at each restart could fill the disk.
+        """Copy the damaged database and its write-ahead log. Make no copy if the database has not changed
+        since the last copy, because a copy at each restart could fill the disk.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.path.stat().st_mtime))
         kept = Path(f"{self.path}.damaged-{stamp}")

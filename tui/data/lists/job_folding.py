@@ -134,7 +134,7 @@ class JobFolding:
         self.hidden.clear()
 
     def fold_all(self, passes: Passes) -> None:
-        """Choose the shown rows of all groups again. The caller has changed the filter."""
+        """Choose the shown rows of all groups again, after the filter has changed or after turn()."""
         for key in self._groups:
             self._fold_anew(key, passes)
 
