@@ -1,4 +1,4 @@
-"""Computes the changes for `corral job set`: only fields with an option on the command line."""
+"""Computes the changes of a job for `corral job set` from the options on the command line."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from wire.codec import encode
 
 
 def changes_of(options: SubmitOptions, clear: str, *, extends: bool = False) -> dict[str, Any]:
-    """Return the new value of each changed field as JSON data. `clear` has the names of the options to reset
-    to their defaults, separated by commas; their fields get the value None. If there are no changes, raise
-    CommandError. With `extends` (the command extends the time limit), raise no error.
+    """Return a dict from each changed JobSpec field to its new value as JSON data. `clear` is a list of
+    options such as `gpus,time`; the fields of these options get the value None, which means the default.
+    Raise CommandError if nothing changes, unless the command extends the time limit (`extends`).
     """
     texts = from_flags(options)
     spec = encode(spec_from(("true",), "", texts, {}))
@@ -36,8 +36,8 @@ def changes_of(options: SubmitOptions, clear: str, *, extends: bool = False) -> 
 
 
 def split_extension(options: SubmitOptions) -> tuple[SubmitOptions, float]:
-    """Remove a --time that begins with a plus sign, such as --time +2h. Return the other options, and the
-    seconds that the removed option adds to the time limit; 0 if there is none.
+    """Return the options without a --time that begins with a plus sign, such as --time +2h, and the seconds
+    that this --time adds to the time limit; 0 if there is no such --time.
     """
     text = options.get("time")
     if not isinstance(text, str) or not text.startswith("+"):

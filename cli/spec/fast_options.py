@@ -1,9 +1,9 @@
 """Parses values of the command line without pydantic, because importing pydantic takes 60 ms at each start.
 
-Typer calls `get_runtime_param()` of each parameter to get a reader, and the reader of Typer imports pydantic.
-`use_fast_readers` replaces the reader for flags with a parser (`option(..., parser=amounts.seconds)`) and for
-simple types. Other types keep the reader of Typer. The new readers also give better errors, which name the
-wrong value and the valid values.
+Typer calls `get_runtime_param()` of each parameter to get a reader (an object that parses the value). Typer's
+own reader imports pydantic. `use_fast_readers` replaces the reader for flags with a parser (`option(...,
+parser=amounts.seconds)`) and for simple types. Other types keep the reader of Typer. The new readers also
+give better errors, which name the wrong value and the valid values.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from wire import amounts
 
 @dataclass(frozen=True)
 class Reader:
-    """Parses the text of one parameter. Typer calls this class instead of its own reader, which would import
-    pydantic.
+    """Parses the value of one parameter with the function `read`. Typer calls `coerce` instead of its own
+    reader, which would import pydantic.
     """
 
     read: Callable[[Any], Any]
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the parsed text of a parameter; the default if the user wrote no text."""
+        """Return the parsed value of a parameter. Without a value, return None, or an empty tuple for a
+        parameter that may be repeated.
+        """
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
@@ -40,8 +42,8 @@ class Reader:
 
 
 def use_fast_readers(command: Any, above: Any = None) -> Any:
-    """Set a `Reader` for each parameter with a simple type, such as int or str, of a command and its
-    subcommands. `above` is the Typer context of the parent command.
+    """Set a `Reader` for each parameter of a command and its subcommands that has a parser or a simple type,
+    such as int. Return the command. `above` is the Typer context of the parent command.
     """
     # Create the context of a command before the contexts of its subcommands, because subcommands inherit the
     # names of the --help option (-h, --help) from the command above.
@@ -65,7 +67,7 @@ def _reader(param: Any) -> Callable[[Any], Any] | None:
     kind: Any = getattr(descriptor, "annotation", None)
     parser: Any = getattr(getattr(descriptor, "parameter_info", None), "parser", None)
     if parser is not None:
-        # Parse only text. A default value is not text, because it has the right type already.
+        # Parse only text, because a default value may have the parsed type already.
         return lambda value: parser(value) if isinstance(value, str) else value
     if get_origin(kind) is list:
         (kind,) = get_args(kind)

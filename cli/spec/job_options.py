@@ -42,8 +42,8 @@ BY_FLAG: Mapping[str, JobOption] = {option.flag: option for option in _ROWS}
 
 
 def _flags_of_fields() -> dict[str, str]:
-    """Return the flag of each field of JobSpec, such as `cpu_milli` or `gpu.numa`. If several flags set a
-    field, the first of these flags in the table counts.
+    """Return a dict from each JobSpec field, such as `cpu_milli` or `gpu.numa`, to the flag that sets the
+    field. If several flags set a field, take the first of these flags in the table.
     """
     found = {"restart": "--restart", "topology.domains": "--domains"}
     for option in _ROWS:

@@ -79,7 +79,8 @@ def read(path: str, arguments: list[str]) -> Script:
 
 def command_of(text: str, path: str, name: str, arguments: list[str]) -> tuple[str, ...]:
     """Return the command that runs a script. The command contains the text of the script. `path` is used in
-    messages, and `name` is $0 of a shell script.
+    error messages, and `name` is $0 of a shell script. Raise OtherInterpreter if the script is not for a
+    shell or Python.
     """
     interpreter = _interpreter(text, path)
     program = _program(interpreter)
@@ -141,7 +142,7 @@ def _program(interpreter: list[str]) -> str:
 
 
 def directives(text: str, path: str) -> Directives:
-    """Return the options in the lines of a script up to its first command."""
+    """Return the options in the #CORRAL and #SBATCH lines of a script up to its first command."""
     found = Directives()
     body = False
     for number, line in enumerate(text.split("\n"), 1):
@@ -165,8 +166,9 @@ def directives(text: str, path: str) -> Directives:
 def _with_sbatch(
     found: dict[str, list[OptionText]], sbatch: list[sbatch_resources.Option], path: str
 ) -> tuple[Layer, bool]:
-    """Combine the options of #CORRAL and #SBATCH lines. If both set an option, the #CORRAL line is used. Also
-    return whether the script has #SBATCH --wait.
+    """Return the combined options of #CORRAL and #SBATCH lines, and whether the script has #SBATCH --wait. If
+    both kinds of lines set an option, the #CORRAL line counts; an option with `adds_up` gets the values of
+    both.
 
     Raise CommandError that names all invalid #SBATCH lines.
     """
@@ -188,7 +190,9 @@ def _with_sbatch(
 
 
 def add_options(found: dict[str, list[OptionText]], pairs: list[tuple[str, OptionText]]) -> None:
-    """Add options. If an option that cannot be repeated is written twice, its last text is used."""
+    """Add the options in `pairs` to `found`. If an option that cannot be repeated occurs twice, keep its last
+    text.
+    """
     for name, text in pairs:
         found[name] = [*found.get(name, []), text] if OPTIONS[name].repeats else [text]
 
@@ -211,7 +215,8 @@ def _corral_options(words: list[str], where: str) -> list[tuple[str, OptionText]
         flag, equals, value = left.pop(0).partition("=")
         option = BY_FLAG.get(flag)
         if option is None:
-            # Import typer only here, because sbatch does not need it and the import takes 20 ms.
+            # Import cli.registry only here, because it imports typer, which takes 20 ms and which sbatch does
+            # not need.
             from cli.registry import nearest
 
             raise CommandError(

@@ -40,7 +40,7 @@ def from_flags(options: Mapping[str, Any]) -> Layer:
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
     """Return the options that are set in CORRAL_SUBMIT_… variables. Spaces separate the values of a repeated
-    option; semicolons separate conditions on labels.
+    option; in variables for conditions, such as CORRAL_SUBMIT_AFFINITY, semicolons do.
     """
     found: dict[str, list[OptionText]] = {}
     for name, row in OPTIONS.items():
@@ -53,9 +53,9 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def merged(strongest: Layer, *weaker: Layer) -> Layer:
-    """Combine the options of several sources. The value of an earlier source replaces the value of a later
-    source. But an option with `adds_up` gets the values of all sources, and the values of the first source
-    come last.
+    """Return the options of all these layers. If several layers set an option, the value of `strongest`
+    counts, or else the value of the first of `weaker` that sets it. An option with `adds_up` gets the values
+    of all layers, those of `strongest` last.
     """
     found = {name: list(texts) for name, texts in strongest.items()}
     for layer in weaker:

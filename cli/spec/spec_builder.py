@@ -118,8 +118,9 @@ def spec_from(
 
 
 def read_fields(options: Layer) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values of the JobSpec fields that the options set. Also return the values of --gpus and
-    --gpus-per-node, which together set the fields `gpus` and `nodes`. Raise CommandError for a wrong text.
+    """Return a dict from each JobSpec field that the options set to its value. Also return a dict with the
+    values of --gpus (`total`) and --gpus-per-node (`each`), which together set the fields `gpus` and `nodes`.
+    Raise CommandError if the text of an option is invalid.
     """
     fields: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
@@ -174,8 +175,8 @@ COMBINED: Mapping[str, Callable[..., Any]] = {
     "health": _liveness,
     "restart": restart_of,
 }
-"""For each field that several options set together, the function that computes its value, by the name of the
-field. The `part` of an option is the name of the function's argument for this option.
+"""For each field that several options set together: the function that computes its value. The function gets
+the value of an option in the argument whose name is the `part` of the option.
 """
 
 
@@ -200,8 +201,8 @@ JOINED: Mapping[str, Callable[[list[Any]], Any]] = {
     "tolerations": tuple,
     "topology": _only_topology,
 }
-"""For each field that collects several values, the function that combines these values, by the name of the
-field. All other fields get the last value.
+"""For each field that collects several values: the function that combines these values. Every other field
+gets the last value.
 """
 
 
@@ -233,8 +234,7 @@ def _check(spec: JobSpec) -> None:
 
 
 def flag_of(where: str, spec: JobSpec | None = None) -> str:
-    """Return the flag of a JobSpec field, such as --gpus for "gpus"; empty if the field has no flag. `where`
-    is the name of the field.
+    """Return the flag of the JobSpec field `where`, such as --gpus for gpus; empty if the field has no flag.
 
     The fields `after` and `topology` have several flags. With `spec`, return the flag that sets the present
     value of the field in `spec`.

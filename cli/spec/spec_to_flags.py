@@ -13,8 +13,8 @@ from wire.job.spec import JobSpec
 
 
 def flags_of(changes: Mapping[str, Any]) -> list[str]:
-    """Return the words of the command line that set these JobSpec fields. A field whose new value is the
-    default is reset with --clear and the name of its flag, because no flag sets the default.
+    """Return the flags and values that set these JobSpec fields. A field whose new value is the default is
+    reset with --clear, because no flag sets the default.
 
     Example: {"gpus": 4, "topology": None} gives --gpus 4 --clear same, because
     --same sets the field topology.
@@ -33,8 +33,9 @@ def flags_of(changes: Mapping[str, Any]) -> list[str]:
 
 
 def command_of(easing: Easing, label: str = "") -> str:
-    """Return the shell command that makes a suggested change of the job with this display id (17 or 12_3).
-    Without an id, return only the flags of the change, because the job is not submitted yet.
+    """Return the shell command that makes a suggested change (`easing`) of a job. `label` is the display id
+    of the job (17 or 12_3). Without a label, return only the flags of the change, because the job is not
+    submitted yet.
     """
     if easing.command:
         return f"corral {shlex.join(easing.command)}"

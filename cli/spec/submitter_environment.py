@@ -60,8 +60,9 @@ def variables(
     """Return the environment variables of a job: the variables in `first`, changed by each --env option in
     order.
 
-    NAME=VALUE sets a variable, and NAME passes on a variable of the submitting shell. `all` passes on all
-    variables of that shell. `none` removes all variables from `first` and from earlier options.
+    NAME=VALUE sets a variable, and NAME passes on a variable of the submitting shell (`environment`). `all`
+    passes on all variables of this shell except those that belong to the shell or to a scheduler. `none`
+    removes the variables of `first` and of the --env options before it.
     """
     found = dict(first)
     for option in env_options:

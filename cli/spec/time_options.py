@@ -65,8 +65,9 @@ def _codes(text: str | None) -> tuple[int, ...]:
 
 
 def dependencies(until: Until) -> Callable[[str], list[Dependency]]:
-    """Return the parser of a dependency option. For --after-data (`until` is DATA) the parser reads a path,
-    for all other options job ids such as 12,12_3. It raises ValueError for any other text.
+    """Return the parser of a dependency option. The parser of --after-data (`until` is DATA) reads a path,
+    and the parser of any other option reads job ids such as 12,12_3. The parser raises ValueError for an
+    invalid text.
     """
 
     def read(text: str) -> list[Dependency]:

@@ -12,7 +12,7 @@ from typing import Any
 from cli.exit_codes import NOT_FOUND, CommandError
 
 Path = tuple[str | int, ...]
-"""The place of a value in a document: keys of tables and indices of lists."""
+"""The place of a value in a document: the keys of tables and the indices of lists that lead to the value."""
 
 MOST_BYTES = 1 << 22
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
@@ -23,15 +23,15 @@ _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,\n]|[^\s{}\[\]:,"]+')
 
 @dataclass(frozen=True)
 class Document:
-    """The contents of a file, and the line of each key."""
+    """A parsed file: its name, its contents as dicts and lists, and the line number of each place."""
 
     name: str
     data: Any
     lines: dict[Path, int]
 
     def line(self, path: Path) -> int:
-        """Return the line of the value at this place. If this line is not known, return the line of the table
-        that contains the value.
+        """Return the line number of the value at this place. If it is not known, return the line number of
+        the table that contains the value.
         """
         while path and path not in self.lines:
             path = path[:-1]
@@ -39,7 +39,7 @@ class Document:
 
 
 def read(path: str) -> Document:
-    """Read the file. Raise CommandError if it cannot be read or parsed, or if its name does not end with
+    """Read and parse the file. Raise CommandError if this fails, or if the name of the file does not end with
     .toml, .yaml, .yml or .json.
     """
     file = FilePath(path)
@@ -75,7 +75,9 @@ def _toml(path: str, text: str) -> tuple[Any, dict[Path, int]]:
 
 
 def _toml_lines(text: str) -> dict[Path, int]:
-    """Return the line of each table and key of a valid TOML text. Keys in inline tables are left out."""
+    """Return a dict from the place of each table and key of a valid TOML text to its line number. Keys in
+    inline tables are left out.
+    """
     found: dict[Path, int] = {}
     counts: dict[Path, int] = {}
     table: Path = ()
@@ -97,8 +99,8 @@ def _toml_lines(text: str) -> dict[Path, int]:
 
 
 def _open_quote(line: str, quoted: str) -> str:
-    """Return the quotation marks of the multi-line string that is still open after this line; empty if no
-    string is open.
+    """Return the quotation marks of the multi-line string that is open after this line; empty if none is
+    open. `quoted` are those of the string that is open before this line.
     """
     for mark in re.findall(r"\"\"\"|'''", line):
         if not quoted:
@@ -113,8 +115,8 @@ def _parts(dotted: str) -> Path:
 
 
 def _resolved(parts: Path, counts: dict[Path, int]) -> Path:
-    """Return the place of the table with this header. If a part of the header names a list of tables, the
-    last table of this list is meant.
+    """Return the place of the table whose header has these parts. If a part names a list of tables, the
+    header means the last table of this list so far. `counts` has the index of the last table of each list.
     """
     place: Path = ()
     for part in parts:
@@ -135,7 +137,9 @@ def _json(path: str, text: str) -> tuple[Any, dict[Path, int]]:
 
 
 def _json_lines(text: str) -> dict[Path, int]:
-    """Return the line of each key and of each item of a list of a valid JSON text."""
+    """Return a dict from the place of each key and of each object or list of a valid JSON text to its line
+    number.
+    """
     found: dict[Path, int] = {}
     stack: list[str | int] = []
     closers: list[str] = []

@@ -1,6 +1,4 @@
-"""Computes the combinations of values of a task from its matrix and its count, and fills the values into
-placeholders.
-"""
+"""Computes the combinations of the values in the matrix of a task, and fills the values into placeholders."""
 
 from __future__ import annotations
 
@@ -10,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Values = Mapping[str, str]
-"""The variables of one job of a task, as texts."""
+"""The variables of one job of a task: a dict from name to text."""
 
 RESERVED = ("index", "run", "task")
-"""Variables that every job of a task has: the number of the job in the task (index), the number of the
-repetition of its combination (run), and the name of the task (task).
+"""Variables that Corral sets for the jobs of a task: the number of the job in the task (index), the name of
+the task (task) and, in a task with `count`, the number of the repetition of the combination (run).
 """
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{(\w+)\}\}|\{([A-Za-z_]\w*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
@@ -52,7 +50,7 @@ def matrix_problems(
     include: Sequence[Mapping[str, Any]],
     exclude: Sequence[Mapping[str, Any]],
 ) -> list[tuple[str, str]]:
-    """Validate a matrix. Return each mistake as (key of the task, sentence)."""
+    """Return the mistakes in a matrix, each as (the key of the task with the mistake, a sentence)."""
     found = []
     for name, values in matrix.items():
         if not _VARIABLE.fullmatch(name) or name in RESERVED:
@@ -94,9 +92,9 @@ def filled(text: str, values: Values) -> str:
 
 
 def pairs(jobs: Sequence[Values], others: Sequence[Values]) -> tuple[tuple[int, ...], ...] | None:
-    """Return, for each job in `jobs`, the numbers of the matching jobs in `others`. Two jobs match if all
-    their common variables have the same values. Return None if there are no common variables, or if a job has
-    no matching job.
+    """Return, for each job in `jobs`, the indices of the matching jobs in `others`. Two jobs match if all
+    their common variables (apart from index and task) have the same values. Return None if there are no
+    common variables, or if a job in `jobs` has no matching job.
     """
     ours = [name for name in (jobs[0] if jobs else {}) if name not in RESERVED or name == "run"]
     common = [name for name in ours if others and name in others[0]]

@@ -37,8 +37,8 @@ AFTER = {
     "after_started": Until.STARTED,
     "after_checkpoint": Until.CHECKPOINT,
 }
-"""Keys of a task with names of other tasks or jobs, and the condition that these must meet. `after` means the
-same as `after_ok`.
+"""The keys of a task that name other tasks or jobs, each with the condition that these must meet. `after`
+means the same as `after_ok`.
 """
 OWN = (
     *("command", "script", "args", "job_name", "after_same", "matrix", "include", "exclude", "count"),
@@ -56,7 +56,9 @@ _LISTS = (list, tuple)
 
 @dataclass
 class _Task:
-    """A task while the file is read: its keys, the options of its jobs, and the variables of each job."""
+    """A task of the file that is being read: its name, its place in the file, its keys, the options of its
+    jobs, and the variables of each job.
+    """
 
     name: str
     place: Path
@@ -85,7 +87,7 @@ class _Reader:
     3. Put the spec of the first job of each task into the request, and for each job the fields that differ
        from this spec.
 
-    Errors are collected with their lines. A task with an error is left out of the later steps.
+    Errors are collected with their line numbers. After an error in a task, the other tasks are still read.
     """
 
     def __init__(self, document: Document, environment: Mapping[str, str], submitter: Submitter) -> None:
@@ -126,7 +128,9 @@ class _Reader:
         self._errors[self._document.line(place), text] = None
 
     def _place_of(self, where: str, tasks: Mapping[str, _Task]) -> Path:
-        """Return the place in the file of a field of WorkloadSpec, such as tasks.train.after."""
+        """Return the place in the file that sets the field `where` of WorkloadSpec, such as
+        tasks.train.after.
+        """
         match = re.fullmatch(r"tasks\.(.*?)(?:\.(after|max_parallel))?", where)
         if match is None or match[1] not in tasks:
             return tuple(where.split("."))
@@ -174,7 +178,7 @@ class _Reader:
             self._error(("tasks",), "there are no tasks: write [tasks.NAME] for each task")
 
     def _options(self, place: Path, keys: Mapping[str, Any]) -> Layer:
-        """Return the options of `corral submit` among the keys of a task, as texts."""
+        """Return the options of `corral submit` among the keys of a task or of `defaults`, as texts."""
         found: dict[str, list[OptionText]] = {}
         for key, value in keys.items():
             name, where = key.replace("-", "_"), (*place, key)
@@ -218,7 +222,7 @@ class _Reader:
         return task.keys.get(key, defaults.get(key) if isinstance(defaults, dict) else None)
 
     def _combinations(self, task: _Task) -> list[dict[str, str]]:
-        """Return the variables of each job of the task; empty if its matrix has an error."""
+        """Return the variables of each job of the task; an empty list if its matrix has an error."""
         matrix = self._table((*task.place, "matrix"), task.keys.get("matrix", {}))
         values = {name: each if isinstance(each, _LISTS) else [each] for name, each in matrix.items()}
         lists = {key: task.keys.get(key, []) for key in ("include", "exclude")}
@@ -290,7 +294,7 @@ class _Reader:
                 self._error(place, f"there is no task {name!r}.{nearest(name, list(tasks))}")
                 continue
             if not task.jobs or not tasks[name].jobs:
-                continue  # Skip the task, because the error of its matrix has already been reported.
+                continue  # Skip this name, because the error in the matrix is recorded already.
             found = pairs(task.jobs, tasks[name].jobs) if task.varies else None
             if found is None:
                 self._error(place, f"not every job has a job of {name!r} with the same values")
@@ -299,8 +303,8 @@ class _Reader:
         return tuple(among), tuple(outside)
 
     def _specs(self, task: _Task, words: list[str], options: Layer) -> Iterator[JobSpec]:
-        """Yield the spec of each job of the task. `options` are the options in the #CORRAL and #SBATCH lines
-        of its script.
+        """Yield the spec of each job of the task. Stop at the first error. `words` is the command, and
+        `options` are the options in the #CORRAL and #SBATCH lines of its script.
         """
         title = self._default(task, "job_name")
         for values in task.jobs:
@@ -366,8 +370,8 @@ class _Reader:
 
 
 def _texts(value: Any) -> list[str] | None:
-    """Return the value of a key as the texts of an option; None if an option cannot have a value of this
-    type.
+    """Return the value of a key as texts of an option, such as ["8"] for 8; None if an option cannot have a
+    value of this type.
     """
     if isinstance(value, dict):
         pairs_of = [(name, _texts(each)) for name, each in value.items()]
@@ -385,7 +389,9 @@ def _texts(value: Any) -> list[str] | None:
 
 
 def _difference(first: JobSpec, spec: JobSpec) -> dict[str, Any]:
-    """Return the fields of `spec` that differ from `first`, as JSON values."""
+    """Return a dict from each field of `spec` that differs from `first`, apart from `after`, to its value as
+    JSON data.
+    """
     changed = [
         name for name, value in vars(spec).items() if name != "after" and value != getattr(first, name)
     ]

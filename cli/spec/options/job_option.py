@@ -40,8 +40,8 @@ class JobOption:
     """
     repeats: bool = False
     adds_up: bool = False
-    """If True, the values from flags, environment and script are combined. If False, flags override the
-    environment, and the environment overrides the script.
+    """If True, the option gets its values from flags, environment and script together. If False, flags
+    override the environment, and the environment overrides the script.
     """
     separator: str | None = None
     """The text that separates the values of a repeated option in its environment variable. None means white
@@ -51,8 +51,8 @@ class JobOption:
     part: str = ""
     """The name after the dot in `field`, such as min_nodes; empty if the option sets the whole field.
 
-    Several options may set one field together. Then `spec_builder.COMBINED` names the function that makes the
-    value of the field, and `part` is the name of its argument for this option.
+    If several options set parts of one field, `spec_builder.COMBINED` has the function that makes the value
+    of the field. `part` is then the name of the argument that gets the value of this option.
     """
 
     def __post_init__(self) -> None:
@@ -69,8 +69,8 @@ class JobOption:
         return not self.metavar
 
     def texts(self, spec: JobSpec) -> option_texts.Texts:
-        """Return the texts with which a user would write this option to get the value in `spec`. The list has
-        one text for each time that the user would write the option. For the default value the list is empty.
+        """Return the texts with which a user would write this option to get the value in `spec`: one text for
+        each time that the option must be written, and an empty list for the default value.
         """
         value = getattr(spec, self.field)
         # If the value has a field with the name `part`, show only this field. Otherwise show the whole value,

@@ -1,7 +1,7 @@
 """Converts values of a JobSpec to the texts of the options that set them: 16G for `--memory 16G`.
 
 Each function returns a list with one text for each time that the option must be written. The list is empty if
-the option is not needed.
+the value is the default, which needs no option.
 """
 
 from __future__ import annotations

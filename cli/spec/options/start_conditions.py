@@ -7,7 +7,9 @@ from cli.spec.options.job_option import COUNT, LIST, TIME, WHEN, JobOption, afte
 from wire.job.start_conditions import RELAXABLE
 
 _FIELDS = {option.flag: option.field for option in (*resources.ROWS, *placement.ROWS)}
-"""The fields of JobSpec that --relax can name, by the name of their flag."""
+"""The JobSpec fields of the options for resources and placement, by flag. --relax accepts the flags whose
+fields are in RELAXABLE.
+"""
 
 
 def _relaxable(text: str) -> str:

@@ -26,8 +26,8 @@ Pairs = list[tuple[str, str]]
 
 
 def options(words: list[str], where: str) -> list[Option]:
-    """Return the options of an #SBATCH line. An option that sbatch does not know counts as an option without
-    a value.
+    """Return the options of an #SBATCH line. Return a word that is no option of sbatch as an option without a
+    value, so that `translate` reports the error.
     """
     found = parse(BATCH_OPTIONS, words, go_on=True)
     return [
@@ -125,8 +125,8 @@ def _keep_typed_gpus(translation: Translation) -> None:
 
 
 class _Harmless(Exception):
-    """Raised if a value, or a part of it, is ignored with a warning. `pairs` has the Corral options of the
-    part that can be translated.
+    """Raised by a function of `_MEANING` that ignores an option or a part of its value with a warning.
+    `pairs` has the Corral options of the part that can be translated.
     """
 
     def __init__(self, warning: str, pairs: Pairs) -> None:
@@ -139,7 +139,7 @@ def _as(name: str) -> Callable[[str], Pairs]:
 
 
 def _time(text: str) -> Pairs:
-    """Convert a time limit. In Slurm, a number without a unit is minutes, and 10:30 is minutes and
+    """Convert the value of --time. In Slurm, a number without a unit is minutes, and 10:30 is minutes and
     seconds.
     """
     if text.upper() in ("UNLIMITED", "INFINITE", "0"):
@@ -154,8 +154,8 @@ def _time(text: str) -> Pairs:
 
 
 def _export(text: str) -> Pairs:
-    """Convert the value of --export. With NONE, the job gets only the variables that are named in the same
-    value.
+    """Convert the value of --export. With NONE, as in NONE,HOME, the job gets only the variables that are
+    named beside NONE.
     """
     names = [name for name in text.split(",") if name not in ("", "NIL")]
     if "NONE" in names:
@@ -164,7 +164,7 @@ def _export(text: str) -> Pairs:
 
 
 def _begin(text: str) -> Pairs:
-    """Convert a start time. In Slurm's now+N, a number without a unit is seconds; units are words such as
+    """Convert the value of --begin. In now+N, a number without a unit is seconds; units are words such as
     hours. A word such as noon means the next noon.
     """
     match = _FROM_NOW.fullmatch(text)
@@ -217,7 +217,7 @@ def _signal(text: str) -> Pairs:
 
 
 def _kill_on_invalid_dep(text: str) -> Pairs:
-    """Raise a warning for --kill-on-invalid-dep with any value, because in Corral the configuration decides
+    """Raise _Harmless for any value of --kill-on-invalid-dep, because in Corral the configuration decides
     whether jobs that can never start are cancelled.
     """
     if text == "yes":
@@ -241,8 +241,8 @@ def _nice(text: str) -> Pairs:
 
 
 def _constraint(text: str) -> Pairs:
-    """Convert an expression of GPU models to --gpu-model. Any other feature is an error, because Corral has
-    labels instead, and their names differ from site to site.
+    """Convert the value of --constraint, an expression of GPU models, to --gpu-model. Any other feature is an
+    error, because Corral has node labels instead, whose names differ from site to site.
     """
     return [("gpu_model", model) for model in gpu_models(text)]
 

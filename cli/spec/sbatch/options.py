@@ -1,5 +1,5 @@
-"""The table of sbatch's options. A row has the letter of an option, whether the option has a value, and its
-environment variable.
+"""The table of sbatch's options, with the letter of each option and whether the option has a value, and a
+table of the environment variables that set options.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ JOB_OPTIONS = (
     Option("begin", "b", help="Start after this time, such as 22:00 or now+1hour."),
     Option("cluster-constraint"),
     Option("clusters", "M"),
-    Option("comment", help="A comment."),
-    Option("constraint", "C", help="Names of GPU models."),
+    Option("comment", help="A comment about the job."),
+    Option("constraint", "C", help="Use only nodes with these GPU models, such as 'a100|h100'."),
     Option("container"),
     Option("container-image"),
     Option("container-mounts"),
@@ -165,7 +165,9 @@ or SALLOC_.
 
 
 def from_variables(prefix: str, environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return the options that environment variables set, each as (name, value, variable)."""
+    """Return the options that environment variables set, each as (name of the option, value, name of the
+    variable).
+    """
     return [
         (name, "" if name in SWITCHES else environment[prefix + suffix], prefix + suffix)
         for suffix, name in INPUT_VARIABLES.items()

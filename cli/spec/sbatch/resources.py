@@ -20,13 +20,15 @@ _VARIABLES = {
 }
 _MEMORY_VARIABLES = {"--mem-per-cpu": "SLURM_MEM_PER_CPU", "--mem-per-gpu": "SLURM_MEM_PER_GPU"}
 _MEMORY_INPUTS = ("_MEM_PER_NODE", "_MEM_PER_CPU", "_MEM_PER_GPU")
-"""Variables that set an amount of memory have names with these ends, such as SBATCH_MEM_PER_CPU."""
+"""The ends of the names of environment variables that set an amount of memory, such as SBATCH_MEM_PER_CPU."""
 _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of an #SBATCH line, with its long name. `value` is None if the option has no value."""
+    """One option of sbatch: its long name with dashes, its value (None if it has none), and the place where
+    the user wrote the option, such as train.sh line 3, for error messages.
+    """
 
     flag: str
     value: str | None
@@ -35,8 +37,8 @@ class Option:
 
 @dataclass
 class Translation:
-    """The translation of all #SBATCH lines of a script: the Corral options (`pairs`), the errors, and
-    warnings about ignored lines.
+    """The translation of all #SBATCH lines of a script: the Corral options as (name, text) in `pairs`, the
+    errors, and the warnings about options without effect.
     """
 
     pairs: list[tuple[str, OptionText]] = field(default_factory=list)
@@ -56,7 +58,7 @@ class Sizes:
         self._translation = translation
 
     def add(self) -> None:
-        """Add the Corral options, or the errors, to the translation of the script."""
+        """Add the Corral options, or the errors, to `translation`."""
         nodes, least = self._nodes()
         tasks = self._number("--ntasks")
         each = self._number("--ntasks-per-node")
@@ -84,7 +86,9 @@ class Sizes:
         self._variables(tasks, each, nodes or 1)
 
     def _variables(self, tasks: int | None, each: int | None, nodes: int) -> None:
-        """Add the variables that Slurm sets only if the user has written the option."""
+        """Add environment variables that Slurm sets only for options that the user has written, such as
+        SLURM_GPUS for --gpus.
+        """
         total = tasks or (each * nodes if each else None)
         given: dict[str, object] = {"SLURM_NTASKS": total, "SLURM_NPROCS": total}
         if each:
@@ -103,8 +107,8 @@ class Sizes:
                 self._translation.pairs.append(("env", OptionText(f"{name}={value}", name)))
 
     def _nodes(self) -> tuple[int | None, int | None]:
-        """Return the number of nodes and the least number of nodes. A number is None if the script does not
-        set it.
+        """Return the number of nodes, and the least number of nodes (the MIN of --nodes=MIN-MAX). A number
+        that the script does not set is None.
         """
         option = self._options.get("--nodes")
         if option is None:
